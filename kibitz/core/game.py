@@ -1,0 +1,189 @@
+"""The record a game provides, and what a single learner sees of it.
+
+Rules are pure functions of one game. Settings and chance are arguments; `vmap` is somebody else's
+line. To write a game, fill in `Game` and run `kibitz.core.check.check_game` on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from kibitz.core.act import Act, Head, Masks, Matters
+from kibitz.core.errors import BadInput
+from kibitz.core.pack import Layout
+
+SEATS = (0, 1)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A player that is a pure function, so that it can live inside a compiled program.
+
+    `choose(settings, memory, view, masks, u)` gives the new memory and the act. `memory` is
+    whatever the player wants to remember within an episode; `start(settings, seat, u)` gives the
+    first one. `prepare(settings, seat)` runs once on the host and may write what is known about
+    this player into the settings (a partner's temper), where references can read it.
+    """
+
+    name: str
+    choose: Callable[[Any, Any, Any, Masks, Array], tuple[Any, Act]]
+    start: Callable[[Any, int, Array], Any] = lambda settings, seat, u: ()
+    prepare: Callable[[Any, int], Any] = lambda settings, seat: settings
+    uniforms: int = 0  # how many each call of `choose` and of `start` is given
+    widths: Any = ()  # bits of each leaf of the memory (0: carried as it is)
+
+
+@dataclass(frozen=True, eq=False)
+class Game:
+    """Everything the rest of kibitz may ask of a game.
+
+    `settings` is a tree of arrays made by `options(...).settings()`: turn limits, a partner's
+    temper, tables of contexts. It is an argument everywhere, so one batch may mix settings.
+    """
+
+    name: str
+    version: int  # raised whenever the same acts could lead elsewhere: old checkpoints are refused
+    heads: tuple[Head, ...]
+    matters: Matters  # bool[size of the first head, heads]
+    simultaneous: bool  # both seats choose at once; otherwise they alternate
+    options: type[Any]  # pydantic model of what a user may set, with `.settings()`
+    new: Callable[[Any, Array], Any]  # settings, f32[new_uniforms] -> state
+    new_uniforms: int
+    to_act: Callable[[Any], Array]  # state -> bool[2]
+    legal: Callable[[Any, Any, int], Masks]  # settings, state, seat -> a mask for each head, never empty
+    step: Callable[[Any, Any, tuple[Act, Act], Array], tuple[Any, Array, Array]]
+    """settings, state, both acts, f32[step_uniforms] -> state, rewards f32[2], terminated bool[].
+
+    The act of a seat that is not to act is ignored; a state that is over stays as it is.
+    """
+    step_uniforms: int
+    longest: Callable[[Any], int]  # settings -> steps after which every episode is over
+    view: Callable[[Any, Any, int], Any]  # settings, state, seat -> what the seat may know
+    features: Callable[[Any, Any], Array]  # settings, view -> f32[n], scaled for a network
+    widths: Any  # bits of each leaf of the state
+    rules: Mapping[str, Rule]  # players by name; `random` and `heuristic` are always there
+    reference: str  # the rule others are measured against
+    score: Callable[[Any, Any], Mapping[str, Array]]
+    """settings, final state -> f32[2] for each measure; `ceiling` is one of them."""
+    fields: Callable[[Any, Masks], Mapping[str, Any]]  # view, masks -> the answer's fields, open values
+    describe: Callable[[Any, Any, list[Mapping[str, Any]]], Mapping[str, str]]
+    """settings, view, history -> prompt variables."""
+    frame: Callable[[Any, Any, int | None], Mapping[str, Any]]
+    """settings, state, seat or nobody -> what the page draws for it."""
+    tell: Callable[[Mapping[str, Any]], str]  # an event -> a line of commentary, or ""
+    say: Callable[[Act], str]  # an act in words
+    parse: Callable[[str, Any, Masks], tuple[int, ...]]
+    """What a person typed, the view, the masks -> an act; BadInput says what would be right."""
+    legal_text: Callable[[Any, Masks], str]  # view, masks -> what a person may type now
+    private: Callable[[Any, int], Mapping[str, Any]]  # state, seat -> what only that seat knows
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return tuple(head.size for head in self.heads)
+
+    def rule(self, name: str) -> Rule:
+        if name not in self.rules:
+            known = ", ".join(sorted(self.rules))
+            raise BadInput(f"{self.name} has no player {name!r}; it has {known}.")
+        return self.rules[name]
+
+    @cached_property
+    def example(self) -> Any:
+        """A state, for its shapes."""
+        return self.new(self.options().settings(), jnp.zeros(self.new_uniforms))
+
+
+class Solo(NamedTuple):
+    """One episode as the learner in seat 0 meets it: the game, and the opponent's memory."""
+
+    state: Any
+    mind: Any
+
+
+@dataclass(frozen=True, eq=False)
+class Against:
+    """A game with its second seat taken: what a single learner plays.
+
+    `new` and `step` leave the learner to act, or the episode over.
+    """
+
+    game: Game
+    opponent: Rule
+
+    @property
+    def new_uniforms(self) -> int:
+        return self.game.new_uniforms + self.game.step_uniforms + 2 * self.opponent.uniforms
+
+    @property
+    def step_uniforms(self) -> int:
+        moves = 1 if self.game.simultaneous else 2
+        return moves * self.game.step_uniforms + self.opponent.uniforms
+
+    @cached_property
+    def layout(self) -> Layout:
+        settings = self.game.options().settings()
+        mind = self.opponent.start(settings, 1, jnp.zeros(self.opponent.uniforms))
+        return Layout(Solo(self.game.widths, self.opponent.widths), Solo(self.game.example, mind))
+
+    def new(self, settings: Any, u: Array) -> Solo:
+        return self.enter(settings, self.game.new(settings, u[: self.game.new_uniforms]), u)
+
+    def enter(self, settings: Any, state: Any, u: Array) -> Solo:
+        """From a given first position; `u` is the same block as for `new`."""
+        n = self.opponent.uniforms
+        rest = u[self.game.new_uniforms :]
+        solo = Solo(state, self.opponent.start(settings, 1, rest[:n]))
+        return solo if self.game.simultaneous else self._reply(settings, solo, rest[n:])[0]
+
+    def step(self, settings: Any, solo: Solo, act: Act, u: Array) -> tuple[Solo, Array, Array]:
+        """The learner's act, then the opponent's: rewards f32[2] and whether the episode is over."""
+        game = self.game
+        if game.simultaneous:
+            mind, reply = self._choose(settings, solo, u[game.step_uniforms :])
+            state, rewards, over = game.step(settings, solo.state, (act, reply), u[: game.step_uniforms])
+            return Solo(state, mind), rewards, over
+        state, rewards, _ = game.step(settings, solo.state, (act, act), u[: game.step_uniforms])
+        solo, more, over = self._reply(settings, Solo(state, solo.mind), u[game.step_uniforms :])
+        return solo, rewards + more, over
+
+    def _choose(self, settings: Any, solo: Solo, u: Array) -> tuple[Any, Act]:
+        game = self.game
+        view, masks = game.view(settings, solo.state, 1), game.legal(settings, solo.state, 1)
+        return self.opponent.choose(settings, solo.mind, view, masks, u)
+
+    def _reply(self, settings: Any, solo: Solo, u: Array) -> tuple[Solo, Array, Array]:
+        game, n = self.game, self.opponent.uniforms
+        mind, act = self._choose(settings, solo, u[:n])
+        state, rewards, over = game.step(settings, solo.state, (act, act), u[n:])
+        # the step ignores an act out of turn, except that both acts are the same one here
+        turn = game.to_act(solo.state)[1]
+        state, mind = choose(turn, (state, mind), (solo.state, solo.mind))
+        return Solo(state, mind), jnp.where(turn, rewards, 0), jnp.where(turn, over, game_over(game, solo.state))
+
+
+def game_over(game: Game, state: Any) -> Array:
+    """Nobody is to act."""
+    return ~jnp.any(game.to_act(state))
+
+
+def choose(condition: Array, yes: Any, no: Any) -> Any:
+    """`where` for trees."""
+    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), yes, no)
+
+
+def against(game: Game, opponent: Rule) -> Against:
+    """The game as a single learner in seat 0 sees it."""
+    return Against(game, opponent)
+
+
+def matters_always(heads: tuple[Head, ...]) -> Matters:
+    """For games in which every head counts whatever the first one says."""
+    return np.ones((heads[0].size, len(heads)), bool)

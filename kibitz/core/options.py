@@ -1,0 +1,61 @@
+"""Options a user may set, checked as a whole, with errors in one sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Any, Self
+
+import yaml
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from kibitz.core.errors import BadInput
+
+
+class Options(BaseModel):
+    """Base of every option table: unknown names are refused and nothing is coerced."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, arbitrary_types_allowed=True)
+
+    @classmethod
+    def read(cls, values: Mapping[str, Any], where: str = "option") -> Self:
+        """Checked options, or BadInput about the first thing that is wrong."""
+        try:
+            return cls.model_validate(dict(values))
+        except ValidationError as error:
+            raise BadInput(sentence(cls, error, where)) from None
+
+
+def sentence(model: type[BaseModel], error: ValidationError, where: str) -> str:
+    """The first complaint of pydantic in our words."""
+    first = error.errors()[0]
+    name = ".".join(str(part) for part in first["loc"] if not str(part).startswith(("function", "literal", "tuple")))
+    if first["type"] == "extra_forbidden":
+        known = sorted(model.model_fields)
+        close = get_close_matches(name.split(".")[-1], known, 1)
+        hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(known)}."
+        return f"There is no {where} {name!r}; {hint}"
+    message = first["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
+    if first["type"] == "value_error":
+        return message
+    return f"The {where} {name!r} is {first['input']!r}; it should be {message}."
+
+
+def parse_settings(pairs: list[str]) -> dict[str, Any]:
+    """`name=value` pairs from a command line; values are read as YAML, dots nest."""
+    values: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, text = pair.partition("=")
+        if not equals or not name:
+            raise BadInput(f"{pair!r} is not of the form name=value, as in max_turns=6.")
+        *outer, last = name.split(".")
+        place = values
+        for part in outer:
+            place = place.setdefault(part, {})
+            if not isinstance(place, dict):
+                raise BadInput(f"{name!r} is set inside {part!r}, which was given a plain value before.")
+        try:
+            place[last] = yaml.safe_load(text)
+        except yaml.YAMLError:
+            raise BadInput(f"The value {text!r} of {name!r} is not valid YAML.") from None
+    return values

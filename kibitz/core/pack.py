@@ -1,0 +1,70 @@
+"""Small non-negative integers in few 32-bit words.
+
+A batch of games is carried from step to step in this form. XLA computes each array that leaves a
+loop in a kernel of its own and computes again whatever several kernels share, so twenty small
+fields cost five times as much as three words (bargaining on two cores: 3 to 15 M steps/s).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+
+class Slot(NamedTuple):
+    """Where one field lives."""
+
+    word: int
+    shift: int
+    bits: int
+    dtype: Any
+
+
+class Layout:
+    """How a tree of scalars is laid into words.
+
+    `widths` has the tree's shape with a number of bits at each leaf. A leaf of width 0 is not
+    packed: it is carried beside the words as it is.
+    """
+
+    def __init__(self, widths: Any, example: Any) -> None:
+        leaves, self.tree = jax.tree.flatten(example)
+        bits = self.tree.flatten_up_to(widths)
+        self.slots: list[Slot | None] = []
+        filled: list[int] = []
+        for leaf, width in zip(leaves, bits, strict=True):
+            if width == 0:
+                self.slots.append(None)
+                continue
+            word = next((i for i, used in enumerate(filled) if used + width <= 32), len(filled))
+            if word == len(filled):
+                filled.append(0)
+            self.slots.append(Slot(word, filled[word], width, jnp.asarray(leaf).dtype))
+            filled[word] += width
+        self.words = len(filled)
+
+    def pack(self, tree: Any) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
+        """The words, and the leaves that are carried beside them."""
+        words = [jnp.uint32(0)] * self.words
+        beside = []
+        for slot, leaf in zip(self.slots, self.tree.flatten_up_to(tree), strict=True):
+            if slot is None:
+                beside.append(leaf)
+            else:
+                words[slot.word] = words[slot.word] | (jnp.asarray(leaf).astype(jnp.uint32) << slot.shift)
+        return tuple(words), tuple(beside)
+
+    def unpack(self, packed: tuple[tuple[Array, ...], tuple[Array, ...]]) -> Any:
+        words, beside = packed
+        rest = iter(beside)
+        leaves = []
+        for slot in self.slots:
+            if slot is None:
+                leaves.append(next(rest))
+                continue
+            mask = (1 << slot.bits) - 1
+            leaves.append(((words[slot.word] >> slot.shift) & mask).astype(slot.dtype))
+        return jax.tree.unflatten(self.tree, leaves)

@@ -1,0 +1,61 @@
+"""Deal or No Deal: `game()` is the record, `NegotiationOptions` what may be set."""
+
+from __future__ import annotations
+
+from functools import cache, partial
+from typing import Any
+
+import numpy as np
+
+from kibitz.core.game import Game, Rule
+from kibitz.games.deal_or_no_deal import frame, partner, reference, rules, view, words
+from kibitz.games.deal_or_no_deal.settings import NegotiationOptions
+
+# the counts of AGREE and DISAGREE do not matter
+MATTERS = np.array([[True, *[act_type in (rules.PROPOSE, rules.INSIST, rules.END)] * 3] for act_type in range(5)])
+
+
+@cache
+def build(max_count: int = 4, revealed: bool = False) -> Game:
+    """The record for head sizes up to `max_count` and features with or without partner utilities."""
+    players: list[Rule] = [
+        partner.HEURISTIC,
+        partner.RANDOM,
+        reference.bayes(max_count),
+        *(partner.kind_rule(kind) for kind in partner.KINDS),
+    ]
+    return Game(
+        name="deal_or_no_deal",
+        version=1,
+        heads=rules.heads(max_count),
+        matters=MATTERS,
+        simultaneous=False,
+        options=NegotiationOptions,
+        new=rules.new,
+        new_uniforms=rules.NEW_UNIFORMS,
+        to_act=rules.to_act,
+        legal=partial(rules.legal, max_count=max_count),
+        step=rules.step,
+        step_uniforms=0,
+        longest=rules.longest,
+        view=view.view,
+        features=partial(view.features, revealed=revealed),
+        widths=rules.WIDTHS,
+        rules={rule.name: rule for rule in players},
+        reference="bayes",
+        score=partial(reference.score, max_count=max_count),
+        fields=words.fields,
+        describe=words.describe,
+        frame=frame.frame,
+        tell=frame.tell,
+        say=words.say,
+        parse=words.parse,
+        legal_text=words.legal_text,
+        private=frame.private,
+    )
+
+
+def game(options: NegotiationOptions | None = None) -> Game:
+    """The record that fits the options."""
+    chosen: Any = options or NegotiationOptions()
+    return build(chosen.max_count, chosen.reveal_partner_utilities)

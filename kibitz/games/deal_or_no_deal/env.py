@@ -1,0 +1,307 @@
+"""`DealOrNoDialog-v0`: the negotiation as Gymnasium environments and wrappers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import gymnasium
+import jax.numpy as jnp
+import numpy as np
+from gymnasium import spaces
+from jax import Array
+from numpy.typing import NDArray
+
+from kibitz.core.act import Masks
+from kibitz.core.errors import BadInput
+from kibitz.core.game import Game, Rule
+from kibitz.core.gym import GameEnv, GameVectorEnv
+from kibitz.games.deal_or_no_deal import game as game_for
+from kibitz.games.deal_or_no_deal import rules
+from kibitz.games.deal_or_no_deal.rules import ACT_NAMES, ITEM_NAMES, MAX_UTILITY, SILENT, Items, Settings, dot
+from kibitz.games.deal_or_no_deal.settings import NegotiationOptions
+from kibitz.games.deal_or_no_deal.view import View, shown_act
+from kibitz.games.deal_or_no_deal.words import share
+
+
+class EnvOptions(NegotiationOptions):
+    """The game's options and what only an environment needs."""
+
+    opponent: str = "heuristic"
+    illegal: str = "error"
+    illegal_penalty: float = 1.0
+    clip_offers: bool = False
+
+
+def observation_space(options: NegotiationOptions) -> spaces.Dict:
+    counts, points = [options.max_count + 1] * 3, [MAX_UTILITY + 1] * 3
+    return spaces.Dict(
+        {
+            "counts": spaces.MultiDiscrete(counts),
+            "my_utilities": spaces.MultiDiscrete(points),
+            "partner_utilities": spaces.MultiDiscrete(points),
+            "last_partner_act": spaces.Discrete(len(ACT_NAMES)),
+            "last_partner_offer_for_me": spaces.MultiDiscrete(counts),
+            "turns_remaining": spaces.Discrete(options.max_turns + 1),
+        }
+    )
+
+
+def action_space(options: NegotiationOptions) -> dict[str, spaces.Space[Any]]:
+    return {"act_type": spaces.Discrete(len(ACT_NAMES)), "oA": spaces.MultiDiscrete([options.max_count + 1] * 3)}
+
+
+class OpenActions(spaces.Dict):
+    """The action space, whose samples are legal in the environment's present state.
+
+    So `env.step(env.action_space.sample())` works as people expect it to. Some seed the space,
+    sample and only then reset: the first sample after a seed is legal in every first position.
+    """
+
+    def __init__(self, env: NegotiationEnv) -> None:
+        self._env, self._seeded = env, False
+        super().__init__(action_space(env.options))
+
+    def seed(self, seed: Any = None) -> Any:
+        self._seeded = True
+        return super().seed(seed)
+
+    def sample(self, mask: Any = None, probability: Any = None) -> dict[str, Any]:
+        if mask is not None or probability is not None:
+            return super().sample(mask, probability)
+        if self._seeded or not self._env.begun:
+            self._seeded = False
+            least = self._env.options.min_count
+            acts, counts = np.ones(len(ACT_NAMES), np.int8), np.ones((3, self._env.game.sizes[1]), np.int8)
+            acts[rules.AGREE], counts[:, least + 1 :] = 0, 0
+        else:
+            masks = self._env.masks().astype(np.int8)
+            acts, counts = masks[: len(ACT_NAMES)], masks[len(ACT_NAMES) :].reshape(3, -1)
+        return super().sample({"act_type": acts, "oA": tuple(counts)})
+
+
+def observe(settings: Settings, view: View, masks: Masks) -> tuple[dict[str, Array], dict[str, Array]]:
+    """The seed's observation, and the info that goes with every one of them."""
+    pool = dot(view.counts, view.my_utilities)
+    observation = {
+        "counts": jnp.stack(view.counts),
+        "my_utilities": jnp.stack(view.my_utilities),
+        "partner_utilities": jnp.stack(view.other_utilities),
+        "last_partner_act": shown_act(view.other_act),
+        "last_partner_offer_for_me": jnp.stack(view.offer_for_me),
+        "turns_remaining": view.turns_left,
+    }
+    info = {
+        "action_mask": masks[0].astype(jnp.int32),
+        "oA_max": jnp.stack(view.counts),
+        "partner_has_spoken": (view.other_act != SILENT).astype(jnp.int32),
+        "budget_is_exact": ((settings.budget == 0) | (pool == settings.budget)).astype(jnp.int32),
+    }
+    return observation, info
+
+
+def set_up(options: Mapping[str, Any]) -> tuple[EnvOptions, Game, Settings, Rule]:
+    """Checked options, and what an environment is made of; nothing is built from bad ones."""
+    checked = EnvOptions.read(options, "option of DealOrNoDialog-v0")
+    if checked.illegal not in ("error", "penalty"):
+        raise BadInput(f"illegal is {checked.illegal!r}; it should be 'error' or 'penalty'.")
+    game = game_for(checked)
+    return checked, game, checked.settings(), game.rule(checked.opponent)
+
+
+class NegotiationEnv(GameEnv):
+    """A learner in seat 0 bargains with a partner in seat 1.
+
+    The episode ends with AGREE, END, DISAGREE (unless `disagree_ends=False`) or the turn limit; all
+    of these terminate, nothing truncates. The last step's info holds both payoffs, the ceiling,
+    whether the deal was Pareto-optimal, and the Nash product.
+    """
+
+    observe = staticmethod(observe)
+
+    def __init__(self, *, render_mode: str | None = None, **options: Any) -> None:
+        self.options, game, settings, opponent = set_up(options)
+        self.observation_space = observation_space(self.options)
+        penalty = self.options.illegal_penalty
+        illegal: Any = self.options.illegal
+        super().__init__(game, settings, opponent, illegal, penalty, render_mode)
+        self.action_space = OpenActions(self)
+
+    def act_of(self, action: Any) -> tuple[int, ...]:
+        try:
+            act_type, kept = action["act_type"], action["oA"]
+            numbers = [int(x) for x in kept]
+            whole = all(float(x) == int(x) for x in kept) and float(act_type) == int(act_type)
+        except (TypeError, KeyError, ValueError, IndexError):
+            raise BadInput(f"{action!r} is not an action; it should be {{'act_type': 0..4, 'oA': [3 ints]}}.") from None
+        if len(numbers) != 3 or not whole or len(action) != 2:
+            raise BadInput(f"{action!r} is not an action; it should be {{'act_type': 0..4, 'oA': [3 ints]}}.")
+        if not 0 <= int(act_type) < len(ACT_NAMES):
+            raise BadInput(f"act_type is {act_type}; it should be 0 to 4 ({', '.join(ACT_NAMES)}).")
+        if self.options.clip_offers:
+            caps = self._seen_counts()
+            numbers = [min(max(x, 0), cap) for x, cap in zip(numbers, caps, strict=True)]
+        return (int(act_type), *numbers)
+
+    def _seen_counts(self) -> list[int]:
+        name, where, _ = self._observation[0]
+        assert name == "counts"
+        return [int(x) for x in self._seen[where]]
+
+    def given_state(self, options: Mapping[str, Any]) -> Any:
+        """`options={"context": {"counts": .., "my_utilities": .., "partner_utilities": ..}, "agent_starts": ..}`."""
+        unknown = set(options) - {"context", "agent_starts"}
+        if unknown:
+            raise BadInput(f"reset has no option {sorted(unknown)[0]!r}; it has 'context' and 'agent_starts'.")
+        if "context" not in options:
+            if "agent_starts" in options:
+                raise BadInput("reset takes 'agent_starts' only together with 'context'.")
+            return None
+        return first_state(self.options, self.settings, options["context"], options.get("agent_starts", True))
+
+    def end_info(self, scores: Mapping[str, Any]) -> dict[str, Any]:
+        payoffs = scores["payoff"]
+        return {
+            "payoffs": payoffs.astype(np.float64),
+            "ceiling": float(scores["ceiling"][0]),
+            "agreement": bool(scores["agreement"][0]),
+            "pareto": bool(scores["pareto"][0] == 1),
+            "nash_product": float(scores["nash_product"][0]),
+            "welfare": float(scores["welfare"][0]),
+        }
+
+    def render(self) -> str | None:  # type: ignore[override]
+        if self.render_mode is None or self._vector is None:
+            return None
+        seen, info = self._read(self._seen)
+        act = ACT_NAMES[seen["last_partner_act"]] if info["partner_has_spoken"] else "nothing yet"
+        worth = ", ".join(f"{name} {points}" for name, points in zip(ITEM_NAMES, seen["my_utilities"], strict=True))
+        return (
+            f"Pool: {share(seen['counts'])}. Worth to you: {worth}.\n"
+            f"Partner said {act}, which leaves you {share(seen['last_partner_offer_for_me'])}.\n"
+            f"Turns remaining: {seen['turns_remaining']}."
+        )
+
+
+def first_state(options: NegotiationOptions, settings: Settings, context: Any, agent_starts: Any) -> rules.State:
+    """A first position a caller gave, checked."""
+    names = ("counts", "my_utilities", "partner_utilities")
+    if not isinstance(context, Mapping) or set(context) != set(names):
+        raise BadInput(f"A context should have exactly the keys {', '.join(names)}.")
+    rows: list[Items] = []
+    for name, low, high in zip(names, (1, 0, 0), (options.max_count, MAX_UTILITY, MAX_UTILITY), strict=True):
+        values = np.asarray(context[name])
+        if values.shape != (3,) or values.dtype.kind not in "iu" or values.min() < low or values.max() > high:
+            raise BadInput(f"{name} is {context[name]!r}; it should be three whole numbers from {low} to {high}.")
+        rows.append(Items(*(jnp.int32(x) for x in values)))
+    if agent_starts not in (True, False):
+        raise BadInput(f"agent_starts is {agent_starts!r}; it should be true or false here.")
+    return rules.start(settings, *rows, jnp.int32(0 if agent_starts else 1))
+
+
+class NegotiationVectorEnv(GameVectorEnv):
+    """The vector twin; `gym.make_vec("kibitz:DealOrNoDialog-v0", num_envs=...)` makes it."""
+
+    observe = staticmethod(observe)
+
+    def __init__(
+        self, num_envs: int = 1, *, autoreset_mode: Any = "NextStep", render_mode: None = None, **options: Any
+    ) -> None:
+        if render_mode is not None:
+            raise BadInput("The vector environment draws nothing; leave render_mode away.")
+        self.options, game, settings, opponent = set_up(options)
+        self.single_observation_space = observation_space(self.options)
+        self.single_action_space = spaces.Dict(action_space(self.options))
+        penalty = self.options.illegal_penalty
+        illegal: Any = self.options.illegal
+        super().__init__(num_envs, game, settings, opponent, illegal, penalty, autoreset_mode)
+
+    def acts_of(self, actions: Any) -> NDArray[np.int32]:
+        n = self.num_envs
+        try:
+            act_types, kept = np.asarray(actions["act_type"]), np.asarray(actions["oA"])
+        except (TypeError, KeyError, IndexError):
+            raise BadInput("Actions should be {'act_type': [num_envs], 'oA': [num_envs, 3]}.") from None
+        if act_types.shape != (n,) or kept.shape != (n, 3) or act_types.dtype.kind + kept.dtype.kind not in _WHOLE:
+            raise BadInput(f"Actions should be whole numbers, act_type of shape ({n},) and oA of shape ({n}, 3).")
+        if act_types.min() < 0 or act_types.max() >= len(ACT_NAMES):
+            raise BadInput(f"An act_type is outside 0 to 4 ({', '.join(ACT_NAMES)}).")
+        if self.options.clip_offers and self._seen is not None:
+            kept = np.clip(kept, 0, np.asarray(self._seen.observation["counts"]))
+        return np.concatenate([act_types[None], kept.T]).astype(np.int32)
+
+    def end_info(self, scores: Mapping[str, Any]) -> dict[str, Any]:
+        return {
+            "payoffs": scores["payoff"].astype(np.float64),
+            "ceiling": scores["ceiling"][:, 0].astype(np.float64),
+            "agreement": scores["agreement"][:, 0] == 1,
+            "pareto": scores["pareto"][:, 0] == 1,
+            "nash_product": scores["nash_product"][:, 0].astype(np.float64),
+            "welfare": scores["welfare"][:, 0].astype(np.float64),
+        }
+
+
+_WHOLE = ("ii", "iu", "ui", "uu")
+
+
+class MultiDiscreteActions(gymnasium.ActionWrapper[dict[str, Any], NDArray[np.int64], dict[str, Any]]):
+    """Acts as MultiDiscrete([5, n, n, n]), with the concatenated masks MaskablePPO asks for."""
+
+    def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
+        super().__init__(env)
+        self.sizes = base_env(env).game.sizes
+        self.action_space = spaces.MultiDiscrete(self.sizes)
+
+    def action(self, action: Any) -> dict[str, Any]:
+        values = np.asarray(action)
+        if values.shape != (len(self.sizes),):
+            raise BadInput(f"An action should be {len(self.sizes)} whole numbers, not of shape {values.shape}.")
+        return {"act_type": int(values[0]), "oA": values[1:].astype(np.int64)}
+
+    def action_masks(self) -> NDArray[np.bool_]:
+        """bool[5 + 3 n]: the heads' masks one after the other."""
+        return base_env(self.env).masks()
+
+
+class FlatActions(gymnasium.ActionWrapper[dict[str, Any], int, dict[str, Any]]):
+    """Acts as one Discrete: AGREE, DISAGREE, then every offer and selection there can be."""
+
+    def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
+        super().__init__(env)
+        self.acts = flat_acts(base_env(env).options.max_count)
+        self.action_space = spaces.Discrete(len(self.acts))
+
+    def action(self, action: Any) -> dict[str, Any]:
+        index = int(action)
+        if not 0 <= index < len(self.acts):
+            raise BadInput(f"The action is {index}; it should be 0 to {len(self.acts) - 1}.")
+        return {"act_type": int(self.acts[index, 0]), "oA": self.acts[index, 1:]}
+
+    def action_masks(self) -> NDArray[np.bool_]:
+        """bool[actions]."""
+        return flat_mask(self.acts, base_env(self.env).masks())
+
+
+def flat_acts(max_count: int) -> NDArray[np.int64]:
+    """i64[n, 4]: every act once, leaving out what does not matter."""
+    kept = np.indices((max_count + 1,) * 3).reshape(3, -1).T
+    blocks = [np.array([[rules.AGREE, 0, 0, 0], [rules.DISAGREE, 0, 0, 0]])]
+    for act_type in (rules.PROPOSE, rules.INSIST, rules.END):
+        blocks.append(np.concatenate([np.full((len(kept), 1), act_type), kept], axis=1))
+    return np.concatenate(blocks).astype(np.int64)
+
+
+def flat_mask(acts: NDArray[np.int64], masks: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Which of the flat acts are open, from the heads' masks one after the other."""
+    size = (len(masks) - len(ACT_NAMES)) // 3
+    starts = [0, *(len(ACT_NAMES) + size * i for i in range(3))]
+    opened = np.stack([masks[start + acts[:, i]] for i, start in enumerate(starts)])
+    result: NDArray[np.bool_] = opened.all(axis=0)
+    return result
+
+
+def base_env(env: Any) -> NegotiationEnv:
+    base = env.unwrapped
+    if not isinstance(base, NegotiationEnv):
+        raise BadInput(f"This wrapper is for DealOrNoDialog-v0, not for {base}.")
+    return base

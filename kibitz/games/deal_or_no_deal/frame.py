@@ -1,0 +1,59 @@
+"""What a page or a terminal draws, and commentary lines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kibitz.games.deal_or_no_deal.rules import ACT_NAMES, AGREE, DISAGREE, END, INSIST, SILENT, State
+from kibitz.games.deal_or_no_deal.words import share
+
+
+def ints(items: Any) -> list[int]:
+    return [int(x) for x in items]
+
+
+def private(state: State, seat: int) -> dict[str, Any]:
+    """What only this seat knows."""
+    return {"utilities": ints(state.utilities[seat])}
+
+
+def frame(settings: Any, state: State, seat: int | None) -> dict[str, Any]:
+    """Public facts, and one seat's private ones if it is that seat that looks."""
+    acts = [int(act) for act in state.last_acts]
+    drawn = {
+        "counts": ints(state.counts),
+        "claims": [ints(claim) if act != SILENT else None for claim, act in zip(state.claims, acts, strict=True)],
+        "last_acts": [None if act == SILENT else ACT_NAMES[act] for act in acts],
+        "seat": int(state.seat),
+        "turns_left": int(state.turns_left),
+        "max_turns": int(settings.max_turns),
+        "over": bool(state.over),
+        "deal": bool(state.deal),
+    }
+    if seat is not None:
+        drawn["private"] = private(state, seat)
+    return drawn
+
+
+def tell(event: Mapping[str, Any]) -> str:
+    """A line of commentary for an event, or nothing. Names no private value."""
+    payload = event["payload"]
+    if event["type"] == "episode.started":
+        return f"On the table: {share(payload['frame']['counts'])}."
+    if event["type"] == "step":
+        seat, (act_type, *kept) = payload["seat"], payload["act"]
+        who = f"Seat {seat}"
+        if act_type == AGREE:
+            return f"{who} agrees. It is a deal."
+        if act_type == DISAGREE:
+            return f"{who} disagrees."
+        if act_type == END:
+            return f"{who} ends the talk and selects {share(kept)}."
+        return f"{who} {'insists on' if act_type == INSIST else 'asks for'} {share(kept)}."
+    if event["type"] == "episode.ended":
+        mine, theirs = payload["returns"]
+        if not payload["scores"]["agreement"][0]:
+            return "No deal: nobody gets anything."
+        return f"Seat 0 takes {mine:g} points, seat 1 takes {theirs:g}."
+    return ""

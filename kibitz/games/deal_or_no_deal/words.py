@@ -1,0 +1,108 @@
+"""The game in words: prompt variables, the answer's fields, acts said and typed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from kibitz.core.errors import BadInput
+from kibitz.games.deal_or_no_deal.rules import ACT_NAMES, AGREE, DISAGREE, END, ITEM_NAMES, SILENT
+
+CONFIDENCES = tuple(tenth / 10 for tenth in range(11))
+
+
+def csv(items: Any) -> str:
+    return ",".join(str(int(x)) for x in items)
+
+
+def plural(number: int, name: str) -> str:
+    return f"{number} {name}" if number == 1 else f"{number} {name}s"
+
+
+def share(items: Any) -> str:
+    """`1 book and 2 hats`, or `nothing`."""
+    parts = [plural(int(n), name) for n, name in zip(items, ITEM_NAMES, strict=True) if n]
+    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts) or "nothing"
+
+
+def say(act: Any) -> str:
+    """An act in words, as its seat would say it."""
+    act_type, *kept = (int(x) for x in act)
+    if act_type in (AGREE, DISAGREE):
+        return ACT_NAMES[act_type]
+    verb = "select" if act_type == END else "keep"
+    return f"{ACT_NAMES[act_type]}: I {verb} {share(kept)}"
+
+
+def history_line(entry: Mapping[str, Any], seat: int) -> str:
+    """One past act, from a seat's side of the table."""
+    who = "You" if entry["seat"] == seat else "Partner"
+    return f"{who}: {say(entry['act'])}"
+
+
+def describe(settings: Any, view: Any, history: list[Mapping[str, Any]]) -> dict[str, str]:
+    """Prompt variables; every one is a string and none knows more than the view."""
+    act = int(view.other_act)
+    legal = [name for kind, name in enumerate(ACT_NAMES) if kind != AGREE or act in (0, 1)]
+    revealed = bool(np.any([int(x) for x in view.other_utilities]))
+    return {
+        "counts_csv": csv(view.counts),
+        "my_utils_csv": csv(view.my_utilities),
+        "last_partner_act_token": ACT_NAMES[DISAGREE] if act == SILENT else ACT_NAMES[act],
+        "last_offer_csv": csv(view.offer_for_me),
+        "turns": str(int(view.turns_left)),
+        "p": csv(view.other_utilities) if revealed else "unknown",
+        "history_str": "\n".join(history_line(entry, int(view.seat)) for entry in history),
+        "partner_has_spoken": "yes" if act != SILENT else "no",
+        "legal_acts": ", ".join(f"{ACT_NAMES.index(name)} {name}" for name in legal),
+        "oA_max_csv": csv(view.counts),
+    }
+
+
+def fields(view: Any, masks: Any) -> dict[str, Any]:
+    """The answer's fields with the values that are open now; a list of lists is an array field."""
+    acts, *counts = (np.flatnonzero(np.asarray(mask)).tolist() for mask in masks)
+    return {"act_type": acts, "oA": counts, "confidence": list(CONFIDENCES)}
+
+
+def parse(text: str, view: Any, masks: Any) -> tuple[int, int, int, int]:
+    """What a person typed: `propose 1 2 0`, `agree`, `p 1,2,0`. Names may be cut short."""
+    words = re.findall(r"[a-z]+|-?\d+", text.lower())
+    if not words:
+        raise BadInput(f"Type one of {legal_text(view, masks)}.")
+    names = [name for name in ACT_NAMES if name.lower().startswith(words[0])]
+    if words[0].isdigit() and int(words[0]) < len(ACT_NAMES):
+        names = [ACT_NAMES[int(words[0])]]
+    if len(names) != 1:
+        raise BadInput(f"{words[0]!r} is not an act; type one of {legal_text(view, masks)}.")
+    act_type = ACT_NAMES.index(names[0])
+    if not masks[0][act_type]:
+        raise BadInput(f"{names[0]} is not possible now; type one of {legal_text(view, masks)}.")
+    if act_type in (AGREE, DISAGREE):
+        if len(words) > 1:
+            raise BadInput(f"{names[0]} takes no numbers; type just {names[0].lower()!r}.")
+        return act_type, 0, 0, 0
+    counts = [int(x) for x in view.counts]
+    if len(words) != 4 or not all(re.fullmatch(r"-?\d+", word) for word in words[1:]):
+        raise BadInput(
+            f"{names[0]} needs three numbers, what you keep of {share(counts)}, as in "
+            f"'{names[0].lower()} {' '.join(map(str, counts))}'."
+        )
+    kept = [int(word) for word in words[1:]]
+    for number, count, name in zip(kept, counts, ITEM_NAMES, strict=True):
+        if not 0 <= number <= count:
+            raise BadInput(f"You cannot keep {plural(number, name)}; the pool has {count}, so 0 to {count}.")
+    return act_type, kept[0], kept[1], kept[2]
+
+
+def legal_text(view: Any, masks: Any) -> str:
+    """What may be typed now."""
+    ranges = " ".join(f"0..{int(count)}" for count in view.counts)
+    shown = []
+    for act_type in np.flatnonzero(np.asarray(masks[0])):
+        name = ACT_NAMES[int(act_type)].lower()
+        shown.append(name if act_type in (AGREE, DISAGREE) else f"{name} {ranges}")
+    return ", ".join(shown)
