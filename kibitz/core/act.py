@@ -7,7 +7,7 @@ adds nothing to log-probability or entropy, so no gradient flows through it.
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -15,8 +15,8 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
-Act: TypeAlias = tuple[Array, ...]  # i32[] for each head
-Masks: TypeAlias = tuple[Array, ...]  # bool[size] for each head
+Act: TypeAlias = tuple[Any, ...]  # i32[] for each head; plain numbers on the host
+Masks: TypeAlias = tuple[Any, ...]  # bool[size] for each head; NumPy arrays on the host
 Logits: TypeAlias = tuple[Array, ...]  # f32[size] for each head
 Matters: TypeAlias = NDArray[np.bool_]  # bool[size of the first head, heads]
 

@@ -41,6 +41,11 @@ def episode_luck(key: Array, episode: Scalar) -> Array:
     return jax.random.key_data(jax.random.fold_in(jax.random.wrap_key_data(key), episode))
 
 
+def seat_luck(luck: Array, seat: int) -> Array:
+    """u32[2], what a player of this seat may draw from, apart from the game's own chance."""
+    return episode_luck(luck, 2**31 - 1 - seat)
+
+
 def uniforms(luck: Array, turn: Scalar, n: int) -> Array:
     """f32[n], the chance of one turn: a pure function of seed, episode and turn.
 

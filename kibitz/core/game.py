@@ -29,14 +29,16 @@ class Rule:
 
     `choose(settings, memory, view, masks, u)` gives the new memory and the act. `memory` is
     whatever the player wants to remember within an episode; `start(settings, seat, u)` gives the
-    first one. `prepare(settings, seat)` runs once on the host and may write what is known about
-    this player into the settings (a partner's temper), where references can read it.
+    first one. Two hooks run once on the host, before anything is compiled: `tell(settings, seat)`
+    writes what is known about this player into the settings (a partner's temper), and `study(
+    settings, seat)` lets it work out tables from settings in which everybody has told.
     """
 
     name: str
     choose: Callable[[Any, Any, Any, Masks, Array], tuple[Any, Act]]
     start: Callable[[Any, int, Array], Any] = lambda settings, seat, u: ()
-    prepare: Callable[[Any, int], Any] = lambda settings, seat: settings
+    tell: Callable[[Any, int], Any] = lambda settings, seat: settings
+    study: Callable[[Any, int], Any] = lambda settings, seat: settings
     uniforms: int = 0  # how many each call of `choose` and of `start` is given
     widths: Any = ()  # bits of each leaf of the memory (0: carried as it is)
 
@@ -82,7 +84,10 @@ class Game:
     say: Callable[[Act], str]  # an act in words
     parse: Callable[[str, Any, Masks], tuple[int, ...]]
     """What a person typed, the view, the masks -> an act; BadInput says what would be right."""
+    brief: Callable[[Any], str]  # view -> the position in a sentence or two, for the person in the seat
     legal_text: Callable[[Any, Masks], str]  # view, masks -> what a person may type now
+    contexts: Callable[[str], Mapping[str, Any]]
+    """What `--contexts` names (`uniform` or a file) -> options that play on it."""
     private: Callable[[Any, int], Mapping[str, Any]]  # state, seat -> what only that seat knows
 
     @property
@@ -167,6 +172,15 @@ class Against:
         turn = game.to_act(solo.state)[1]
         state, mind = choose(turn, (state, mind), (solo.state, solo.mind))
         return Solo(state, mind), jnp.where(turn, rewards, 0), jnp.where(turn, over, game_over(game, solo.state))
+
+
+def seated(settings: Any, players: Mapping[int, Rule]) -> Any:
+    """Settings in which the players of these seats have told about themselves and then studied."""
+    for seat, rule in players.items():
+        settings = rule.tell(settings, seat)
+    for seat, rule in players.items():
+        settings = rule.study(settings, seat)
+    return settings
 
 
 def game_over(game: Game, state: Any) -> Array:

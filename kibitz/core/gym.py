@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from kibitz.core.act import Act, Masks
 from kibitz.core.chance import episode_luck, seed_key, uniforms
 from kibitz.core.errors import BadInput
-from kibitz.core.game import Against, Game, Rule, Solo, against, choose, game_over
+from kibitz.core.game import Against, Game, Rule, Solo, against, choose, game_over, seated
 from kibitz.core.wire import Wire
 
 Illegal: TypeAlias = Literal["error", "penalty"]
@@ -31,23 +31,23 @@ Observe: TypeAlias = Callable[[Any, Any, Masks], tuple[dict[str, Array], dict[st
 
 
 class Session(NamedTuple):
-    """One environment between two calls."""
+    """One environment between two calls; arrays of JAX inside programs, of NumPy on the host."""
 
     solo: Any  # the game and the opponent's memory, packed
-    key: Array  # u32[2], from the seed
-    luck: Array  # u32[2], from the key and the episode
-    episode: Array  # i32[], counts resets since the seed
-    turn: Array  # i32[], counts the learner's steps
+    key: Any  # u32[2], from the seed
+    luck: Any  # u32[2], from the key and the episode
+    episode: Any  # i32[], counts resets since the seed
+    turn: Any  # i32[], counts the learner's steps
 
 
 class Seen(NamedTuple):
-    """What a call shows to the caller."""
+    """What a call shows to the caller, likewise."""
 
-    observation: dict[str, Array]
-    info: dict[str, Array]
-    masks: Masks
-    reward: Array  # f32[], the learner's
-    over: Array  # bool[]
+    observation: dict[str, Any]
+    info: dict[str, Any]
+    masks: tuple[Any, ...]
+    reward: Any  # f32[], the learner's
+    over: Any  # bool[]
 
 
 class Program:
@@ -160,7 +160,7 @@ class GameEnv(gymnasium.Env[dict[str, Any], dict[str, Any]]):
     `given_state` and `end_info`.
     """
 
-    metadata = {"render_modes": ["ansi"]}
+    metadata: dict[str, Any] = {"render_modes": ["ansi"]}  # noqa: RUF012  (Gymnasium declares it so)
     observe: Observe
     _vector: Any = None  # session and what was seen last, on the wire
 
@@ -170,7 +170,7 @@ class GameEnv(gymnasium.Env[dict[str, Any], dict[str, Any]]):
         if render_mode not in (None, *self.metadata["render_modes"]):
             raise BadInput(f"There is no render mode {render_mode!r}; there is 'ansi'.")
         self.game, self.opponent, self.render_mode = game, opponent, render_mode
-        self.settings = opponent.prepare(settings, 1)
+        self.settings = seated(settings, {1: opponent})
         self._illegal, self._penalty = illegal, penalty
         self._compiled = single_for(program_for(game, opponent, type(self).observe), shapes_of(self.settings))
         self._settings = self._compiled.settings.pack(self.settings)
@@ -288,7 +288,7 @@ class GameVectorEnv(VectorEnv[dict[str, Any], dict[str, Any], NDArray[Any]]):
         self.metadata = {"autoreset_mode": self.autoreset_mode, "render_modes": []}
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
-        self.settings = opponent.prepare(settings, 1)
+        self.settings = seated(settings, {1: opponent})
         self._illegal, self._penalty = illegal, penalty
         program = program_for(game, opponent, type(self).observe)
         self._fresh, self._advance, self._scores = _batched(program, self.autoreset_mode)
@@ -305,7 +305,7 @@ class GameVectorEnv(VectorEnv[dict[str, Any], dict[str, Any], NDArray[Any]]):
         """Info of finished episodes; `scores` are f32[finished, 2] each."""
         raise NotImplementedError
 
-    def reset(  # type: ignore[override]
+    def reset(
         self, *, seed: int | list[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         mask = self._reset_mask(options or {})

@@ -31,6 +31,7 @@ class Layout:
     """
 
     def __init__(self, widths: Any, example: Any) -> None:
+        self.tree: Any
         leaves, self.tree = jax.tree.flatten(example)
         bits = self.tree.flatten_up_to(widths)
         self.slots: list[Slot | None] = []

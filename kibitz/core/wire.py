@@ -39,7 +39,7 @@ class Wire:
         """On the host: NumPy views into the vector where the type allows it."""
         leaves = []
         for s, shape, dtype in zip(self.slices, self.shapes, self.dtypes, strict=True):
-            part = vector[s].astype(bool) if dtype == bool else vector[s].view(dtype)
+            part = vector[s].astype(bool) if dtype.kind == "b" else vector[s].view(dtype)
             leaves.append(part.reshape(shape))
         return jax.tree.unflatten(self.tree, leaves)
 
@@ -54,4 +54,4 @@ def _bits(leaf: Array) -> Array:
 
 def _value(part: Array, shape: tuple[int, ...], dtype: Any) -> Array:
     part = part.reshape(shape)
-    return part != 0 if dtype == bool else jax.lax.bitcast_convert_type(part, dtype)
+    return part != 0 if dtype.kind == "b" else jax.lax.bitcast_convert_type(part, dtype)

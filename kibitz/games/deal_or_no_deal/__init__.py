@@ -8,11 +8,18 @@ from typing import Any
 import numpy as np
 
 from kibitz.core.game import Game, Rule
-from kibitz.games.deal_or_no_deal import frame, partner, reference, rules, view, words
+from kibitz.games.deal_or_no_deal import bayes, contexts, frame, partner, reference, rules, view, words
 from kibitz.games.deal_or_no_deal.settings import NegotiationOptions
 
 # the counts of AGREE and DISAGREE do not matter
 MATTERS = np.array([[True, *[act_type in (rules.PROPOSE, rules.INSIST, rules.END)] * 3] for act_type in range(5)])
+
+
+def contexts_options(name: str) -> dict[str, Any]:
+    """`uniform`, or a file of contexts."""
+    if name == "uniform":
+        return {}
+    return {"use_dataset": True, "dataset": contexts.dataset_of(name), "dataset_path": name}
 
 
 @cache
@@ -21,7 +28,7 @@ def build(max_count: int = 4, revealed: bool = False) -> Game:
     players: list[Rule] = [
         partner.HEURISTIC,
         partner.RANDOM,
-        reference.bayes(max_count),
+        bayes.rule(max_count),
         *(partner.kind_rule(kind) for kind in partner.KINDS),
     ]
     return Game(
@@ -50,7 +57,9 @@ def build(max_count: int = 4, revealed: bool = False) -> Game:
         tell=frame.tell,
         say=words.say,
         parse=words.parse,
+        brief=words.brief,
         legal_text=words.legal_text,
+        contexts=contexts_options,
         private=frame.private,
     )
 

@@ -56,7 +56,7 @@ _NAMES = {
     "dialogues": ("data.txt", "data_without_test.txt", "train.txt", "val.txt"),
 }
 _SELF_PLAY, _PROCESSED, _LOG = "self-play contexts", "processed dialogues", "a raw dialogue log"
-_DATASET_OF = {_SELF_PLAY: "self_play", _PROCESSED: "dialogues", _LOG: "dialogues"}
+_DATASET_OF: dict[str, Dataset] = {_SELF_PLAY: "self_play", _PROCESSED: "dialogues", _LOG: "dialogues"}
 _FORM = {
     _SELF_PLAY: "c u c u c u",
     _PROCESSED: "<input> c u c u c u </input> <dialogue> .. </dialogue> <output> item0=.., own three and the "
@@ -235,13 +235,25 @@ def _files(path: str | Path, dataset: str) -> list[Path]:
     return files
 
 
-def _rows(file: Path, dataset: str) -> list[_Row]:
-    """The file's rows, at least one, once it has proved to be of the kind the user expects."""
+def dataset_of(path: str | Path) -> Dataset:
+    """Which part of the data set a file holds, by its content."""
+    file = Path(path).expanduser()
+    if not file.is_file():
+        raise BadInput(f"{file} is not a file; contexts must be a file of Lewis et al. or the hub's parquet.")
+    return _DATASET_OF[_kind_and_rows(file)[0]]
+
+
+def _kind_and_rows(file: Path) -> tuple[str, list[_Row]]:
     try:
         data = file.read_bytes()
     except OSError as error:
         raise BadInput(f"{file} cannot be read ({_reason(error)}); make it a readable file.") from error
-    kind, rows = _parquet_rows(file, data) if data[:4] == b"PAR1" else _text_rows(file, data)
+    return _parquet_rows(file, data) if data[:4] == b"PAR1" else _text_rows(file, data)
+
+
+def _rows(file: Path, dataset: str) -> list[_Row]:
+    """The file's rows, at least one, once it has proved to be of the kind the user expects."""
+    kind, rows = _kind_and_rows(file)
     if _DATASET_OF[kind] != dataset:
         raise BadInput(
             f"{file} looks like {kind}, which is dataset {_DATASET_OF[kind]!r}; "
@@ -290,8 +302,8 @@ def _amounts(items: str | None) -> list[str]:
 
 def _parquet_rows(file: Path, data: bytes) -> tuple[str, list[_Row]]:
     try:
-        import pyarrow  # type: ignore[import-untyped]
-        import pyarrow.parquet  # type: ignore[import-untyped]
+        import pyarrow
+        import pyarrow.parquet
     except ImportError:
         raise BadInput(f"{file} is parquet and needs pyarrow to read: pip install 'kibitz[data]'.") from None
     try:

@@ -170,7 +170,7 @@ class NegotiationEnv(GameEnv):
             "welfare": float(scores["welfare"][0]),
         }
 
-    def render(self) -> str | None:  # type: ignore[override]
+    def render(self) -> str | None:
         if self.render_mode is None or self._vector is None:
             return None
         seen, info = self._read(self._seen)
@@ -196,7 +196,8 @@ def first_state(options: NegotiationOptions, settings: Settings, context: Any, a
         rows.append(Items(*(jnp.int32(x) for x in values)))
     if agent_starts not in (True, False):
         raise BadInput(f"agent_starts is {agent_starts!r}; it should be true or false here.")
-    return rules.start(settings, *rows, jnp.int32(0 if agent_starts else 1))
+    counts, mine, theirs = rows
+    return rules.start(settings, counts, mine, theirs, jnp.int32(0 if agent_starts else 1))
 
 
 class NegotiationVectorEnv(GameVectorEnv):
@@ -250,7 +251,7 @@ class MultiDiscreteActions(gymnasium.ActionWrapper[dict[str, Any], NDArray[np.in
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
         super().__init__(env)
         self.sizes = base_env(env).game.sizes
-        self.action_space = spaces.MultiDiscrete(self.sizes)
+        self.action_space = spaces.MultiDiscrete(list(self.sizes))
 
     def action(self, action: Any) -> dict[str, Any]:
         values = np.asarray(action)
@@ -263,7 +264,7 @@ class MultiDiscreteActions(gymnasium.ActionWrapper[dict[str, Any], NDArray[np.in
         return base_env(self.env).masks()
 
 
-class FlatActions(gymnasium.ActionWrapper[dict[str, Any], int, dict[str, Any]]):
+class FlatActions(gymnasium.ActionWrapper[dict[str, Any], Any, dict[str, Any]]):
     """Acts as one Discrete: AGREE, DISAGREE, then every offer and selection there can be."""
 
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
@@ -296,8 +297,7 @@ def flat_mask(acts: NDArray[np.int64], masks: NDArray[np.bool_]) -> NDArray[np.b
     size = (len(masks) - len(ACT_NAMES)) // 3
     starts = [0, *(len(ACT_NAMES) + size * i for i in range(3))]
     opened = np.stack([masks[start + acts[:, i]] for i, start in enumerate(starts)])
-    result: NDArray[np.bool_] = opened.all(axis=0)
-    return result
+    return np.logical_and.reduce(opened)
 
 
 def base_env(env: Any) -> NegotiationEnv:

@@ -60,7 +60,7 @@ class Temper(NamedTuple):
     threshold: Array
 
 
-TEMPER_WIDTHS = Temper(4, 10)
+TEMPER_WIDTHS = Temper._make((4, 10))
 
 
 def tempers(rows: list[Row]) -> Tempers:
@@ -164,7 +164,7 @@ def kind_rule(name: str) -> Rule:
         name=f"partner:{name}",
         choose=choose_act,
         start=start,
-        prepare=lambda settings, seat: seat_at(settings, seat, KINDS[name]),
+        tell=lambda settings, seat: seat_at(settings, seat, KINDS[name]),
         uniforms=UNIFORMS,
         widths=TEMPER_WIDTHS,
     )

@@ -1,8 +1,4 @@
-"""Exact yardsticks, and the strongest player we can write without learning.
-
-Everything is about one game and enumerates: every allocation of the pool (`grid`), and every vector
-of utilities the other side may have (`VECTORS`).
-"""
+"""Exact yardsticks of an episode: each enumerates every allocation of the pool."""
 
 from __future__ import annotations
 
@@ -11,31 +7,19 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from jax import Array, lax
+from jax import Array
 from numpy.typing import NDArray
 
-from kibitz.core.act import Act, Masks
-from kibitz.core.game import Rule
 from kibitz.games.deal_or_no_deal import partner
 from kibitz.games.deal_or_no_deal.rules import (
-    AGREE,
-    INSIST,
-    MAX_UTILITY,
-    PROPOSE,
-    SILENT,
-    UTILITY_VECTORS,
     Items,
     Settings,
     State,
     Tempers,
     dot,
-    is_offer,
     minus,
     payoffs,
 )
-from kibitz.games.deal_or_no_deal.view import View
-
-MOST_OFFERS = 5  # how far ahead `bayes` plans; more rungs change nothing that can be measured
 
 
 @cache
@@ -43,14 +27,6 @@ def grid(max_count: int) -> Items:
     """i32[n] each: every way to keep 0..max_count of each type."""
     each = np.indices((max_count + 1,) * 3).reshape(3, -1).astype(np.int32)
     return Items(*each)
-
-
-@cache
-def vectors() -> Items:
-    """i32[1330] each: every vector of utilities that is worth something."""
-    index = np.arange(1, UTILITY_VECTORS, dtype=np.int32)
-    base = MAX_UTILITY + 1
-    return Items(index % base, index // base % base, index // base**2)
 
 
 class Outcomes(NamedTuple):
@@ -125,112 +101,6 @@ def score(settings: Settings, state: State, max_count: int) -> dict[str, Array]:
     measures["payoff"] = jnp.stack([mine, theirs]).astype(jnp.float32)
     measures["ceiling"] = jnp.stack([ceiling(settings, state, seat, max_count) for seat in (0, 1)])
     return measures
-
-
-def bayes(max_count: int) -> Rule:
-    """Keeps the partner's utilities that fit what it has seen and climbs down a ladder of offers.
-
-    A threshold partner accepts or answers always the same, so with n answers left the best plan is
-    a set of n offers, played from the most to the least valuable: each hypothesis pays the best
-    offer of the set that it accepts, or the standing counter-offer at the end. The set is grown
-    greedily (the payoff of a set has diminishing returns) and planned anew after every answer.
-    """
-    kept = grid(max_count)
-
-    def start(settings: Settings, seat: int, u: Array) -> Array:
-        return jnp.ones(UTILITY_VECTORS - 1, bool)
-
-    def choose(settings: Settings, fits: Array, view: View, masks: Masks, u: Array) -> tuple[Array, Act]:
-        fits = _fitting(settings, fits, view)
-        weight = fits.astype(jnp.float32)
-        mine = dot(view.my_utilities, kept).astype(jnp.float32)
-        rest = minus(view.counts, kept)
-        possible = (rest.books >= 0) & (rest.hats >= 0) & (rest.balls >= 0)
-        accepts = _accepted(settings, view, rest) & possible[None, :]
-        standing = is_offer(view.other_act)
-        safe = jnp.where(standing, dot(view.my_utilities, view.offer_for_me), 0).astype(jnp.float32)
-        # an offer of mine is answered if the other side has a turn after it. When it also has the last
-        # turn of all, the answer to my last offer cannot be accepted any more: before that offer the
-        # safe payoff is taken, unless the gamble is worth more
-        answers = view.turns_left // 2
-        gamble = standing & (view.turns_left == 2)
-        rungs = jnp.where(standing & (view.turns_left % 2 == 0) & ~gamble, answers - 1, answers)
-
-        def grow(rung: Array, plan: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-            reached, first, top = plan
-            gain = jnp.where(accepts, jnp.maximum(mine[None, :] - reached[:, None], 0.0), 0.0)
-            gains = jnp.sum(gain * weight[:, None], axis=0)
-            pick = jnp.argmax(gains)
-            use = (rung < rungs) & (gains[pick] > 0)
-            reached = jnp.where(use & accepts[:, pick], jnp.maximum(reached, mine[pick]), reached)
-            higher = use & (mine[pick] > top)
-            return reached, jnp.where(higher, pick, first), jnp.where(higher, mine[pick], top)
-
-        floor = jnp.where(gamble, 0, safe)
-        begin = (jnp.full(UTILITY_VECTORS - 1, floor), jnp.int32(-1), jnp.float32(-1))
-        reached, first, _ = lax.fori_loop(0, MOST_OFFERS, grow, begin)
-        expected = jnp.sum(reached * weight) / jnp.sum(weight)
-        has_plan = (first >= 0) & (~gamble | (expected > safe))
-        # nothing to gain by offering: take what is on the table, or leave everything to the other side
-        act_type = jnp.where(has_plan, INSIST, jnp.where(standing, AGREE, PROPOSE))
-        keep = Items(*(jnp.where(has_plan, column[first], 0) for column in map(jnp.asarray, kept)))
-        return fits, (act_type.astype(jnp.int32), *keep)
-
-    return Rule(name="bayes", choose=choose, start=start, widths=0)
-
-
-def _model(settings: Settings, view: View) -> Tempers:
-    """The partner's row as the settings tell it; the likeliest where they tell a mix."""
-    rows = Tempers(*(column[1 - view.seat] for column in settings.tempers))
-    kind = jnp.argmax(rows.weight)
-    return Tempers(*(column[kind] for column in rows))
-
-
-def _accepted(settings: Settings, view: View, rest: Items) -> Array:
-    """bool[hypotheses, offers]: who would accept `rest` for itself, put to it by INSIST now."""
-    theirs = vectors()
-    row = _model(settings, view)
-    pool = dot(theirs, view.counts)
-    worth = (
-        jnp.outer(theirs.books, rest.books) + jnp.outer(theirs.hats, rest.hats) + jnp.outer(theirs.balls, rest.balls)
-    )
-    middle = (row.low + row.high) / 2
-    share = partner.ratio(
-        row, middle, jnp.bool_(True), worth / jnp.maximum(pool, 1)[:, None], view.turns_left - 1, settings.max_turns
-    )
-    return worth >= partner.need(share, pool[:, None])
-
-
-def _fitting(settings: Settings, fits: Array, view: View) -> Array:
-    """Drops the hypotheses that would have accepted my last offer or made another counter-offer."""
-    theirs = vectors()
-    row = _model(settings, view)
-    middle = (row.low + row.high) / 2
-    pool = dot(theirs, view.counts)
-    budget_fits = (settings.budget == 0) | (pool == settings.budget)
-    known = jnp.any(jnp.stack([x > 0 for x in view.other_utilities]))
-    told = known & _same(theirs, view.other_utilities)
-    offered = dot(theirs, minus(view.counts, view.my_claim)) / jnp.maximum(pool, 1)
-    offered = jnp.where(is_offer(view.my_act), offered, 1 - middle)
-    insisted = view.my_act == INSIST
-    when = view.turns_left + 1
-    takes = partner.ratio(row, middle, insisted, offered, when, settings.max_turns)
-    would_accept = offered * pool >= partner.need(takes, pool)
-    refused = ~is_offer(view.my_act) | ~would_accept
-    asks = partner.ratio(row, middle, jnp.bool_(False), offered, when, settings.max_turns)
-    claim = partner.greedy(theirs, view.counts, partner.need(asks, pool))
-    claimed = minus(view.counts, view.offer_for_me)
-    countered = ~is_offer(view.other_act) | _same(claim, claimed)
-    spoken = view.other_act != SILENT
-    after = jnp.where(spoken, fits & refused & countered, fits) & budget_fits
-    after = jnp.where(known, told, after)
-    # a partner of another kind contradicts itself in these eyes: then rejections alone count
-    after = jnp.where(jnp.any(after), after, fits & refused & budget_fits)
-    return jnp.where(jnp.any(after), after, jnp.ones_like(fits))
-
-
-def _same(a: Items, b: Items) -> Array:
-    return jnp.asarray((a.books == b.books) & (a.hats == b.hats) & (a.balls == b.balls))
 
 
 def allocations(max_count: int) -> NDArray[np.int32]:

@@ -43,7 +43,7 @@ class State(NamedTuple):
     over: Array  # bool[]
 
 
-WIDTHS = State(Items(3, 3, 3), (Items(4, 4, 4),) * 2, (Items(3, 3, 3),) * 2, (3, 3), 1, 8, 1, 1)
+WIDTHS = State._make((Items(3, 3, 3), (Items(4, 4, 4),) * 2, (Items(3, 3, 3),) * 2, (3, 3), 1, 8, 1, 1))
 
 
 class Tempers(NamedTuple):
@@ -69,6 +69,7 @@ class Settings(NamedTuple):
     table: Array  # i32[contexts, 9]: counts, seat 0's and seat 1's utilities; no rows: uniform contexts
     budget_table: Array  # i32[counts, utilities], see contexts.budget_table; no rows: no budget
     tempers: Tempers
+    ladders: Any  # for each seat what `bayes` worked out about the other one; empty until it studies
 
 
 def dot(a: Items, b: Items) -> Array:

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from pydantic import Field, field_validator, model_validator
 
 from kibitz.core.options import Options
-from kibitz.games.deal_or_no_deal import contexts, partner
+from kibitz.games.deal_or_no_deal import contexts
+from kibitz.games.deal_or_no_deal.partner import KINDS, Row, tempers
 from kibitz.games.deal_or_no_deal.rules import MAX_UTILITY, Settings
 
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
@@ -60,8 +61,8 @@ class NegotiationOptions(Options):
             )
         mix = self.mix
         for kind in mix:
-            if kind not in partner.KINDS:
-                raise ValueError(f"There is no partner {kind!r}; there are {', '.join(partner.KINDS)}.")
+            if kind not in KINDS:
+                raise ValueError(f"There is no partner {kind!r}; there are {', '.join(KINDS)}.")
         if not mix or len(mix) > 16 or min(mix.values()) < 0 or sum(mix.values()) <= 0:
             raise ValueError("A partner mix needs 1 to 16 kinds with weights of at least 0, not all of them 0.")
         return self
@@ -78,6 +79,7 @@ class NegotiationOptions(Options):
     def settings(self) -> Settings:
         """The arrays; reads the data set if one is asked for."""
         starts = {None: 0.5, True: 1.0, False: 0.0}[self.agent_starts]
+        table = self._table()
         return Settings(
             max_turns=jnp.int32(self.max_turns),
             disagree_ends=jnp.bool_(self.disagree_ends),
@@ -85,16 +87,17 @@ class NegotiationOptions(Options):
             agent_starts=jnp.float32(starts),
             min_count=jnp.int32(self.min_count),
             max_count=jnp.int32(self.max_count),
-            budget=jnp.int32(self.points_budget or 0),
-            table=jnp.asarray(self._table()),
+            budget=jnp.int32(self.points_budget or _common_worth(table)),
+            table=jnp.asarray(table),
             budget_table=jnp.asarray(self._budget_table()),
-            tempers=partner.tempers(self._rows()),
+            tempers=tempers(self._rows()),
+            ladders=((), ()),
         )
 
-    def _rows(self) -> list[partner.Row]:
+    def _rows(self) -> list[Row]:
         low, high = self.threshold_range
-        plain = partner.Row(low=low, high=high, insist_gap=(low + high) / 2 - self.insist_threshold)
-        kinds = {**partner.KINDS, "heuristic": plain}
+        plain = Row(low=low, high=high, insist_gap=(low + high) / 2 - self.insist_threshold)
+        kinds = {**KINDS, "heuristic": plain}
         return [kinds[kind]._replace(weight=weight) for kind, weight in self.mix.items()]
 
     def _table(self) -> NDArray[np.int32]:
@@ -111,3 +114,9 @@ class NegotiationOptions(Options):
         if self.points_budget is None or self.use_dataset:
             return np.zeros((0, 0), np.int32)
         return contexts.budget_table(self.min_count, self.max_count, MAX_UTILITY, self.points_budget)
+
+
+def _common_worth(table: NDArray[np.int32]) -> int:
+    """What every pool of a data set is worth to everybody, if that is one number; else 0."""
+    worths = np.stack([(table[:, :3] * table[:, at : at + 3]).sum(1) for at in (3, 6)])
+    return int(worths.flat[0]) if worths.size and (worths == worths.flat[0]).all() else 0

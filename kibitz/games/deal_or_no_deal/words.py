@@ -9,7 +9,16 @@ from typing import Any
 import numpy as np
 
 from kibitz.core.errors import BadInput
-from kibitz.games.deal_or_no_deal.rules import ACT_NAMES, AGREE, DISAGREE, END, ITEM_NAMES, SILENT
+from kibitz.games.deal_or_no_deal.rules import (
+    ACT_NAMES,
+    AGREE,
+    DISAGREE,
+    END,
+    INSIST,
+    ITEM_NAMES,
+    PROPOSE,
+    SILENT,
+)
 
 CONFIDENCES = tuple(tenth / 10 for tenth in range(11))
 
@@ -96,6 +105,19 @@ def parse(text: str, view: Any, masks: Any) -> tuple[int, int, int, int]:
         if not 0 <= number <= count:
             raise BadInput(f"You cannot keep {plural(number, name)}; the pool has {count}, so 0 to {count}.")
     return act_type, kept[0], kept[1], kept[2]
+
+
+def brief(view: Any) -> str:
+    """The position for a person in the seat, in two sentences."""
+    kinds = zip(view.counts, ITEM_NAMES, view.my_utilities, strict=True)
+    pool = ", ".join(f"{plural(int(n), name)} (worth {int(points)} each to you)" for n, name, points in kinds)
+    said = "The other side has not spoken."
+    if int(view.other_act) in (PROPOSE, INSIST):
+        points = sum(int(n) * int(u) for n, u in zip(view.offer_for_me, view.my_utilities, strict=True))
+        said = f"It leaves you {share(view.offer_for_me)}, worth {points} points."
+    elif int(view.other_act) == DISAGREE:
+        said = "It disagrees."
+    return f"On the table: {pool}. {said} Turns left: {int(view.turns_left)}."
 
 
 def legal_text(view: Any, masks: Any) -> str:

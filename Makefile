@@ -1,0 +1,56 @@
+# Each target does all of its own set-up; nothing has to be done by hand.
+VENV := .venv
+PYTHON ?= python3
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check -q
+# a lock file of exact versions, as constraints: what an extra does not ask for is not installed
+INSTALL := $(PIP) install --constraint requirements.lock
+
+.PHONY: demo test conformance check lint types lock clean
+
+demo: $(VENV)/.base
+	$(BIN)/kibitz demo
+
+test: $(VENV)/.test
+	$(BIN)/python -m pytest -m "not conformance" -n 2 --dist loadfile
+
+conformance: $(VENV)/.conformance
+	$(BIN)/python -m pytest -m conformance
+
+check: lint types test
+
+lint: $(VENV)/.test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.test
+	$(BIN)/mypy
+
+$(VENV)/bin/python:
+	@echo "kibitz: setting up $(VENV) (about a minute, once)"
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.base: pyproject.toml requirements.lock | $(VENV)/bin/python
+	$(INSTALL) -e .
+	@touch $@
+
+$(VENV)/.test: $(VENV)/.base
+	$(INSTALL) -e ".[test]"
+	@touch $@
+
+$(VENV)/.conformance: $(VENV)/.test
+	@echo "kibitz: installing other people's suites (some minutes, once)"
+	$(INSTALL) torch==2.13.0
+	$(INSTALL) -e ".[conformance]"
+	@touch $@
+
+# exact versions of everything that the extras pull in; no addresses
+lock:
+	$(PYTHON) -m venv build/lock
+	build/lock/bin/python -m pip install -q torch==2.13.0
+	build/lock/bin/python -m pip install -q ".[conformance]"
+	build/lock/bin/python -m pip freeze --exclude kibitz | sed -e 's/+cpu$$//' -e '/ @ /d' > requirements.lock
+	rm -rf build/lock
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

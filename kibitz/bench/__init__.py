@@ -1,0 +1,1 @@
+"""The benchmarks behind `kibitz bench`: rates within one run, beside what one would use instead."""

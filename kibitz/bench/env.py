@@ -1,0 +1,152 @@
+"""`kibitz bench env`: the negotiation's rules, one at a time and by the thousand."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import gymnasium
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+import kibitz  # noqa: F401  (registers the environment)
+from kibitz.core.game import Game, against, choose, seated
+from kibitz.games import get_game
+
+SUBJECTS = ("single", "vector_4096", "batched_4096", "open_spiel")
+GAMES = 4096
+STEPS = 256  # in one compiled call
+
+
+def run(seconds: float, progress: Callable[[int], None] = lambda count: None) -> dict[str, Any]:
+    """Rates by name, each the median of five timings; steps are acts of the learner."""
+    step_us = single_steps_us(seconds)
+    progress(1)
+    single = 1e6 / step_us["mean"]
+    vector = median_rate(vector_steps(), seconds)
+    progress(1)
+    batched = median_rate(batched_steps(get_game("deal_or_no_deal")), seconds)
+    progress(1)
+    spiel = open_spiel_steps()
+    peer = None if spiel is None else median_rate(spiel, seconds)
+    progress(1)
+    rates = dict(zip(SUBJECTS, (single, vector, batched, peer), strict=True))
+    return {
+        "steps_per_s": {name: None if rate is None else round(rate) for name, rate in rates.items()},
+        "ratio_batched_to_single": round(batched / single, 1),
+        "single_step_us": round(step_us["median"], 1),
+        "device": str(jax.devices()[0]),
+    }
+
+
+def median_rate(burst: Callable[[], int], seconds: float) -> float:
+    """Steps a second: the median of five windows, after one burst that compiles."""
+    burst()
+    rates = []
+    for _ in range(5):
+        steps, began = 0, time.perf_counter()
+        while (spent := time.perf_counter() - began) < seconds / 5:
+            steps += burst()
+        rates.append(steps / spent)
+    return statistics.median(rates)
+
+
+def single_steps_us(seconds: float) -> dict[str, float]:
+    """Microseconds of one `step` call of the Gymnasium environment, with random offers."""
+    env: Any = gymnasium.make("DealOrNoDialog-v0", disable_env_checker=True).unwrapped
+    rng = np.random.default_rng(0)
+    observation, _ = env.reset(seed=0)
+    times: list[float] = []
+    until = time.perf_counter() + seconds
+    env.step({"act_type": 4, "oA": [0, 0, 0]})  # compiles, and ends the episode
+    observation, _ = env.reset()
+    while time.perf_counter() < until or len(times) < 200:
+        action = {"act_type": int(rng.integers(2)), "oA": rng.integers(observation["counts"] + 1)}
+        began = time.perf_counter()
+        observation, _, over, _, _ = env.step(action)
+        times.append(1e6 * (time.perf_counter() - began))
+        if over:
+            observation, _ = env.reset()
+    return {"median": statistics.median(times), "mean": statistics.fmean(times)}
+
+
+def vector_steps() -> Callable[[], int]:
+    """The vector environment as a user steps it, with offers drawn beforehand."""
+    envs: Any = gymnasium.make_vec("DealOrNoDialog-v0", num_envs=GAMES, clip_offers=True)
+    rng = np.random.default_rng(0)
+    envs.reset(seed=0)
+    actions = {"act_type": rng.integers(2, size=GAMES), "oA": rng.integers(3, size=(GAMES, 3))}
+
+    def burst() -> int:
+        envs.step(actions)
+        return GAMES
+
+    return burst
+
+
+def batched_steps(game: Game) -> Callable[[], int]:
+    """The rules alone, as a trainer runs them: random legal acts, the partner's replies, fresh contexts."""
+    play, player = against(game, game.rule("heuristic")), game.rule("random")
+    settings = seated(game.options().settings(), {0: player, 1: play.opponent})
+    wanted = player.uniforms + play.step_uniforms + play.new_uniforms
+
+    def step(settings: Any, packed: Any, u: Array) -> tuple[Any, Array]:
+        mine, theirs, fresh = jnp.split(u, [player.uniforms, player.uniforms + play.step_uniforms])
+        solo = play.layout.unpack(packed)
+        view, masks = game.view(settings, solo.state, 0), game.legal(settings, solo.state, 0)
+        _, act = player.choose(settings, (), view, masks, mine)
+        solo, rewards, over = play.step(settings, solo, act, theirs)
+        return play.layout.pack(choose(over, play.new(settings, fresh), solo)), rewards[0]
+
+    many = jax.vmap(step, in_axes=(None, 0, -1))
+
+    @partial(jax.jit, donate_argnums=(1, 2))
+    def steps(settings: Any, packed: Any, paid: Array, key: Array) -> tuple[Any, Array]:
+        def body(carry: Any, key: Array) -> tuple[Any, None]:
+            packed, paid = carry
+            packed, rewards = many(settings, packed, jax.random.uniform(key, (wanted, GAMES)))
+            return (packed, paid + rewards), None
+
+        return lax.scan(body, (packed, paid), jax.random.split(key, STEPS))[0]
+
+    @jax.jit
+    def begin(settings: Any, key: Array) -> Any:
+        u = jax.random.uniform(key, (play.new_uniforms, GAMES))
+        return jax.vmap(lambda one: play.layout.pack(play.new(settings, one)), in_axes=-1)(u)
+
+    held = {"games": begin(settings, jax.random.key(0)), "paid": jnp.zeros(GAMES), "calls": 0}
+
+    def burst() -> int:
+        held["calls"] += 1
+        held["games"], held["paid"] = steps(settings, held["games"], held["paid"], jax.random.key(held["calls"]))
+        jax.block_until_ready(held["paid"])
+        return GAMES * STEPS
+
+    return burst
+
+
+def open_spiel_steps() -> Callable[[], int] | None:
+    """OpenSpiel's `bargaining` from Python with random legal actions; None where it is not installed."""
+    try:
+        import pyspiel
+    except ImportError:
+        return None
+    game = pyspiel.load_game("bargaining(max_turns=10)")
+    rng = np.random.default_rng(0)
+
+    def burst() -> int:
+        steps = 0
+        for _ in range(50):
+            state = game.new_initial_state()
+            while not state.is_terminal():
+                legal = state.legal_actions()
+                state.apply_action(legal[int(rng.integers(len(legal)))])
+                steps += 1
+        return steps
+
+    return burst

@@ -1,0 +1,122 @@
+"""The `kibitz` command: every command has `--json` for machines and a table for people."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from kibitz.core.errors import BadInput
+
+app = typer.Typer(
+    name="kibitz",
+    help="Strategy games in which agents learn with an adviser in their ear and anybody can watch.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+bench = typer.Typer(help="Rates of this machine, beside what one would use instead.", no_args_is_help=True)
+app.add_typer(bench, name="bench")
+
+GameName = Annotated[str, typer.Option("--game", help="which game")]
+Opponent = Annotated[str, typer.Option("--opponent", help="who sits in the other seat")]
+Contexts = Annotated[str, typer.Option("--contexts", help="what is dealt: uniform, or a file")]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="the same seed gives the same episodes")]
+Json = Annotated[bool, typer.Option("--json", help="one JSON object on standard output, nothing else")]
+Set = Annotated[list[str] | None, typer.Option("--set", help="a game option as name=value; may be repeated")]
+
+
+@app.command()
+def evaluate(
+    player: Annotated[str, typer.Option("--player", help="whom to judge")],
+    game: GameName = "deal_or_no_deal",
+    opponent: Opponent = "heuristic",
+    episodes: Annotated[int, typer.Option("--episodes", min=1, help="how many")] = 1000,
+    contexts: Contexts = "uniform",
+    seed: Seed = 0,
+    options: Set = None,
+    as_json: Json = False,
+) -> None:
+    """How good is a player? Plays many episodes and prints its measures with an interval."""
+    from kibitz import show
+    from kibitz.evaluate import match
+
+    record, chosen = _game(game, contexts, options)
+    runs = match.runs_of(record, player, opponent)
+    with show.progress(f"{player} v {opponent}", episodes * runs, quiet=as_json) as advance:
+        result = match.evaluate(record, chosen, player, opponent, episodes, seed, advance)
+    result["contexts"] = contexts
+    show.result(result, as_json, show.evaluation_table)
+
+
+@app.command()
+def play(
+    game: GameName = "deal_or_no_deal",
+    opponent: Opponent = "heuristic",
+    contexts: Contexts = "uniform",
+    seed: Annotated[int | None, typer.Option("--seed", min=0, help="play this very episode")] = None,
+    options: Set = None,
+    as_json: Json = False,
+) -> None:
+    """Play an episode yourself, at the terminal, against any player."""
+    from kibitz import show
+
+    record, chosen = _game(game, contexts, options)
+    show.play_at_terminal(record, chosen, opponent, seed, as_json)
+
+
+@app.command()
+def demo(
+    episodes: Annotated[int, typer.Option("--episodes", min=1, help="how many for each player")] = 2000,
+    as_json: Json = False,
+) -> None:
+    """One negotiation told line by line, then players compared."""
+    from kibitz import show
+
+    show.demo(episodes, as_json)
+
+
+@bench.command("env")
+def bench_env(
+    seconds: Annotated[float, typer.Option("--seconds", min=0.1, help="how long to time each")] = 3.0,
+    as_json: Json = False,
+) -> None:
+    """Steps a second: the single environment, the vector one, the batched rules, and OpenSpiel."""
+    from kibitz import show
+    from kibitz.bench import env
+
+    with show.progress("timing", len(env.SUBJECTS), quiet=as_json) as advance:
+        result = env.run(seconds, advance)
+    show.result(result, as_json, show.bench_table)
+
+
+def _game(name: str, contexts: str, options: list[str] | None) -> tuple[Any, Any]:
+    """The game's record and its checked options."""
+    from kibitz.core.options import parse_settings
+    from kibitz.games import get_game
+
+    plain = get_game(name)
+    given = {**plain.contexts(contexts), **parse_settings(options or [])}
+    chosen = plain.options.read(given, f"option of {name}")
+    return get_game(name, chosen), chosen
+
+
+def main() -> None:
+    """Runs the command; a user's mistake is one sentence and exit code 2."""
+    try:
+        code = app(standalone_mode=False)
+    except BadInput as wrong:
+        print(f"kibitz: {wrong}", file=sys.stderr)
+        sys.exit(2)
+    except typer.TyperException as wrong:
+        print(f"kibitz: {wrong.format_message()} Try --help.", file=sys.stderr)
+        sys.exit(2)
+    except (typer.Abort, KeyboardInterrupt):
+        print("kibitz: stopped.", file=sys.stderr)
+        sys.exit(130)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,73 @@
+"""Players as the episode loop meets them: asked for one act at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from kibitz.core.chance import uniforms
+from kibitz.core.game import Game, Rule
+
+
+class Turn(NamedTuple):
+    """What a player is told when it is asked."""
+
+    settings: Any
+    seat: int
+    number: int  # steps of the game so far
+    view: Any
+    masks: tuple[np.ndarray[Any, Any], ...]
+    history: list[Mapping[str, Any]]  # {"seat", "act"} of everything said so far, oldest first
+    luck: Array  # u32[2], this seat's chance in this episode
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One act, and where it came from."""
+
+    act: tuple[int, ...]
+    source: str
+    reason: str = ""
+    latency: float = 0.0  # seconds
+    usage: Mapping[str, float] = field(default_factory=dict)  # tokens, money
+    fallback: str = ""  # why somebody else answered; empty if nobody had to
+
+
+class Player(Protocol):
+    name: str
+
+    def begin(self, settings: Any, seat: int, luck: Array) -> None:
+        """A new episode; nothing of the last one may be remembered."""
+
+    def choose(self, turn: Turn) -> Choice: ...
+
+
+class RulePlayer:
+    """A rule as a player of single episodes; acts as it does inside compiled programs."""
+
+    def __init__(self, game: Game, rule: Rule) -> None:
+        self.name, self.rule = rule.name, rule
+        self._memory: Any = None
+        self._start = jax.jit(
+            lambda settings, seat, luck: rule.start(settings, seat, uniforms(luck, 0, rule.uniforms)),
+            static_argnums=1,
+        )
+        self._choose = jax.jit(
+            lambda settings, memory, view, masks, luck, number: rule.choose(
+                settings, memory, view, masks, uniforms(luck, number + 1, rule.uniforms)
+            )
+        )
+
+    def begin(self, settings: Any, seat: int, luck: Array) -> None:
+        self._memory = self._start(settings, seat, luck)
+
+    def choose(self, turn: Turn) -> Choice:
+        masks = tuple(jnp.asarray(mask) for mask in turn.masks)
+        self._memory, act = self._choose(turn.settings, self._memory, turn.view, masks, turn.luck, turn.number)
+        return Choice(tuple(int(x) for x in act), self.name)

@@ -1,0 +1,1 @@
+"""How good is a player? Matches, statistics, reports."""

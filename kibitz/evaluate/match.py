@@ -1,0 +1,210 @@
+"""Many episodes between two players, and what they amount to."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+from numpy.typing import NDArray
+
+from kibitz.core.chance import episode_luck, seat_luck, seed_key, uniforms
+from kibitz.core.episode import play_episode
+from kibitz.core.errors import BadInput
+from kibitz.core.game import SEATS, Game, Rule, choose, seated
+from kibitz.evaluate.statistics import mean_ci95
+from kibitz.players import player_named, rule_named
+
+CHUNK = 128  # episodes in one compiled call: a smooth progress bar, and the tables stay in the cache
+
+Progress = Callable[[int], None]  # called with the number of episodes just finished
+
+
+class Played(NamedTuple):
+    """Results of many episodes, in their order."""
+
+    returns: NDArray[np.float64]  # f64[episodes, 2]
+    scores: dict[str, NDArray[np.float64]]  # f64[episodes, 2] each
+
+
+def play_rules(
+    game: Game, settings: Any, rules: tuple[Rule, Rule], episodes: int, seed: int, progress: Progress
+) -> Played:
+    """Episodes between two rules, in compiled batches; the same ones `play_episode` plays."""
+    program = _program(game, rules)
+    key = seed_key(seed)
+    returns, scores = [], []
+    for first in range(0, episodes, CHUNK):
+        count = min(CHUNK, episodes - first)
+        paid, score = program(settings, key, jnp.arange(first, first + CHUNK, dtype=jnp.int32))
+        returns.append(np.asarray(paid, float)[:count])
+        scores.append({name: np.asarray(value, float)[:count] for name, value in score.items()})
+        progress(count)
+    return Played(np.concatenate(returns), {name: np.concatenate([s[name] for s in scores]) for name in scores[0]})
+
+
+def play_hosts(
+    game: Game, settings: Any, names: tuple[str, str], episodes: int, seed: int, progress: Progress
+) -> Played:
+    """Episodes in which at least one player lives on the host, one after the other."""
+    players = [player_named(game, name) for name in names]
+    returns, scores = [], []
+    for number in range(episodes):
+        episode = play_episode(game, settings, players, seed=seed, number=number)
+        returns.append(episode.returns)
+        scores.append(episode.scores)
+        progress(1)
+    stacked = {name: np.array([score[name] for score in scores], float) for name in scores[0]}
+    return Played(np.array(returns, float), stacked)
+
+
+@lru_cache(maxsize=32)
+def _program(game: Game, rules: tuple[Rule, Rule]) -> Any:
+    """settings, key, episode numbers -> returns f32[n, 2] and scores, compiled."""
+
+    def one_turn(settings: Any, luck: Array, carry: Any, seats: tuple[int, ...]) -> Any:
+        """The seats choose at once; nothing happens unless one of them is to act."""
+        state, minds, returns, number = carry
+        turn = game.to_act(state)
+        minds = list(minds)
+        chosen: list[Any] = [None, None]
+        for seat in seats:
+            rule, mine = rules[seat], seat_luck(luck, seat)
+            view, masks = game.view(settings, state, seat), game.legal(settings, state, seat)
+            mind, chosen[seat] = rule.choose(
+                settings, minds[seat], view, masks, uniforms(mine, number + 1, rule.uniforms)
+            )
+            minds[seat] = choose(turn[seat], mind, minds[seat])
+        acts: Any = [act if act is not None else chosen[1 - seat] for seat, act in enumerate(chosen)]
+        after, rewards, _ = game.step(settings, state, tuple(acts), uniforms(luck, number + 1, game.step_uniforms))
+        acted = jnp.any(jnp.stack([turn[seat] for seat in seats]))
+        moved = (after, returns + rewards, number + 1)
+        state, returns, number = choose(acted, moved, (state, returns, number))
+        return state, tuple(minds), returns, number
+
+    def begin(settings: Any, luck: Array) -> Any:
+        state = game.new(settings, uniforms(luck, 0, game.new_uniforms))
+        minds = tuple(
+            rules[seat].start(settings, seat, uniforms(seat_luck(luck, seat), 0, rules[seat].uniforms))
+            for seat in SEATS
+        )
+        return state, minds, jnp.zeros(2), jnp.int32(0)
+
+    def round_of(settings: Any, luck: Array, carry: Any) -> Any:
+        if game.simultaneous:
+            return one_turn(settings, luck, carry, SEATS)
+        for seat in SEATS:
+            carry = one_turn(settings, luck, carry, (seat,))
+        return carry
+
+    def run(settings: Any, key: Array, numbers: Array) -> tuple[Array, dict[str, Array]]:
+        lucks = jax.vmap(lambda number: episode_luck(key, number))(numbers)
+        carry = jax.vmap(lambda luck: begin(settings, luck))(lucks)
+        turn = jax.vmap(lambda luck, one: round_of(settings, luck, one))
+        running = jax.vmap(game.to_act)
+        state, _, returns, _ = lax.while_loop(
+            lambda many: jnp.any(running(many[0])), lambda many: turn(lucks, many), carry
+        )
+        return returns, dict(jax.vmap(lambda s: game.score(settings, s))(state))
+
+    return jax.jit(run)
+
+
+def evaluate(
+    game: Game,
+    options: Any,
+    player: str,
+    opponent: str,
+    episodes: int,
+    seed: int = 0,
+    progress: Progress = lambda count: None,
+) -> dict[str, Any]:
+    """One object that says how both players did, with the reference player beside each of them."""
+    if episodes < 1:
+        raise BadInput(f"episodes is {episodes}; it should be at least 1.")
+    names = (player, opponent)
+    for name in names:
+        player_named(game, name)  # complains before anything is played
+    began = time.perf_counter()
+    played = _play(game, options, names, episodes, seed, progress)
+    seconds = time.perf_counter() - began
+    sides = []
+    for seat in SEATS:
+        reference = _reference(game, options, names, seat, episodes, seed, played, progress)
+        sides.append(_summary(game, played, seat, reference))
+    result: dict[str, Any] = {
+        "game": game.name,
+        "player": player,
+        "episodes": episodes,
+        "seed": seed,
+        "seconds": round(seconds, 3),
+        "episodes_per_s": round(episodes / seconds, 1),
+    }
+    return result | sides[0] | {"opponent": {"player": opponent} | sides[1]}
+
+
+def runs_of(game: Game, player: str, opponent: str) -> int:
+    """How many times the episodes are played, the reference player's runs included."""
+    hosts = [rule_named(game, name) is None for name in (player, opponent)]
+    return 1 + (player != game.reference and not hosts[1]) + (opponent != game.reference and not hosts[0])
+
+
+def _play(game: Game, options: Any, names: tuple[str, str], episodes: int, seed: int, progress: Progress) -> Played:
+    settings = options.settings()
+    rules = [rule_named(game, name) for name in names]
+    settings = seated(settings, {seat: rule for seat, rule in enumerate(rules) if rule is not None})
+    if rules[0] is None or rules[1] is None:
+        return play_hosts(game, settings, names, episodes, seed, progress)
+    return play_rules(game, settings, (rules[0], rules[1]), episodes, seed, progress)
+
+
+def _reference(
+    game: Game,
+    options: Any,
+    names: tuple[str, str],
+    seat: int,
+    episodes: int,
+    seed: int,
+    played: Played,
+    progress: Progress,
+) -> NDArray[np.float64] | None:
+    """What the reference player earns in this seat of the same episodes; None if that cannot be known cheaply."""
+    if names[seat] == game.reference:
+        return played.returns[:, seat]
+    if rule_named(game, names[1 - seat]) is None:
+        return None
+    instead = (game.reference, names[1]) if seat == 0 else (names[0], game.reference)
+    return _play(game, options, instead, episodes, seed, progress).returns[:, seat]
+
+
+def _summary(game: Game, played: Played, seat: int, reference: NDArray[np.float64] | None) -> dict[str, Any]:
+    returns, ceiling = played.returns[:, seat], played.scores["ceiling"][:, seat]
+    mean, interval = mean_ci95(returns)
+    summary: dict[str, Any] = {
+        "return_mean": mean,
+        "return_ci95": list(interval),
+        "share_of_ceiling": _share(mean, float(ceiling.mean())),
+        f"share_of_{game.reference}": None if reference is None else _share(mean, float(reference.mean())),
+        "regret": float((ceiling - returns).mean()),
+    }
+    for name, values in played.scores.items():
+        if name not in ("ceiling", "payoff"):
+            summary[name] = mean_ci95(values[:, seat])[0]
+    return {name: _plain(value) for name, value in summary.items()}
+
+
+def _share(part: float, whole: float) -> float | None:
+    return part / whole if whole else None
+
+
+def _plain(value: Any) -> Any:
+    """JSON has no NaN: a number that does not exist is null."""
+    if isinstance(value, list):
+        return [_plain(x) for x in value]
+    return None if isinstance(value, float) and math.isnan(value) else value

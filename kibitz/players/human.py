@@ -1,0 +1,33 @@
+"""A person at the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from jax import Array
+
+from kibitz.core.errors import BadInput
+from kibitz.core.game import Game
+from kibitz.core.player import Choice, Turn
+
+
+class HumanPlayer:
+    """Asks until the answer is a legal act: a typing error never ends the game."""
+
+    name = "human"
+
+    def __init__(self, game: Game, ask: Callable[[str], str] = input, tell: Callable[[str], None] = print) -> None:
+        self._game, self._ask, self._tell = game, ask, tell
+
+    def begin(self, settings: Any, seat: int, luck: Array) -> None:
+        """Nothing to forget: a person remembers."""
+
+    def choose(self, turn: Turn) -> Choice:
+        self._tell(self._game.brief(turn.view))
+        self._tell(f"You may type: {self._game.legal_text(turn.view, turn.masks)}")
+        while True:
+            try:
+                return Choice(self._game.parse(self._ask("> "), turn.view, turn.masks), self.name)
+            except BadInput as wrong:
+                self._tell(str(wrong))

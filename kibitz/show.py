@@ -1,0 +1,182 @@
+"""What people see at the terminal: progress, tables, a game played by hand."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from kibitz.core.episode import play_episode
+from kibitz.core.errors import BadInput
+from kibitz.core.event import Event
+from kibitz.core.game import Game, seated
+from kibitz.evaluate import match
+from kibitz.games import get_game
+from kibitz.players import player_named, rule_named
+from kibitz.players.human import HumanPlayer
+
+out = Console()
+err = Console(stderr=True)
+
+NAMES = {
+    "return_mean": "return",
+    "share_of_ceiling": "share of ceiling",
+    "nash_product": "Nash product",
+    "nash_share": "share of Nash product",
+    "pareto": "Pareto-optimal deals",
+}
+HIDDEN = {"game", "player", "episodes", "seed", "seconds", "episodes_per_s", "opponent", "contexts", "return_ci95"}
+SHARES = ("share", "agreement", "pareto")
+
+
+@contextmanager
+def progress(what: str, total: int, quiet: bool) -> Iterator[Callable[[int], None]]:
+    """A bar on standard error; says that the first seconds go into compiling."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=err, transient=True, disable=quiet) as bar:
+        task = bar.add_task(f"{what} (compiling first)", total=total)
+
+        def advance(count: int) -> None:
+            bar.update(task, advance=count, description=what)
+
+        yield advance
+
+
+def result(found: dict[str, Any], as_json: bool, table: Callable[[dict[str, Any]], Table]) -> None:
+    if as_json:
+        print(json.dumps(found, allow_nan=False))
+    else:
+        out.print(table(found))
+
+
+def number(name: str, value: Any) -> str:
+    if value is None:
+        return "-"
+    if name.startswith(SHARES) or name.endswith("_share"):
+        return f"{100 * value:.1f} %"
+    return f"{value:,.2f}" if isinstance(value, float) else f"{value:,}"
+
+
+def evaluation_table(found: dict[str, Any]) -> Table:
+    title = f"{found['game']}: {found['episodes']:,} episodes, {found['contexts']} contexts, seed {found['seed']}"
+    table = Table(title=title, caption=f"{found['episodes_per_s']:,.0f} episodes a second")
+    table.add_column("")
+    other = found["opponent"]
+    for side in (found, other):
+        table.add_column(str(side["player"]), justify="right")
+    for name in (key for key in found if key not in HIDDEN):
+        shown = [number(name, side[name]) for side in (found, other)]
+        if name == "return_mean":
+            shown = [f"{text} ± {_half(side)}" for text, side in zip(shown, (found, other), strict=True)]
+        table.add_row(NAMES.get(name, name.replace("_", " ")), *shown)
+    return table
+
+
+def _half(side: dict[str, Any]) -> str:
+    low, high = side["return_ci95"]
+    return "?" if low is None else f"{(high - low) / 2:.2f}"
+
+
+def bench_table(found: dict[str, Any]) -> Table:
+    table = Table(title="Steps a second", caption=f"single step: median {found['single_step_us']:.0f} us")
+    table.add_column("what")
+    table.add_column("steps/s", justify="right")
+    for name, rate in found["steps_per_s"].items():
+        table.add_row(name, "not installed" if rate is None else f"{rate:,.0f}")
+    table.add_row("batched / single", f"{found['ratio_batched_to_single']:,.0f} x")
+    return table
+
+
+def play_at_terminal(game: Game, options: Any, opponent: str, seed: int | None, as_json: bool) -> None:
+    """A person in seat 0. With `--json` the talk goes to standard error and the result to standard output."""
+    if opponent == "human":
+        raise BadInput("The opponent cannot be human too: one terminal has one keyboard.")
+    console = err if as_json else out
+
+    def ask(prompt: str) -> str:
+        console.print(prompt, end="")
+        line = sys.stdin.readline()
+        if not line:
+            raise EOFError
+        return line
+
+    def tell(text: str) -> None:
+        console.print(text, markup=False, highlight=False)
+
+    me, other = HumanPlayer(game, ask, tell), player_named(game, opponent)
+    rule = rule_named(game, opponent)
+    settings = seated(options.settings(), {1: rule} if rule else {})
+
+    def watch(event: Event) -> None:
+        seen = event.shown_to(0)
+        if event.type == "episode.started":
+            tell(f"You are seat 0, {other.name} is seat 1. {game.tell(seen.as_dict())}")
+        elif line := game.tell(seen.as_dict()):
+            tell(line)
+
+    tell("Setting up the table ...")
+    try:
+        drawn = secrets.randbelow(2**31) if seed is None else seed
+        played = play_episode(game, settings, [me, other], seed=drawn, observers=(watch,))
+    except EOFError:
+        raise BadInput("The input ended before the game did; answer every question to finish it.") from None
+    if as_json:
+        print(json.dumps(dict(played.events[-1].payload) | {"players": ["human", opponent]}, allow_nan=False))
+    else:
+        ceiling = played.scores["ceiling"][0]
+        tell(f"You made {played.returns[0]:g} of the {ceiling:g} that were possible (seed {drawn}).")
+
+
+def demo(episodes: int, as_json: bool) -> None:
+    """The main job, for eyes: one negotiation, then how players compare."""
+    game = get_game("deal_or_no_deal")
+    options = game.options()
+    players = ("random", "heuristic", "bayes")
+    if not as_json:
+        _tell_one(game, options)
+    found: dict[str, Any] = {}
+    for name in players:
+        runs = match.runs_of(game, name, "heuristic")
+        with progress(f"{name} v heuristic", episodes * runs, quiet=as_json) as advance:
+            found[name] = match.evaluate(game, options, name, "heuristic", episodes, 0, advance)
+    result({"episodes": episodes, "players": found}, as_json, _demo_table)
+
+
+def _tell_one(game: Game, options: Any) -> None:
+    rules = {0: game.rule("bayes"), 1: game.rule("heuristic")}
+    out.print("[bold]A negotiation[/bold]: the Bayesian reference (seat 0) and the heuristic partner (seat 1)")
+    with progress("dealing", 1, quiet=False):
+        played = play_episode(
+            game, seated(options.settings(), rules), [player_named(game, rule.name) for rule in rules.values()], seed=4
+        )
+    for event in played.events:
+        if event.type == "episode.started":
+            for seat, secret in event.payload["private"].items():
+                worth = ", ".join(map(str, secret["utilities"]))
+                out.print(f"  to seat {seat} a book, a hat and a ball are worth {worth}", highlight=False)
+        if line := game.tell(event.as_dict()):
+            out.print(f"  {line}", markup=False, highlight=False)
+    out.print()
+
+
+def _demo_table(found: dict[str, Any]) -> Table:
+    table = Table(title=f"Against the heuristic partner, {found['episodes']:,} episodes each")
+    for name in ("player", "return", "share of ceiling", "agreement", "Pareto-optimal deals", "turns"):
+        table.add_column(name, justify="left" if name == "player" else "right")
+    for name, side in found["players"].items():
+        table.add_row(
+            name,
+            f"{side['return_mean']:.2f} ± {_half(side)}",
+            number("share", side["share_of_ceiling"]),
+            number("agreement", side["agreement"]),
+            number("pareto", side["pareto"]),
+            f"{side['turns']:.1f}",
+        )
+    return table
