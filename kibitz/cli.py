@@ -67,6 +67,29 @@ def play(
 
 
 @app.command()
+def train(
+    algo: Annotated[str | None, typer.Option("--algo", help="ppo, reinforce or supervised")] = None,
+    hint: Annotated[str | None, typer.Option("--hint", help="none, random, llm or expert")] = None,
+    config: Annotated[str | None, typer.Option("--config", help="a YAML file, as in configs/")] = None,
+    game: Annotated[str | None, typer.Option("--game", help="which game, in place of the config's env.id")] = None,
+    opponent: Annotated[str | None, typer.Option("--opponent", help="heuristic, expert, self, policy:RUN")] = None,
+    seed: Annotated[int | None, typer.Option("--seed", min=0, help="of the first learner")] = None,
+    seeds: Annotated[int | None, typer.Option("--seeds", min=1, help="so many learners in one program")] = None,
+    steps: Annotated[int | None, typer.Option("--steps", min=1, help="in place of num_train_steps")] = None,
+    out: Annotated[str | None, typer.Option("--out", help="the run's folder")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="go on with the run in --out")] = False,
+    options: Annotated[list[str] | None, typer.Option("--set", help="any key, as in train.lr=1e-3")] = None,
+    as_json: Json = False,
+) -> None:
+    """Train a policy; the run's folder gets metrics, checkpoints and the learning curve."""
+    from kibitz import show
+    from kibitz.train.start import prepare
+
+    run = prepare(algo, hint, config, game, opponent, seed, seeds, steps, out, resume, options or [])
+    show.train(run, resume, as_json)
+
+
+@app.command()
 def demo(
     episodes: Annotated[int, typer.Option("--episodes", min=1, help="how many for each player")] = 2000,
     as_json: Json = False,

@@ -180,3 +180,45 @@ def _demo_table(found: dict[str, Any]) -> Table:
             f"{side['turns']:.1f}",
         )
     return table
+
+
+def train(run: Any, resume: bool, as_json: bool) -> None:
+    """A bar with return, agreement and rate while it trains; then where the run lies and how it did."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        TextColumn("{task.percentage:>3.0f} %"),
+        TextColumn("{task.fields[told]}"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=err, disable=as_json) as bar:
+        total = run.job.train.num_train_steps
+        task = bar.add_task("compiling", total=total, told="")
+
+        def report(told: dict[str, Any]) -> None:
+            text = f"return {told['return']:.2f}"
+            if "eval_share_of_ceiling" in told:
+                text += f", {100 * told['eval_share_of_ceiling']:.1f} % of ceiling"
+            if "eval_agreement" in told:
+                text += f", agreed {100 * told['eval_agreement']:.0f} %"
+            text += f", {told['steps_per_s']:,.0f} steps/s"
+            bar.update(task, completed=min(told["step"], total), description="training", told=text)
+
+        run.report = report
+        found = run.train(resume)
+    result(found, as_json, training_table)
+
+
+def training_table(found: dict[str, Any]) -> Table:
+    ended = "finished" if found["finished"] else "stopped; go on with --resume"
+    table = Table(title=f"{found['run']}: {ended}", caption="; ".join(found["notes"]) or None)
+    table.add_column("")
+    table.add_column("mean of seeds" if found["seeds"] > 1 else "value", justify="right")
+    table.add_row("adviser", found["adviser"])
+    for name in ("steps", "seconds", "steps_per_s"):
+        table.add_row(name.replace("_", " "), number(name, found[name]))
+    for name, values in found.items():
+        if isinstance(values, list) and values and isinstance(values[0], float):
+            mean = sum(values) / len(values)
+            table.add_row(NAMES.get(name, name.replace("_", " ")), number(name, mean))
+    return table

@@ -1,8 +1,9 @@
 """Acts: a tuple of categorical choices, one for each head, some of which may not matter.
 
-Everything here is about one act of one game; callers map it over many. Masks are open where a
-value is allowed. A head that does not matter once the first head is known (the counts of an AGREE)
-adds nothing to log-probability or entropy, so no gradient flows through it.
+A head's values lie along the first axis, so the same functions serve one act (f32[size]) and a batch
+with games last (f32[size, games]): sums over a handful of values then run as vector loops over games.
+Masks are open where a value is allowed. A head that does not matter once the first head is known
+(the counts of an AGREE) adds nothing to log-probability or entropy, so no gradient flows through it.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
-Act: TypeAlias = tuple[Any, ...]  # i32[] for each head; plain numbers on the host
-Masks: TypeAlias = tuple[Any, ...]  # bool[size] for each head; NumPy arrays on the host
-Logits: TypeAlias = tuple[Array, ...]  # f32[size] for each head
+Act: TypeAlias = tuple[Any, ...]  # i32[...] for each head; plain numbers on the host
+Masks: TypeAlias = tuple[Any, ...]  # bool[size, ...] for each head; NumPy arrays on the host
+Logits: TypeAlias = tuple[Array, ...]  # f32[size, ...] for each head
 Matters: TypeAlias = NDArray[np.bool_]  # bool[size of the first head, heads]
 
 CLOSED = -1e9  # a logit no sampler picks and whose exponential is exactly zero
@@ -31,17 +32,17 @@ class Head(NamedTuple):
 
 
 def masked(logits: Logits, masks: Masks) -> Logits:
-    """Log-probabilities with closed values at `CLOSED`."""
+    """Log-probabilities with closed values at `CLOSED` or below."""
     shut = (jnp.where(mask, x, CLOSED) for x, mask in zip(logits, masks, strict=True))
-    return tuple(jax.nn.log_softmax(x) for x in shut)
+    return tuple(jax.nn.log_softmax(x, axis=0) for x in shut)
 
 
 def sample(logits: Logits, masks: Masks, u: Array) -> Act:
-    """One value for each head by cumulative sums; `u` is f32[heads]."""
+    """One value for each head by cumulative sums; `u` is f32[heads, ...]."""
     act = []
     for head, (logp, mask) in enumerate(zip(masked(logits, masks), masks, strict=True)):
-        total = jnp.cumsum(jnp.where(mask, jnp.exp(logp), 0.0))
-        index = jnp.sum((total <= u[head] * total[-1]).astype(jnp.int32))
+        ends = jnp.cumsum(jnp.where(mask, jnp.exp(logp), 0.0), axis=0)
+        index = jnp.sum((ends <= u[head] * ends[-1]).astype(jnp.int32), axis=0)
         act.append(jnp.minimum(index, _last_open(mask)))
     return tuple(act)
 
@@ -49,37 +50,53 @@ def sample(logits: Logits, masks: Masks, u: Array) -> Act:
 def best(logits: Logits, masks: Masks) -> Act:
     """The most likely open value of each head."""
     return tuple(
-        jnp.argmax(jnp.where(mask, x, -jnp.inf)).astype(jnp.int32) for x, mask in zip(logits, masks, strict=True)
+        jnp.argmax(jnp.where(mask, x, -jnp.inf), axis=0).astype(jnp.int32)
+        for x, mask in zip(logits, masks, strict=True)
     )
 
 
 def log_prob(logits: Logits, masks: Masks, act: Act, matters: Matters) -> Array:
     """Of the whole act, over the heads that matter for it."""
-    counts = jnp.asarray(matters)[act[0]]
-    parts = [logp[choice] for logp, choice in zip(masked(logits, masks), act, strict=True)]
-    # `where` and not a product: the gradient of a head that does not matter is exactly zero
-    return jnp.sum(jnp.where(counts, jnp.stack(parts), 0.0))
+    total = jnp.zeros(jnp.shape(act[0]))
+    for head, (logp, choice) in enumerate(zip(masked(logits, masks), act, strict=True)):
+        chosen = jnp.sum(jnp.where(values(logp) == choice, logp, 0.0), axis=0)
+        # `where` and not a product: the gradient of a head that does not matter is exactly zero
+        total = total + jnp.where(matter(matters, act[0], head), chosen, 0.0)
+    return total
 
 
 def entropy(logits: Logits, masks: Masks, matters: Matters) -> Array:
     """Of the act as it is played: each head weighted by how likely it is to matter."""
     logps = masked(logits, masks)
-    each = jnp.stack([-jnp.sum(jnp.where(m, jnp.exp(x) * x, 0.0)) for x, m in zip(logps, masks, strict=True)])
-    weight = jnp.where(masks[0], jnp.exp(logps[0]), 0.0) @ jnp.asarray(matters, jnp.float32)
-    return jnp.sum(each * weight)
+    first = jnp.where(masks[0], jnp.exp(logps[0]), 0.0)
+    total = jnp.zeros(first.shape[1:])
+    for head, (logp, mask) in enumerate(zip(logps, masks, strict=True)):
+        own = -jnp.sum(jnp.where(mask, jnp.exp(logp) * logp, 0.0), axis=0)
+        weight = jnp.asarray(matters[:, head], jnp.float32).reshape(-1, *[1] * (first.ndim - 1))
+        total = total + own * jnp.sum(first * weight, axis=0)
+    return total
 
 
 def is_legal(masks: Masks, act: Act, matters: Matters) -> Array:
     """Every head that matters has an open value."""
-    sizes = [mask.shape[-1] for mask in masks]
-    inside = [
-        (choice >= 0) & (choice < size) & mask[jnp.clip(choice, 0, size - 1)]
-        for choice, size, mask in zip(act, sizes, masks, strict=True)
-    ]
-    first = jnp.clip(act[0], 0, sizes[0] - 1)
-    return jnp.all(jnp.stack(inside) | ~jnp.asarray(matters)[first]) & inside[0]
+    legal = jnp.bool_(True)
+    for head, (mask, choice) in enumerate(zip(masks, act, strict=True)):
+        opened = jnp.any((values(mask) == choice) & mask, axis=0)
+        legal = legal & (opened | ~matter(matters, act[0], head))
+    return legal
 
 
-def _last_open(mask: Array) -> Array:
-    size = mask.shape[-1]
-    return (size - 1 - jnp.argmax(mask[::-1])).astype(jnp.int32)
+def matter(matters: Matters, first: Any, head: int) -> Array:
+    """Whether a head counts, given the value of the first one; the first always does."""
+    if matters[:, head].all():
+        return jnp.ones(jnp.shape(first), bool)
+    counts = [jnp.asarray(first) == value for value in np.flatnonzero(matters[:, head])]
+    return jnp.any(jnp.stack([*counts, jnp.zeros(jnp.shape(first), bool)]), axis=0)
+
+
+def values(x: Any) -> Array:
+    return jnp.arange(x.shape[0], dtype=jnp.int32).reshape(-1, *[1] * (x.ndim - 1))
+
+
+def _last_open(mask: Any) -> Array:
+    return jnp.max(jnp.where(mask, values(mask), 0), axis=0)

@@ -72,6 +72,7 @@ class Game:
     features: Callable[[Any, Any], Array]  # settings, view -> f32[n], scaled for a network
     widths: Any  # bits of each leaf of the state
     rules: Mapping[str, Rule]  # players by name; `random` and `heuristic` are always there
+    scale: Callable[[Any], float]  # settings -> what a good return is about; learners divide by it
     reference: str  # the rule others are measured against
     score: Callable[[Any, Any], Mapping[str, Array]]
     """settings, final state -> f32[2] for each measure; `ceiling` is one of them."""

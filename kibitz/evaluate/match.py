@@ -66,7 +66,11 @@ def play_hosts(
 
 @lru_cache(maxsize=32)
 def _program(game: Game, rules: tuple[Rule, Rule]) -> Any:
-    """settings, key, episode numbers -> returns f32[n, 2] and scores, compiled."""
+    return jax.jit(match_program(game, rules))
+
+
+def match_program(game: Game, rules: tuple[Rule, Rule]) -> Any:
+    """settings, key, episode numbers -> returns f32[n, 2] and scores; to be compiled."""
 
     def one_turn(settings: Any, luck: Array, carry: Any, seats: tuple[int, ...]) -> Any:
         """The seats choose at once; nothing happens unless one of them is to act."""
@@ -108,12 +112,11 @@ def _program(game: Game, rules: tuple[Rule, Rule]) -> Any:
         carry = jax.vmap(lambda luck: begin(settings, luck))(lucks)
         turn = jax.vmap(lambda luck, one: round_of(settings, luck, one))
         running = jax.vmap(game.to_act)
-        state, _, returns, _ = lax.while_loop(
-            lambda many: jnp.any(running(many[0])), lambda many: turn(lucks, many), carry
-        )
+        ended: Any = lax.while_loop(lambda many: jnp.any(running(many[0])), lambda many: turn(lucks, many), carry)
+        state, _, returns, _ = ended
         return returns, dict(jax.vmap(lambda s: game.score(settings, s))(state))
 
-    return jax.jit(run)
+    return run
 
 
 def evaluate(

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from kibitz.core.game import Game
 
 GAMES = {"deal_or_no_deal": "kibitz.games.deal_or_no_deal"}
+ENV_IDS = {"DealOrNoDialog-v0": "deal_or_no_deal"}
 
 
 def get_game(name: str, options: Any = None) -> Game:

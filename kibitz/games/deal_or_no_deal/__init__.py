@@ -49,6 +49,7 @@ def build(max_count: int = 4, revealed: bool = False) -> Game:
         features=partial(view.features, revealed=revealed),
         widths=rules.WIDTHS,
         rules={rule.name: rule for rule in players},
+        scale=rules.scale,
         reference="bayes",
         score=partial(reference.score, max_count=max_count),
         fields=words.fields,

@@ -297,7 +297,7 @@ def flat_mask(acts: NDArray[np.int64], masks: NDArray[np.bool_]) -> NDArray[np.b
     size = (len(masks) - len(ACT_NAMES)) // 3
     starts = [0, *(len(ACT_NAMES) + size * i for i in range(3))]
     opened = np.stack([masks[start + acts[:, i]] for i, start in enumerate(starts)])
-    return np.logical_and.reduce(opened)
+    return np.asarray(opened.all(axis=0))
 
 
 def base_env(env: Any) -> NegotiationEnv:

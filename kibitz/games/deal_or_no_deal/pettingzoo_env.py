@@ -154,7 +154,7 @@ class Table:
         self._vector: Any = None
         self._seen: NDArray[np.int32]
         self._over = True
-        self._wait = (np.arange(len(self.acts)) == WAIT).astype(np.int8)
+        self._wait: NDArray[np.int8] = (np.arange(len(self.acts)) == WAIT).astype(np.int8)
         features = self._places.features
         count = max(1.0, self.options.max_count / 4)
         self.observation_spaces = {

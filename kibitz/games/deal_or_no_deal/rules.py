@@ -198,3 +198,8 @@ def payoffs(state: State) -> tuple[Array, Array]:
 
 def longest(settings: Settings) -> int:
     return int(jnp.max(settings.max_turns))
+
+
+def scale(settings: Settings) -> float:
+    """About a whole pool's worth: the budget where there is one, else what uniform contexts average."""
+    return float(settings.budget) or 37.5

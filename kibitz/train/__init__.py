@@ -1,0 +1,1 @@
+"""Training: networks, PPO, REINFORCE, supervised experts, runs and checkpoints."""

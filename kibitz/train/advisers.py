@@ -1,0 +1,82 @@
+"""Who can sit in the other seat or whisper during training: rules, checkpoints, earlier selves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from kibitz.core.errors import BadInput
+from kibitz.core.game import Game, Rule
+from kibitz.games import get_game
+from kibitz.train import checkpoint
+from kibitz.train.config import HintOptions, Job
+from kibitz.train.network import Policy, feature_size, flatten, new_policy
+from kibitz.train.rollout import policy_rule
+
+SELF = "self"
+
+
+def policy_of(saved: checkpoint.Saved, game: Game, seed: int = 0) -> Policy:
+    """The network of a checkpoint; `seed` picks one of the learners that were trained together."""
+    checkpoint.check_fits(saved, game)
+    job = Job.read(saved.job, "key of the checkpoint's config")
+    flat = flatten(new_policy(game, feature_size(game), job.train.hidden, jax.random.key(0)))
+    weights = saved.leaves["weights"]
+    if not 0 <= seed < weights.shape[0]:
+        raise BadInput(f"{saved.path} holds learners 0 to {weights.shape[0] - 1}, not {seed}.")
+    if weights.shape[1:] != flat.vector.shape:
+        raise BadInput(
+            f"{saved.path} has {weights.shape[1]} weights where {game.name} with these options needs "
+            f"{flat.vector.shape[0]}; use the options it was trained with."
+        )
+    policy: Policy = flat.rebuild(jnp.asarray(weights[seed]))
+    return policy
+
+
+def rule_of_run(name: str, game: Game | None = None) -> Rule:
+    """`RUN_OR_FILE`, or `RUN_OR_FILE#SEED`: a trained policy with the adviser it was trained with."""
+    place, _, number = name.partition("#")
+    if number and not number.isdigit():
+        raise BadInput(f"{name!r} ends in #{number}; after # comes the number of a learner, as in runs/x#2.")
+    saved = checkpoint.find(place)
+    job = Job.read(saved.job, "key of the checkpoint's config")
+    if game is None:
+        plain = get_game(job.env.game)
+        game = get_game(job.env.game, plain.options.read(job.env.options, "key of env"))
+    policy = policy_of(saved, game, int(number or 0))
+    adviser, _ = adviser_for(job.hints, game) if job.algo != "supervised" else (None, "")
+    return policy_rule(game, policy, f"policy:{name}", adviser, job.hints.cadence_k)
+
+
+def adviser_for(hints: HintOptions, game: Game) -> tuple[Rule | None, str]:
+    """The adviser of a hint mode, and what it is, to be said once and recorded."""
+    if hints.mode == "none":
+        return None, "none"
+    if hints.mode == "random":
+        return game.rule("random"), "random legal acts"
+    if hints.mode == "llm":
+        raise BadInput("Hints of an LLM are not part of this version yet; use --hint none, random or expert.")
+    if hints.checkpoint is not None:
+        policy = policy_of(checkpoint.find(hints.checkpoint), game)
+        return policy_rule(game, policy, f"policy:{hints.checkpoint}"), f"checkpoint {hints.checkpoint}"
+    if game.reference in game.rules:
+        return game.rule(game.reference), f"the reference player {game.reference!r} (no checkpoint given)"
+    return game.rule("heuristic"), "the heuristic (neither checkpoint nor reference player)"
+
+
+def opponent_for(name: str, job: Job, game: Game) -> Rule | None:
+    """The rule in the other seat; None for earlier selves, who are known only during training."""
+    if name == SELF:
+        return None
+    if name == "expert":
+        return adviser_for(job.hints.model_copy(update={"mode": "expert"}), game)[0]
+    if name.startswith("policy:"):
+        return rule_of_run(name.removeprefix("policy:"), game)
+    return game.rule(name)
+
+
+def self_rule(game: Game, flat: Any, pool: Any, index: Any) -> Rule:
+    """An earlier self, drawn from the pool; it samples, as the learner does."""
+    return policy_rule(game, flat.rebuild(pool[index]), SELF, greedy=False)

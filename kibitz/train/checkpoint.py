@@ -1,0 +1,107 @@
+"""Checkpoints: one safetensors file each, written whole or not at all, and refused if they do not fit."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
+
+from kibitz.core.errors import BadInput
+from kibitz.core.game import Game
+
+FORMAT = "1"
+NAME = "step_{:012d}.safetensors"
+
+
+class Saved(NamedTuple):
+    """A checkpoint as it lies on disk."""
+
+    path: Path
+    step: int
+    game: str
+    version: int
+    job: dict[str, Any]
+    leaves: dict[str, np.ndarray[Any, Any]]
+
+
+def write(folder: Path, learner: Any, step: int, game: Game, job: dict[str, Any]) -> Path:
+    """Saves the whole learner; a crash leaves the file of before or the new one, never half of one."""
+    leaves = {f"leaf_{i:03d}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(learner))}
+    leaves["weights"] = np.asarray(learner.weights)
+    about = {
+        "format": FORMAT,
+        "step": str(step),
+        "game": game.name,
+        "version": str(game.version),
+        "job": json.dumps(job),
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / NAME.format(step)
+    part = path.with_suffix(".part")
+    with open(part, "wb") as file:
+        file.write(save({name: np.ascontiguousarray(leaf) for name, leaf in leaves.items()}, about))
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(part, path)
+    return path
+
+
+def read(path: Path) -> Saved:
+    """BadInput if the file is not a whole checkpoint of ours."""
+    try:
+        with safe_open(path, "np") as file:
+            about = file.metadata() or {}
+            leaves = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (not a dict)
+    except (SafetensorError, OSError) as error:
+        raise BadInput(f"{path} is not a whole checkpoint ({error}); use an earlier one.") from None
+    if about.get("format") != FORMAT or "weights" not in leaves:
+        raise BadInput(f"{path} is not a checkpoint of kibitz; give one from a run's checkpoints folder.")
+    return Saved(path, int(about["step"]), about["game"], int(about["version"]), json.loads(about["job"]), leaves)
+
+
+def newest(folder: Path) -> tuple[Saved | None, list[str]]:
+    """The newest whole checkpoint of a folder, and what was wrong with newer ones."""
+    refused = []
+    for path in sorted(folder.glob("step_*.safetensors"), reverse=True):
+        try:
+            return read(path), refused
+        except BadInput as wrong:
+            refused.append(str(wrong))
+    return None, refused
+
+
+def find(name: str) -> Saved:
+    """The checkpoint that a run folder or a file names."""
+    path = Path(name)
+    if path.is_file():
+        return read(path)
+    saved, _ = newest(path / "checkpoints")
+    if saved is None:
+        raise BadInput(f"There is no checkpoint in {name!r}; give a run's folder or a .safetensors file.")
+    return saved
+
+
+def check_fits(saved: Saved, game: Game) -> None:
+    """BadInput unless the checkpoint was trained on this game in this version."""
+    if (saved.game, saved.version) != (game.name, game.version):
+        raise BadInput(
+            f"{saved.path} was trained on {saved.game} version {saved.version}; "
+            f"it does not fit {game.name} version {game.version}."
+        )
+
+
+def restore(saved: Saved, like: Any) -> Any:
+    """The learner of a checkpoint, in the shape of another one."""
+    leaves, tree = jax.tree.flatten(like)
+    loaded = [saved.leaves.get(f"leaf_{i:03d}") for i in range(len(leaves))]
+    for old, new in zip(leaves, loaded, strict=True):
+        if new is None or new.shape != old.shape or new.dtype != old.dtype:
+            raise BadInput(f"{saved.path} was made by another configuration; resume with the one it was made by.")
+    return jax.tree.unflatten(tree, [jnp.asarray(leaf) for leaf in loaded])

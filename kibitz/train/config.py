@@ -1,0 +1,215 @@
+"""A training job's configuration: YAML and flags in, one checked record out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import jax.numpy as jnp
+import yaml
+from jax import Array
+from pydantic import ConfigDict, Field, model_validator
+
+from kibitz.core.errors import BadInput
+from kibitz.core.options import Options
+from kibitz.games import ENV_IDS
+
+Algo = Literal["ppo", "reinforce", "supervised"]
+HintMode = Literal["none", "random", "llm", "expert"]
+
+
+class TrainOptions(Options):
+    """How to learn. The defaults are the seed's."""
+
+    lr: float = Field(3e-4, gt=0, description="learning rate")
+    lr_final: float | None = Field(None, ge=0, description="learning rate at the end; null: constant")
+    gamma: float = Field(0.99, ge=0, le=1, description="discount")
+    gae_lambda: float = Field(0.95, ge=0, le=1, description="lambda of the advantage estimate")
+    clip: float = Field(0.2, gt=0, description="PPO's clip range")
+    epochs: int = Field(4, ge=1, description="passes over each rollout")
+    minibatch: int = Field(64, ge=1, description="samples in one gradient step")
+    ent: float = Field(0.0, ge=0, description="entropy bonus")
+    ent_final: float | None = Field(None, ge=0, description="entropy bonus at the end; null: constant")
+    vf: float = Field(0.5, ge=0, description="weight of the value loss")
+    grad_norm: float = Field(0.5, gt=0, description="largest gradient norm")
+    rollout: int = Field(128, ge=1, description="steps of every game between updates")
+    num_envs: int = Field(8, ge=1, description="games at once")
+    num_train_steps: int = Field(1_000_000, ge=1, description="steps of the learner in all")
+    scale: float = Field(1.0, gt=0, description="what rewards are divided by; set from the game")
+    hidden: tuple[int, ...] = Field((64, 64), description="widths of the shared body")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _tuples(cls, values: Any) -> Any:
+        if isinstance(values, dict) and isinstance(values.get("hidden"), list):
+            return {**values, "hidden": tuple(values["hidden"])}
+        return values
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> TrainOptions:
+        if self.minibatch > self.batch:
+            raise ValueError(
+                f"minibatch is {self.minibatch}, larger than a rollout of {self.num_envs} games x {self.rollout} steps "
+                f"= {self.batch} samples; it should be at most that."
+            )
+        if self.batch % self.minibatch:
+            raise ValueError(
+                f"minibatch is {self.minibatch}, which does not divide the {self.batch} samples of a rollout "
+                f"({self.num_envs} games x {self.rollout} steps); it should."
+            )
+        return self
+
+    @property
+    def batch(self) -> int:
+        return self.num_envs * self.rollout
+
+    @property
+    def minibatches(self) -> int:
+        return self.batch // self.minibatch
+
+    @property
+    def gradient_steps(self) -> int:
+        """In one update."""
+        return self.epochs * self.minibatches
+
+    @property
+    def updates(self) -> int:
+        """At least as many as the steps asked for need."""
+        return -(-self.num_train_steps // self.batch)
+
+    def split(self, devices: int) -> TrainOptions:
+        """The share of one device."""
+        return self.model_copy(
+            update={"num_envs": self.num_envs // devices, "minibatch": max(1, self.minibatch // devices)}
+        )
+
+    def entropy_at(self, update: Array) -> Array:
+        final = self.ent if self.ent_final is None else self.ent_final
+        done = update / max(self.updates - 1, 1)
+        return jnp.asarray(self.ent + (final - self.ent) * jnp.minimum(done, 1.0), jnp.float32)
+
+
+class EnvOptions(Options):
+    """Which environment; every other key is an option of its game."""
+
+    model_config = ConfigDict(**{**Options.model_config, "extra": "allow"})
+    id: str = Field("DealOrNoDialog-v0", description="environment id")
+
+    @property
+    def game(self) -> str:
+        if self.id not in ENV_IDS:
+            raise BadInput(f"There is no environment {self.id!r}; there are {', '.join(ENV_IDS)}.")
+        return ENV_IDS[self.id]
+
+    @property
+    def options(self) -> dict[str, Any]:
+        return dict(self.model_extra or {})
+
+
+class HintOptions(Options):
+    """Who whispers, and how often."""
+
+    mode: HintMode = Field("none", description="none, random, llm or expert")
+    cadence_k: int = Field(1, ge=1, description="a hint on reset and after every so many steps")
+    checkpoint: str | None = Field(None, description="a run or file that gives expert hints; null: the reference")
+    prompt_path: str = Field("configs/llm_prompt.txt", description="template of the question to an LLM")
+    provider: str = Field("auto", description="who answers: groq, openai, local_hf, embedded or auto")
+    model: str | None = Field(None, description="which model of the provider; null: its default")
+
+
+class LogOptions(Options):
+    """What is written down, and where."""
+
+    output_dir: str = Field("runs", description="runs are folders in it")
+    csv: bool = Field(True, description="metrics.csv, evaluations.csv")
+    tensorboard: bool = Field(True, description="TensorBoard event files")
+    log_every: int | None = Field(None, ge=1, description="steps between two rows; null: two hundred rows")
+    eval_every: int | None = Field(None, ge=1, description="steps between two evaluations; null: ten in all")
+    eval_episodes: int = Field(1024, ge=1, description="episodes of an evaluation, greedy, on fresh contexts")
+    save_every: int | None = Field(None, ge=1, description="steps between two checkpoints; null: ten in all")
+
+
+class Phase(Options):
+    """A part of a curriculum: what is different until a number of steps is reached."""
+
+    until: int | None = Field(None, ge=1, description="steps at which this phase ends; null: the end of training")
+    env: dict[str, Any] = Field(default_factory=dict, description="options of the game that differ")
+    hints: dict[str, Any] = Field(default_factory=dict, description="hint options that differ")
+    opponent: str | None = Field(None, description="another opponent")
+
+
+class Job(Options):
+    """One training job, whole."""
+
+    algo: Algo = "ppo"
+    env: EnvOptions = Field(default_factory=EnvOptions)
+    opponent: str = Field("heuristic", description="heuristic, expert, self, policy:RUN or any rule of the game")
+    hints: HintOptions = Field(default_factory=HintOptions)
+    train: TrainOptions = Field(default_factory=TrainOptions)
+    logging: LogOptions = Field(default_factory=LogOptions)
+    curriculum: tuple[Phase, ...] = ()
+    seed: int = Field(0, ge=0)
+    seeds: int = Field(1, ge=1, description="so many learners from seed on, in one program")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _phases(cls, values: Any) -> Any:
+        if isinstance(values, dict) and isinstance(values.get("curriculum"), list):
+            return {**values, "curriculum": tuple(values["curriculum"])}
+        return values
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Job:
+        ends = [phase.until for phase in self.curriculum]
+        if any(end is None for end in ends[:-1]):
+            raise ValueError("Only the last phase of a curriculum may lack 'until'.")
+        known = [end for end in ends if end is not None]
+        if known != sorted(set(known)):
+            raise ValueError(f"The phases of the curriculum end at {known}; each should end later than the one before.")
+        return self
+
+    def phases(self) -> list[tuple[int, Job]]:
+        """Where each phase ends, in steps, and the job as it is in that phase."""
+        total = self.train.num_train_steps
+        found: list[tuple[int, Job]] = []
+        for phase in self.curriculum:
+            found.append((min(phase.until or total, total), self._in(phase)))
+        if not found or found[-1][0] < total:
+            found.append((total, self))
+        return found
+
+    def _in(self, phase: Phase) -> Job:
+        env = {"id": self.env.id, **self.env.options, **phase.env}
+        hints = {**self.hints.model_dump(), **phase.hints}
+        changed = {
+            "env": EnvOptions.read(env, "key of curriculum.env"),
+            "hints": HintOptions.read(hints, "key of curriculum.hints"),
+            "opponent": phase.opponent or self.opponent,
+        }
+        return self.model_copy(update=changed)
+
+
+def read_job(path: str | Path | None, changes: Mapping[str, Any]) -> Job:
+    """A YAML file with what the command line changes in it."""
+    values: dict[str, Any] = {}
+    if path is not None:
+        try:
+            values = yaml.safe_load(Path(path).read_text(encoding="utf-8")) or {}
+        except OSError as error:
+            raise BadInput(f"The config {path} cannot be read ({error.strerror}); give a YAML file.") from None
+        except yaml.YAMLError as error:
+            where = getattr(error, "problem_mark", None)
+            line = f", line {where.line + 1}" if where else ""
+            raise BadInput(f"The config {path}{line} is not valid YAML.") from None
+        if not isinstance(values, dict):
+            raise BadInput(f"The config {path} should be a table of keys, not {type(values).__name__}.")
+    return Job.read(_merged(values, changes), "key of the config")
+
+
+def _merged(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(values)
+    for name, change in changes.items():
+        old = merged.get(name)
+        merged[name] = _merged(old, change) if isinstance(old, dict) and isinstance(change, Mapping) else change
+    return merged

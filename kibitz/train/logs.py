@@ -1,0 +1,115 @@
+"""What a run writes down: rows, TensorBoard, a picture of the learning curve."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+from collections import defaultdict
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+
+class Rows:
+    """A CSV file that grows by whole rows. Rows after `step` are of a life that was lost, and go."""
+
+    def __init__(self, path: Path, step: int) -> None:
+        self._path = path
+        self._names: list[str] | None = None
+        if path.exists():
+            kept = [row for row in read_rows(path) if int(float(row["step"])) <= step]
+            text = io.StringIO()
+            if kept:
+                self._names = list(kept[0])
+                table = csv.DictWriter(text, self._names)
+                table.writeheader()
+                table.writerows(kept)
+            part = path.with_suffix(".part")
+            part.write_text(text.getvalue(), encoding="utf-8")
+            os.replace(part, path)
+        self._file = open(path, "a", encoding="utf-8", newline="")  # noqa: SIM115  (closed by `close`)
+
+    def add(self, row: Mapping[str, Any]) -> None:
+        if self._names is None:
+            self._names = list(row)
+            csv.writer(self._file).writerow(self._names)
+        csv.DictWriter(self._file, self._names).writerow(row)
+        self._file.flush()
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def read_rows(path: Path) -> list[dict[str, str]]:
+    """Whole rows only: a crash may have cut the last one."""
+    with open(path, encoding="utf-8", newline="") as file:
+        table = csv.DictReader(file)
+        return [row for row in table if None not in row.values() and None not in row]
+
+
+class Tensorboard:
+    """Event files for TensorBoard, if its writer is installed; the run goes on without."""
+
+    def __init__(self, folder: Path, notes: list[str]) -> None:
+        self._writer: Any = None
+        try:
+            from tensorboardX import SummaryWriter
+        except ImportError:
+            notes.append("no TensorBoard files: pip install 'kibitz[logs]' for them")
+            return
+        self._writer = SummaryWriter(str(folder))
+
+    def add(self, group: str, row: Mapping[str, Any], step: int) -> None:
+        if self._writer is None:
+            return
+        for name, value in row.items():
+            if name not in ("step", "seed"):
+                self._writer.add_scalar(f"{group}/{name}", value, step)
+
+    def close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+
+
+class Curve:
+    """`learning_curve.png`: evaluations over steps, a line for each seed and their mean."""
+
+    def __init__(self, folder: Path, notes: list[str]) -> None:
+        self._folder, self._notes = folder, notes
+
+    def draw(self, title: str) -> None:
+        try:
+            from matplotlib.backends.backend_agg import FigureCanvasAgg
+            from matplotlib.figure import Figure
+        except ImportError:
+            self._notes.append("no learning_curve.png: pip install 'kibitz[logs]' for it")
+            return
+        rows = read_rows(self._folder / "evaluations.csv")
+        trained = read_rows(self._folder / "metrics.csv")
+        figure = Figure(figsize=(7.2, 4.2), dpi=120, layout="constrained")
+        FigureCanvasAgg(figure)
+        axes = figure.add_subplot()
+        _lines(axes, trained, "return", "#b9c4d0", "while training (sampled acts)")
+        _lines(axes, rows, "return_mean", "#0b6e99", "evaluated (greedy acts, fresh contexts)")
+        axes.set(title=title, xlabel="steps of the learner", ylabel="return")
+        axes.grid(alpha=0.3)
+        axes.legend(frameon=False, loc="lower right")
+        part = self._folder / "learning_curve.part"
+        figure.savefig(part, format="png")
+        os.replace(part, self._folder / "learning_curve.png")
+
+
+def _lines(axes: Any, rows: list[dict[str, str]], name: str, colour: str, label: str) -> None:
+    """Every seed thin, their mean thick."""
+    seeds: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    for row in rows:
+        seeds[row["seed"]].append((float(row["step"]), float(row[name])))
+    if not seeds:
+        return
+    for points in seeds.values():
+        axes.plot(*zip(*points, strict=True), color=colour, alpha=0.5 if len(seeds) > 1 else 1, linewidth=1)
+    means = [
+        (steps[0][0], sum(value for _, value in steps) / len(steps)) for steps in zip(*seeds.values(), strict=False)
+    ]
+    axes.plot(*zip(*means, strict=True), color=colour, linewidth=2, marker="o", markersize=3, label=label)

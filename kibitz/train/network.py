@@ -1,0 +1,72 @@
+"""One policy for every game: a shared body, a head for each part of an act, a value head."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from kibitz.core.act import Logits
+from kibitz.core.game import Game
+from kibitz.hints.adapter import HintAdapter
+
+
+class Policy(eqx.Module):
+    """Features come with games last, f32[features, ...]; so do logits and values."""
+
+    body: list[tuple[Array, Array]]
+    out: tuple[Array, Array]  # all heads and the value in one product
+    sizes: tuple[int, ...] = eqx.field(static=True)
+
+    def __init__(self, features: int, hidden: Sequence[int], sizes: tuple[int, ...], key: Array) -> None:
+        keys = jax.random.split(key, len(hidden) + 2)
+        widths = [features, *hidden]
+        self.body = [
+            (_orthogonal(k, n, m, 2**0.5), jnp.zeros(n)) for k, m, n in zip(keys, widths, widths[1:], strict=False)
+        ]
+        heads = _orthogonal(keys[-2], sum(sizes), widths[-1], 0.01)  # nearly uniform acts at the start
+        value = _orthogonal(keys[-1], 1, widths[-1], 1.0)
+        self.out = (jnp.concatenate([heads, value]), jnp.zeros(sum(sizes) + 1))
+        self.sizes = sizes
+
+    def __call__(self, x: Array) -> tuple[Logits, Array]:
+        for weight, bias in self.body:
+            x = jnp.tanh(weight @ x + bias.reshape(-1, *[1] * (x.ndim - 1)))
+        weight, bias = self.out
+        y = weight @ x + bias.reshape(-1, *[1] * (x.ndim - 1))
+        ends = np.cumsum(self.sizes)
+        logits = tuple(y[end - size : end] for size, end in zip(self.sizes, ends, strict=True))
+        return logits, y[-1]
+
+
+class Flat(NamedTuple):
+    """A network as one vector: an optimiser step is then one small kernel, not a dozen."""
+
+    vector: Array
+    rebuild: Any  # vector -> Policy
+
+
+def new_policy(game: Game, features: int, hidden: Sequence[int], key: Array) -> Policy:
+    return Policy(features, hidden, game.sizes, key)
+
+
+def flatten(policy: Policy) -> Flat:
+    arrays, static = eqx.partition(policy, eqx.is_array)
+    vector, unravel = jax.flatten_util.ravel_pytree(arrays)
+    return Flat(vector, lambda v: eqx.combine(unravel(v), static))
+
+
+def feature_size(game: Game) -> int:
+    """Of the whole input: base features and hint block."""
+    settings = game.options().settings()
+    base = jax.eval_shape(lambda: game.features(settings, game.view(settings, game.example, 0)))
+    return int(base.shape[0]) + HintAdapter(game).hint_size
+
+
+def _orthogonal(key: Array, rows: int, columns: int, scale: float) -> Array:
+    return jax.nn.initializers.orthogonal(scale)(key, (rows, columns))

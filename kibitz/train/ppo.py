@@ -1,0 +1,149 @@
+"""PPO, top to bottom: roll out, advantages, minibatches, next update; all of it one compiled program."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax import Array, lax
+
+from kibitz.core import act as acts
+from kibitz.train.config import TrainOptions
+from kibitz.train.learner import (
+    Learner,
+    averaged,
+    device_key,
+    episode_metrics,
+    optimiser,
+    roll_out,
+    samples_last,
+)
+from kibitz.train.network import Flat
+from kibitz.train.rollout import Practice, unpack_masks
+
+BLOCKS = 65536  # a shuffle sorts at most so many keys
+
+
+class Batch(NamedTuple):
+    """What one update learns from; features are rows, so that a shuffle moves whole samples."""
+
+    features: Array  # f32[samples, features]
+    masks: Array  # u32[words, samples]
+    act: Array  # i32[heads, samples]
+    log_prob: Array  # f32[samples], when it was chosen
+    value: Array  # f32[samples], then
+    advantage: Array  # f32[samples]
+    target: Array  # f32[samples], for the value
+
+
+def update(
+    learner: Learner, settings: Any, flat: Flat, practice: Practice, config: TrainOptions, axis: str | None = None
+) -> tuple[Learner, dict[str, Array]]:
+    """One rollout and its epochs. `axis` names the devices over which the games are split."""
+    key, roll_key, shuffle_key = jax.random.split(jax.random.wrap_key_data(learner.key), 3)
+    policy = flat.rebuild(learner.weights)
+    games, seen = roll_out(policy, practice, settings, learner.games, device_key(roll_key, axis), config.rollout)
+    _, last_value = policy(practice.observe(settings, games)[0])
+    reward = seen["reward"] / config.scale
+    advantage = advantages(reward, seen["value"], seen["over"], last_value, config.gamma, config.gae_lambda)
+    batch = flattened(seen, advantage)
+    ent = config.entropy_at(learner.updates)
+    tx = optimiser(config)
+
+    def minibatch(carry: tuple[Array, Any], part: Batch) -> tuple[tuple[Array, Any], dict[str, Array]]:
+        vector, moments = carry
+        gradient, told = jax.grad(loss, has_aux=True)(vector, flat, part, practice, config, ent)
+        change, moments = tx.update(averaged(gradient, axis), moments, vector)
+        return (optax.apply_updates(vector, change), moments), told
+
+    def epoch(carry: tuple[Array, Any], key: Array) -> tuple[tuple[Array, Any], dict[str, Array]]:
+        return lax.scan(minibatch, carry, shuffled(batch, key, config.minibatches))
+
+    keys = jax.random.split(device_key(shuffle_key, axis), config.epochs)
+    (weights, moments), told = lax.scan(epoch, (learner.weights, learner.moments), keys)
+    metrics = {name: jnp.mean(value) for name, value in told.items()} | episode_metrics(seen)
+    metrics["explained_variance"] = 1 - jnp.var(batch.target - batch.value) / (jnp.var(batch.target) + 1e-8)
+    metrics["ent"] = ent
+    after = learner._replace(weights=weights, moments=moments, games=games, key=jax.random.key_data(key))
+    return after._replace(updates=learner.updates + 1), averaged(metrics, axis)
+
+
+def advantages(reward: Array, value: Array, over: Array, last_value: Array, gamma: float, gae_lambda: float) -> Array:
+    """Generalised advantage estimation over f32[time, games].
+
+    Nothing flows across the end of an episode. The rollout's border is not an end: there the value
+    of the position that follows stands for what was not played.
+    """
+
+    def back(carry: tuple[Array, Array], step: tuple[Array, Array, Array]) -> tuple[tuple[Array, Array], Array]:
+        later, next_value = carry
+        reward, value, over = step
+        alive = 1.0 - over
+        delta = reward + gamma * next_value * alive - value
+        later = delta + gamma * gae_lambda * alive * later
+        return (later, value), later
+
+    start = (jnp.zeros_like(last_value), last_value)
+    return lax.scan(back, start, (reward, value, over.astype(jnp.float32)), reverse=True)[1]
+
+
+def loss(
+    vector: Array, flat: Flat, batch: Batch, practice: Practice, config: TrainOptions, ent: Array
+) -> tuple[Array, dict[str, Array]]:
+    """The clipped surrogate; masks and the heads that matter apply here as they did in sampling."""
+    game = practice.game
+    logits, value = flat.rebuild(vector)(batch.features.T)
+    masks = unpack_masks(batch.masks, game.sizes)
+    log_prob = acts.log_prob(logits, masks, tuple(batch.act), game.matters)
+    entropy = jnp.mean(acts.entropy(logits, masks, game.matters))
+    change = log_prob - batch.log_prob
+    ratio = jnp.exp(change)
+    advantage = (batch.advantage - jnp.mean(batch.advantage)) / (jnp.std(batch.advantage) + 1e-8)
+    clipped = jnp.clip(ratio, 1 - config.clip, 1 + config.clip)
+    policy_loss = -jnp.mean(jnp.minimum(ratio * advantage, clipped * advantage))
+    value_loss = 0.5 * jnp.mean((value - batch.target) ** 2)
+    total = policy_loss + config.vf * value_loss - ent * entropy
+    told = {
+        "policy_loss": policy_loss,
+        "value_loss": value_loss,
+        "entropy": entropy,
+        "approx_kl": jnp.mean((ratio - 1) - change),
+        "clip_share": jnp.mean((jnp.abs(ratio - 1) > config.clip).astype(jnp.float32)),
+    }
+    return total, told
+
+
+def shuffled(batch: Batch, key: Array, parts: int) -> Batch:
+    """The samples in random order, cut into equal parts: a leading axis of `parts`.
+
+    Very large batches are shuffled in blocks of consecutive samples, because sorting a million keys
+    would cost more than learning from them.
+    """
+    samples = batch.log_prob.shape[0]
+    block = max(1, samples // BLOCKS)
+    while samples % (block * parts):
+        block -= 1
+    order = jax.random.permutation(key, samples // block)
+
+    def move(x: Array, axis: int) -> Array:
+        x = jnp.moveaxis(x, axis, 0)
+        blocks = x.reshape(samples // block, block, *x.shape[1:])[order]
+        return jnp.moveaxis(blocks.reshape(parts, samples // parts, *x.shape[1:]), 1, axis + 1)
+
+    where = {"masks": 1, "act": 1}
+    return Batch(**{name: move(x, where.get(name, 0)) for name, x in batch._asdict().items()})
+
+
+def flattened(seen: dict[str, Array], advantage: Array) -> Batch:
+    """Time and games become samples."""
+    return Batch(
+        features=seen["features"].reshape(-1, seen["features"].shape[-1]),
+        masks=samples_last(seen["masks"]),
+        act=samples_last(seen["act"]),
+        log_prob=seen["log_prob"].reshape(-1),
+        value=seen["value"].reshape(-1),
+        advantage=advantage.reshape(-1),
+        target=(advantage + seen["value"]).reshape(-1),
+    )

@@ -1,0 +1,188 @@
+"""A phase of a training job as compiled programs: advance the learners, and judge them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+from jax.sharding import Mesh, PartitionSpec
+
+from kibitz.core.chance import seed_key
+from kibitz.core.errors import BadInput
+from kibitz.core.game import Game, Rule, seated
+from kibitz.evaluate.match import match_program
+from kibitz.games import get_game
+from kibitz.train import ppo, reinforce, supervised
+from kibitz.train.advisers import adviser_for, opponent_for, self_rule
+from kibitz.train.config import Job, TrainOptions
+from kibitz.train.learner import Learner, deal, optimiser
+from kibitz.train.network import Flat, feature_size, flatten, new_policy
+from kibitz.train.rollout import Practice, policy_rule
+
+UPDATES: dict[str, Callable[..., tuple[Learner, dict[str, Array]]]] = {
+    "ppo": ppo.update,
+    "reinforce": reinforce.update,
+    "supervised": supervised.update,
+}
+SELVES = 16  # earlier selves that are kept
+AXIS = "games"
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """Everything of a phase that does not change while it runs."""
+
+    job: Job
+    game: Game
+    settings: Any
+    opponent: Rule | None  # None: earlier selves
+    adviser: Rule | None
+    advice: str  # what the adviser is, in words
+    config: TrainOptions
+    devices: tuple[Any, ...]
+
+    @cached_property
+    def flat(self) -> Flat:
+        """Shapes only; every learner has its own weights."""
+        return flatten(self.policy(0))
+
+    def policy(self, seed: int) -> Any:
+        key = jax.random.fold_in(jax.random.key(seed), 1)
+        return new_policy(self.game, feature_size(self.game), self.config.hidden, key)
+
+    def practice(self, pool: Array, index: Array | int = 0) -> Practice:
+        opponent = self.opponent or self_rule(self.game, self.flat, pool, index)
+        return Practice(self.game, opponent, self.adviser, self.job.hints.cadence_k)
+
+    def begin(self) -> Learner:
+        """Fresh learners, one for each seed, stacked."""
+        seeds = range(self.job.seed, self.job.seed + self.job.seeds)
+        weights = jnp.stack([flatten(self.policy(seed)).vector for seed in seeds])
+        keys = jnp.stack([jax.random.key_data(jax.random.key(seed)) for seed in seeds])
+        rows = SELVES if self.opponent is None else 0
+        pool = jnp.repeat(weights[:, None], rows, axis=1)
+        moments = jax.vmap(optimiser(self.config).init)(weights)
+        learner = Learner(weights, moments, (), keys, jnp.zeros(self.job.seeds, jnp.int32), pool)  # type: ignore[arg-type]
+        return self.deal_again(learner)
+
+    def deal_again(self, learner: Learner) -> Learner:
+        """New games for every learner: at the start, and when a phase changes what is played."""
+
+        def one(learner: Learner) -> Learner:
+            key, first = jax.random.split(jax.random.wrap_key_data(learner.key))
+            games = deal(self.practice(learner.pool), self.settings, self.config.num_envs, first)
+            return learner._replace(games=games, key=jax.random.key_data(key))
+
+        dealt: Learner = jax.jit(jax.vmap(one))(learner)
+        return self._placed(dealt)
+
+    @cached_property
+    def advance(self) -> Callable[[Learner, Any, Any], tuple[Learner, dict[str, Array]]]:
+        """learners, settings, number of updates -> learners, mean metrics f32[seeds] each."""
+        axis = AXIS if len(self.devices) > 1 else None
+        config = self.config.split(len(self.devices))
+
+        def one(learner: Learner, settings: Any) -> tuple[Learner, dict[str, Array]]:
+            learner = self._next_self(learner)
+            key = jax.random.fold_in(jax.random.wrap_key_data(learner.key), 7)
+            index = jax.random.randint(key, (), 0, max(learner.pool.shape[0], 1))
+            practice = self.practice(learner.pool, index)
+            return UPDATES[self.job.algo](learner, settings, self.flat, practice, config, axis)
+
+        def several(learner: Learner, settings: Any, count: Any) -> tuple[Learner, dict[str, Array]]:
+            told = jax.eval_shape(one, learner, settings)[1]
+            zeros = {name: jnp.zeros(x.shape, x.dtype) for name, x in told.items()}
+
+            def body(_: Any, carry: Any) -> Any:
+                learner, sums = carry
+                learner, metrics = one(learner, settings)
+                return learner, {name: sums[name] + value for name, value in metrics.items()}
+
+            learner, sums = lax.fori_loop(0, count, body, (learner, zeros))
+            return learner, {name: value / count for name, value in sums.items()}
+
+        many = jax.vmap(several, in_axes=(0, None, None))
+        if axis is None:
+            return jax.jit(many, donate_argnums=0)
+        mesh, spec = self._mesh, self._spec
+        split = jax.shard_map(
+            many, mesh=mesh, in_specs=(spec, PartitionSpec(), PartitionSpec()), out_specs=(spec, PartitionSpec()),
+            check_vma=False,
+        )  # fmt: skip
+        return jax.jit(split, donate_argnums=0)
+
+    @cached_property
+    def judge(self) -> Callable[[Array], tuple[Array, dict[str, Array]]]:
+        """weights -> returns f32[seeds, episodes, 2] and scores: greedy acts on fresh contexts."""
+        opponent = self.opponent or self.game.rule("heuristic")
+        settings = self.settings
+        # evaluation contexts come from a seed that no learner trains on
+        key = seed_key(2**40 + self.job.seed)
+        numbers = jnp.arange(self.job.logging.eval_episodes, dtype=jnp.int32)
+        adviser = None if self.job.algo == "supervised" else self.adviser
+
+        def one(weights: Array) -> Any:
+            policy = self.flat.rebuild(weights)
+            rule = policy_rule(self.game, policy, "learner", adviser, self.job.hints.cadence_k)
+            return match_program(self.game, (rule, opponent))(settings, key, numbers)
+
+        return jax.jit(lambda weights: lax.map(one, weights))
+
+    def _next_self(self, learner: Learner) -> Learner:
+        """The pool takes in the present weights now and then, in place of its oldest self."""
+        if self.opponent is not None:
+            return learner
+        every = max(1, self.config.updates // (4 * SELVES))
+        slot = (learner.updates // every) % SELVES
+        due = learner.updates % every == 0
+        taken = learner.pool.at[slot].set(learner.weights)
+        return learner._replace(pool=jnp.where(due, taken, learner.pool))
+
+    @cached_property
+    def _mesh(self) -> Mesh:
+        return Mesh(np.array(self.devices), (AXIS,))
+
+    @cached_property
+    def _spec(self) -> Any:
+        """Games are split over the devices; everything else is the same on all of them."""
+        whole = PartitionSpec()
+        return Learner(whole, whole, PartitionSpec(None, AXIS), whole, whole, whole)  # type: ignore[arg-type]
+
+    def _placed(self, learner: Learner) -> Learner:
+        if len(self.devices) == 1:
+            return learner
+        places = [jax.sharding.NamedSharding(self._mesh, spec) for spec in self._spec]
+        placed = [jax.device_put(part, place) for part, place in zip(learner, places, strict=True)]
+        return Learner(*placed)
+
+
+def build(job: Job, devices: tuple[Any, ...]) -> Program:
+    """BadInput for whatever does not fit together, before anything is written or compiled."""
+    plain = get_game(job.env.game)
+    options = plain.options.read(job.env.options, f"key of env (an option of {job.env.game})")
+    game = get_game(job.env.game, options)
+    hints = job.hints
+    if job.algo == "supervised" and hints.mode != "expert":
+        hints = hints.model_copy(update={"mode": "expert"})
+    adviser, advice = adviser_for(hints, game)
+    opponent = opponent_for(job.opponent, job, game)
+    seats: dict[int, Rule] = {} if opponent is None else {1: opponent}
+    settings = seated(options.settings(), seats | ({0: adviser} if adviser else {}))
+    changed = {"scale": game.scale(settings)}
+    if job.algo == "reinforce":
+        some = opponent or game.rule("heuristic")
+        whole = Practice(game, some).longest(settings)
+        changed |= {"rollout": whole, "minibatch": whole * job.train.num_envs, "epochs": 1}
+    config = job.train.model_copy(update=changed)
+    if job.train.num_envs % len(devices):
+        raise BadInput(
+            f"num_envs is {job.train.num_envs}, which {len(devices)} devices cannot share equally; "
+            f"make it a multiple of {len(devices)}."
+        )
+    return Program(job, game, settings, opponent, adviser, advice, config, devices)

@@ -1,0 +1,80 @@
+"""REINFORCE, top to bottom: whole episodes, returns to go, a baseline that has not seen them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax import Array, lax
+
+from kibitz.core import act as acts
+from kibitz.train.config import TrainOptions
+from kibitz.train.learner import Learner, averaged, device_key, episode_metrics, optimiser, roll_out
+from kibitz.train.network import Flat
+from kibitz.train.rollout import Practice, unpack_masks
+
+
+def update(
+    learner: Learner, settings: Any, flat: Flat, practice: Practice, config: TrainOptions, axis: str | None = None
+) -> tuple[Learner, dict[str, Array]]:
+    """One gradient step from whole episodes: every game is played from its deal to its end.
+
+    Games are dealt anew, so no episode is cut and no short one is favoured. `config.rollout` steps
+    see every game through; what a game plays after its first end is left out.
+    """
+    key, deal_key, roll_key = jax.random.split(jax.random.wrap_key_data(learner.key), 3)
+    count = learner.games.steps.shape[0]
+    u = jax.random.uniform(device_key(deal_key, axis), (practice.begin_uniforms, count))
+    policy = flat.rebuild(learner.weights)
+    dealt = practice.begin(settings, u)
+    games, seen = roll_out(policy, practice, settings, dealt, device_key(roll_key, axis), config.rollout)
+    ended = jnp.cumsum(seen["over"], axis=0) - seen["over"]
+    played = ended == 0  # bool[time, games]: of the first episode
+    target = returns_to_go(seen["reward"] / config.scale, seen["over"], config.gamma)
+    ent = config.entropy_at(learner.updates)
+    gradient, told = jax.grad(loss, has_aux=True)(learner.weights, flat, seen, played, target, practice, config, ent)
+    change, moments = optimiser(config).update(averaged(gradient, axis), learner.moments, learner.weights)
+    weights = optax.apply_updates(learner.weights, change)
+    first = {**seen, "over": seen["over"] & played}
+    metrics = told | episode_metrics(first) | {"ent": ent, "steps_learnt": jnp.sum(played.astype(jnp.float32))}
+    after = learner._replace(weights=weights, moments=moments, games=games, key=jax.random.key_data(key))
+    return after._replace(updates=learner.updates + 1), averaged(metrics, axis)
+
+
+def returns_to_go(reward: Array, over: Array, gamma: float) -> Array:
+    """f32[time, games]: what an episode still pays from each step on."""
+
+    def back(later: Array, step: tuple[Array, Array]) -> tuple[Array, Array]:
+        reward, over = step
+        later = reward + gamma * later * (1.0 - over)
+        return later, later
+
+    return lax.scan(back, jnp.zeros_like(reward[0]), (reward, over.astype(jnp.float32)), reverse=True)[1]
+
+
+def loss(
+    vector: Array,
+    flat: Flat,
+    seen: dict[str, Array],
+    played: Array,
+    target: Array,
+    practice: Practice,
+    config: TrainOptions,
+    ent: Array,
+) -> tuple[Array, dict[str, Array]]:
+    """The baseline is the value of before this update: fitted to earlier episodes, not to these."""
+    game = practice.game
+    features = jnp.moveaxis(seen["features"], -1, 0)  # f32[features, time, games]
+    logits, value = flat.rebuild(vector)(features.reshape(features.shape[0], -1))
+    masks = unpack_masks(jnp.moveaxis(seen["masks"], 1, 0).reshape(seen["masks"].shape[1], -1), game.sizes)
+    act = tuple(jnp.moveaxis(seen["act"], 1, 0).reshape(len(game.heads), -1))
+    weight = played.reshape(-1) / jnp.maximum(jnp.sum(played), 1)
+    advantage = (target - seen["value"]).reshape(-1)
+    log_prob = acts.log_prob(logits, masks, act, game.matters)
+    policy_loss = -jnp.sum(weight * lax.stop_gradient(advantage) * log_prob)
+    entropy = jnp.sum(weight * acts.entropy(logits, masks, game.matters))
+    value_loss = 0.5 * jnp.sum(weight * (value - target.reshape(-1)) ** 2)
+    total = policy_loss + config.vf * value_loss - ent * entropy
+    return total, {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy}

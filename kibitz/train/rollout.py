@@ -1,0 +1,176 @@
+"""Many games at once as a learner meets them: opponent in the other seat, adviser in the ear.
+
+Arrays have games last where they are read as numbers (features, masks), so that a network is one
+matrix product and everything else a vector loop.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from kibitz.core import act as acts
+from kibitz.core.act import Act, Masks
+from kibitz.core.game import Against, Game, Rule, Solo, against, choose
+from kibitz.hints.adapter import Hint, HintAdapter
+
+
+class Games(NamedTuple):
+    """A batch of games between two steps; every leaf has games first, as `vmap` leaves them."""
+
+    solo: Any  # packed
+    hint: Hint
+    ear: Any  # the adviser's memory
+    since: Array  # i32[n], steps since the last hint
+    returned: Array  # f32[n], what this episode has paid so far
+    steps: Array  # i32[n], the learner's steps in this episode
+
+
+class Stepped(NamedTuple):
+    reward: Array  # f32[n]
+    over: Array  # bool[n]: terminated; nothing in these games truncates
+    returned: Array  # f32[n], the whole episode's return where it is over
+    steps: Array  # i32[n], and its length
+
+
+@dataclass(frozen=True, eq=False)
+class Practice:
+    """What a learner practises on: a game, an opponent, and perhaps an adviser."""
+
+    game: Game
+    opponent: Rule
+    adviser: Rule | None = None
+    cadence: int = 1  # a hint on reset and after every so many steps
+
+    @cached_property
+    def play(self) -> Against:
+        return against(self.game, self.opponent)
+
+    @cached_property
+    def adapter(self) -> HintAdapter:
+        return HintAdapter(self.game)
+
+    def longest(self, settings: Any) -> int:
+        """Steps of the learner after which every episode is over."""
+        steps = self.game.longest(settings)
+        return steps if self.game.simultaneous else steps // 2 + 1
+
+    @property
+    def begin_uniforms(self) -> int:
+        return self.play.new_uniforms + self.advice_uniforms
+
+    @property
+    def advice_uniforms(self) -> int:
+        return 2 * self.adviser.uniforms if self.adviser else 0
+
+    @property
+    def step_uniforms(self) -> int:
+        return self.play.step_uniforms + self.play.new_uniforms + self.advice_uniforms
+
+    def begin(self, settings: Any, u: Array) -> Games:
+        """`u` is f32[begin_uniforms, games]."""
+        return jax.vmap(lambda one: self._begin(settings, one), in_axes=-1)(u)
+
+    def observe(self, settings: Any, games: Games) -> tuple[Array, Masks]:
+        """f32[features, games] and masks with games last."""
+
+        def one(packed: Any) -> tuple[Array, Masks]:
+            state = self.play.layout.unpack(packed).state
+            view = self.game.view(settings, state, 0)
+            return self.game.features(settings, view), self.game.legal(settings, state, 0)
+
+        base, masks = jax.vmap(one, out_axes=-1)(games.solo)
+        return self.adapter(base, games.hint, masks), masks
+
+    def step(self, settings: Any, games: Games, act: Act, u: Array) -> tuple[Games, Stepped]:
+        """`u` is f32[step_uniforms, games]; a game that is over begins again at once."""
+        return jax.vmap(lambda g, a, one: self._step(settings, g, a, one), in_axes=(0, 0, -1))(games, act, u)
+
+    def _begin(self, settings: Any, u: Array) -> Games:
+        solo = self.play.new(settings, u)
+        return self._advise(settings, solo, None, u[self.play.new_uniforms :])
+
+    def _step(self, settings: Any, games: Games, act: Act, u: Array) -> tuple[Games, Stepped]:
+        play = self.play
+        before: Solo = play.layout.unpack(games.solo)
+        solo, rewards, over = play.step(settings, before, act, u)
+        fresh = play.new(settings, u[play.step_uniforms :])
+        returned, steps = games.returned + rewards[0], games.steps + 1
+        kept = games._replace(since=games.since + 1, returned=returned, steps=steps)
+        advice = u[play.step_uniforms + play.new_uniforms :]
+        after = self._advise(settings, choose(over, fresh, solo), (over, kept), advice)
+        return after, Stepped(rewards[0], over, returned, steps)
+
+    def _advise(self, settings: Any, solo: Solo, past: tuple[Array, Games] | None, u: Array) -> Games:
+        """Puts a position into the batch, with a hint if one is due."""
+        zero = jnp.int32(0)
+        over, games = past if past is not None else (jnp.bool_(True), None)
+        since = jnp.where(over, 0, zero if games is None else games.since)
+        returned = jnp.where(over, 0.0, 0.0 if games is None else games.returned)
+        steps = jnp.where(over, 0, zero if games is None else games.steps)
+        packed = self.play.layout.pack(solo)
+        if self.adviser is None:
+            return Games(packed, self.adapter.no_hint(zero), (), since, returned, steps)
+        adviser, n = self.adviser, self.adviser.uniforms
+        ear = adviser.start(settings, 0, u[:n])
+        if games is not None:
+            ear = choose(over, ear, games.ear)
+        view, masks = self.game.view(settings, solo.state, 0), self.game.legal(settings, solo.state, 0)
+        ear, act = adviser.choose(settings, ear, view, masks, u[n:])
+        hint = Hint(act, jnp.float32(1.0), since % self.cadence == 0)
+        return Games(packed, hint, ear, since, returned, steps)
+
+
+def pack_masks(masks: Masks) -> Array:
+    """u32[words, games]: all heads' masks as bits, a thirtieth of their size."""
+    flat = jnp.concatenate(masks).astype(jnp.uint32)
+    words = -(-flat.shape[0] // 32)
+    padded = jnp.concatenate([flat, jnp.zeros((32 * words - flat.shape[0], *flat.shape[1:]), jnp.uint32)])
+    shifts = jnp.arange(32, dtype=jnp.uint32).reshape(1, 32, *[1] * (flat.ndim - 1))
+    return jnp.sum(padded.reshape(words, 32, *flat.shape[1:]) << shifts, axis=1)
+
+
+def unpack_masks(bits: Array, sizes: tuple[int, ...]) -> Masks:
+    shifts = jnp.arange(32, dtype=jnp.uint32).reshape(1, 32, *[1] * (bits.ndim - 1))
+    flat = ((bits[:, None] >> shifts) & 1).astype(bool).reshape(-1, *bits.shape[1:])
+    masks, start = [], 0
+    for size in sizes:
+        masks.append(flat[start : start + size])
+        start += size
+    return tuple(masks)
+
+
+def policy_rule(
+    game: Game, policy: Any, name: str, adviser: Rule | None = None, cadence: int = 1, greedy: bool = True
+) -> Rule:
+    """A network as a rule: player, opponent or expert. With an adviser it hears its hints as in training."""
+    adapter = HintAdapter(game)
+    hears = adviser.uniforms if adviser else 0
+
+    def start(settings: Any, seat: int, u: Array) -> Any:
+        return (jnp.int32(0), adviser.start(settings, seat, u[:hears]) if adviser else ())
+
+    def pick(settings: Any, memory: Any, view: Any, masks: Masks, u: Array) -> tuple[Any, Act]:
+        since, ear = memory
+        hint = adapter.no_hint(jnp.int32(0))
+        if adviser:
+            ear, advice = adviser.choose(settings, ear, view, masks, u[:hears])
+            hint = Hint(advice, jnp.float32(1.0), since % cadence == 0)
+        logits, _ = policy(adapter(game.features(settings, view), hint, masks))
+        act = acts.best(logits, masks) if greedy else acts.sample(logits, masks, u[hears:])
+        return (since + 1, ear), act
+
+    return Rule(
+        name=name,
+        choose=pick,
+        start=start,
+        tell=adviser.tell if adviser else lambda settings, seat: settings,
+        study=adviser.study if adviser else lambda settings, seat: settings,
+        uniforms=hears + (0 if greedy else len(game.heads)),
+        widths=(8, adviser.widths if adviser else ()),
+    )

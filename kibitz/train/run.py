@@ -1,0 +1,249 @@
+"""One training job from its configuration to its folder.
+
+A run's folder holds `config.yaml` and `run.json` (what was asked for and by what), `metrics.csv` and
+`evaluations.csv` (the same for the same seed), `timing.csv` (not the same), `tensorboard/`,
+`checkpoints/` and `learning_curve.png`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import yaml
+
+from kibitz.core.errors import BadInput
+from kibitz.train import checkpoint
+from kibitz.train.config import Job
+from kibitz.train.logs import Curve, Rows, Tensorboard
+from kibitz.train.program import Program, build
+
+Report = Callable[[dict[str, Any]], None]
+
+
+@dataclass
+class Run:
+    """A job with its folder."""
+
+    job: Job
+    folder: Path
+    report: Report = lambda told: None
+    notes: list[str] = field(default_factory=list)
+
+    def train(self, resume: bool = False) -> dict[str, Any]:
+        """Trains to the end, or until Ctrl-C, and says how it went."""
+        devices = tuple(jax.local_devices())
+        phases = [(end, build(job, devices)) for end, job in self.job.phases()]
+        program = phases[0][1]
+        learner, step = self._start(program, resume)
+        self._describe(phases)
+        batch = program.config.batch
+        logs = self._logs(step)
+        began, first = time.perf_counter(), step
+        evaluation: dict[str, Any] = {}
+        with _stoppable() as stopped:
+            for number, (end, program) in enumerate(phases):
+                start = phases[number - 1][0] if number else 0
+                if step >= end:
+                    continue
+                if number and step <= _round(start, batch):
+                    learner = program.deal_again(learner)
+                while step < end and not stopped():
+                    goal = min(self._next(step, batch), _round(end, batch))
+                    called = time.perf_counter()
+                    learner, metrics = program.advance(learner, program.settings, (goal - step) // batch)
+                    told = {name: np.asarray(value, float) for name, value in metrics.items()}
+                    rate = (goal - step) / (time.perf_counter() - called)
+                    step = goal
+                    if step % self._every(self.job.logging.eval_every, batch) == 0 or step >= self._total(batch):
+                        evaluation = self._evaluate(program, learner, step, logs)
+                    self._write(logs, step, told, rate, time.perf_counter() - began)
+                    if step % self._every(self.job.logging.save_every, batch) == 0:
+                        self._save(program, learner, step)
+                    mean = {name: float(value.mean()) for name, value in told.items()}
+                    self.report({"step": step, "steps_per_s": rate, **mean, **_means(evaluation), "notes": self.notes})
+                if stopped():
+                    break
+        finished = step >= self._total(batch)
+        if not evaluation or not finished:
+            evaluation = self._evaluate(program, learner, step, logs)
+        self._save(program, learner, step)
+        logs.close()
+        self._draw(program)
+        seconds = time.perf_counter() - began
+        return {
+            "run": str(self.folder),
+            "finished": finished,
+            "steps": step,
+            "seconds": round(seconds, 3),
+            "steps_per_s": round((step - first) * self.job.seeds / max(seconds, 1e-9), 1),
+            "seeds": self.job.seeds,
+            **evaluation,
+            "adviser": phases[-1][1].advice,
+            "notes": self.notes,
+        }
+
+    def _start(self, program: Program, resume: bool) -> tuple[Any, int]:
+        """A fresh folder, or the newest whole checkpoint of an old one."""
+        known = self.folder / "config.yaml"
+        if not resume:
+            if self.folder.exists() and any(self.folder.iterdir()):
+                raise BadInput(
+                    f"{self.folder} already holds something; choose another --out, or --resume the run in it."
+                )
+            self.folder.mkdir(parents=True, exist_ok=True)
+            known.write_text(yaml.safe_dump(self.job.model_dump(mode="json"), sort_keys=False), encoding="utf-8")
+            return program.begin(), 0
+        if not known.is_file():
+            raise BadInput(f"There is no run to resume in {self.folder}; start it without --resume.")
+        saved, refused = checkpoint.newest(self.folder / "checkpoints")
+        self.notes += refused
+        if saved is None:
+            return program.begin(), 0
+        checkpoint.check_fits(saved, program.game)
+        step_program = self._program_at(saved.step, program)
+        return step_program._placed(checkpoint.restore(saved, jax.eval_shape(step_program.begin))), saved.step
+
+    def _program_at(self, step: int, first: Program) -> Program:
+        for end, job in self.job.phases():
+            if step <= _round(end, first.config.batch):
+                return build(job, first.devices)
+        return first
+
+    def _describe(self, phases: list[tuple[int, Program]]) -> None:
+        about = {
+            "kibitz": _version("kibitz"),
+            "jax": _version("jax"),
+            "equinox": _version("equinox"),
+            "optax": _version("optax"),
+            "python": platform.python_version(),
+            "devices": [str(device) for device in phases[0][1].devices],
+            "seed": self.job.seed,
+            "game": phases[0][1].game.name,
+            "game_version": phases[0][1].game.version,
+            "advisers": [program.advice for _, program in phases],
+        }
+        _write_whole(self.folder / "run.json", json.dumps(about, indent=2) + "\n")
+
+    def _logs(self, step: int) -> Logs:
+        wanted = self.job.logging
+        rows = [
+            Rows(self.folder / name, step) if wanted.csv else None
+            for name in ("metrics.csv", "evaluations.csv", "timing.csv")
+        ]
+        board = Tensorboard(self.folder / "tensorboard", self.notes) if wanted.tensorboard else None
+        return Logs(rows[0], rows[1], rows[2], board)
+
+    def _write(self, logs: Logs, step: int, told: Mapping[str, Any], rate: float, seconds: float) -> None:
+        for seed in range(self.job.seeds):
+            row = {"step": step, "seed": self.job.seed + seed} | {k: float(v[seed]) for k, v in told.items()}
+            if logs.metrics:
+                logs.metrics.add(row)
+            if logs.board:
+                logs.board.add(f"train/seed_{self.job.seed + seed}", row, step)
+        if logs.timing:
+            logs.timing.add({"step": step, "seconds": round(seconds, 3), "steps_per_s": round(rate, 1)})
+
+    def _evaluate(self, program: Program, learner: Any, step: int, logs: Logs) -> dict[str, Any]:
+        returns, scores = program.judge(learner.weights)
+        paid = np.asarray(returns, float)[:, :, 0]  # f64[seeds, episodes]
+        ceiling = np.asarray(scores["ceiling"], float)[:, :, 0]
+        measures = {"return_mean": paid.mean(1), "share_of_ceiling": paid.mean(1) / ceiling.mean(1)}
+        for name, value in scores.items():
+            if name not in ("ceiling", "payoff"):
+                measures[name] = np.nanmean(np.asarray(value, float)[:, :, 0], axis=1)
+        for seed in range(self.job.seeds):
+            row = {"step": step, "seed": self.job.seed + seed} | {k: float(v[seed]) for k, v in measures.items()}
+            if logs.evaluations:
+                logs.evaluations.add(row)
+            if logs.board:
+                logs.board.add(f"evaluation/seed_{self.job.seed + seed}", row, step)
+        return {name: [float(x) for x in value] for name, value in measures.items()}
+
+    def _save(self, program: Program, learner: Any, step: int) -> None:
+        checkpoint.write(self.folder / "checkpoints", learner, step, program.game, self.job.model_dump(mode="json"))
+
+    def _draw(self, program: Program) -> None:
+        if self.job.logging.csv:
+            Curve(self.folder, self.notes).draw(program.game.name)
+
+    def _total(self, batch: int) -> int:
+        return _round(self.job.train.num_train_steps, batch)
+
+    def _every(self, asked: int | None, batch: int, parts: int = 10) -> int:
+        """A cadence in steps, a whole number of updates."""
+        return _round(asked or max(1, self.job.train.num_train_steps // parts), batch)
+
+    def _next(self, step: int, batch: int) -> int:
+        """Where the host next wants to look: a row, an evaluation, a checkpoint or the end."""
+        wanted = self.job.logging
+        cadences = (
+            self._every(wanted.log_every, batch, 200),
+            self._every(wanted.eval_every, batch),
+            self._every(wanted.save_every, batch),
+        )
+        return min(*((step // every + 1) * every for every in cadences), self._total(batch))
+
+
+@dataclass
+class Logs:
+    metrics: Rows | None
+    evaluations: Rows | None
+    timing: Rows | None
+    board: Tensorboard | None
+
+    def close(self) -> None:
+        for log in (self.metrics, self.evaluations, self.timing, self.board):
+            if log is not None:
+                log.close()
+
+
+def _means(evaluation: Mapping[str, list[float]]) -> dict[str, float]:
+    return {f"eval_{name}": float(np.mean(values)) for name, values in evaluation.items()}
+
+
+def _round(steps: int, batch: int) -> int:
+    return -(-steps // batch) * batch
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def _write_whole(path: Path, text: str) -> None:
+    part = path.with_suffix(".part")
+    part.write_text(text, encoding="utf-8")
+    os.replace(part, path)
+
+
+@contextmanager
+def _stoppable() -> Iterator[Callable[[], bool]]:
+    """Ctrl-C ends the run after the present step and saves it; a second one ends it at once."""
+    asked: list[int] = []
+
+    def stop(number: int, frame: Any) -> None:
+        if asked:
+            raise KeyboardInterrupt
+        asked.append(number)
+
+    with suppress(ValueError):  # not the main thread: nobody can press Ctrl-C here
+        old = signal.signal(signal.SIGINT, stop)
+    try:
+        yield lambda: bool(asked)
+    finally:
+        with suppress(ValueError, UnboundLocalError):
+            signal.signal(signal.SIGINT, old)
