@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import statistics
 import time
 from collections.abc import Callable
@@ -92,7 +93,7 @@ def vector_steps() -> Callable[[], int]:
 def batched_steps(game: Game) -> Callable[[], int]:
     """The rules alone, as a trainer runs them: random legal acts, the partner's replies, fresh contexts."""
     play, player = against(game, game.rule("heuristic")), game.rule("random")
-    settings = seated(game.options().settings(), {0: player, 1: play.opponent})
+    settings = seated(game.plain_options.settings(), {0: player, 1: play.opponent})
     wanted = player.uniforms + play.step_uniforms + play.new_uniforms
 
     def step(settings: Any, packed: Any, u: Array) -> tuple[Any, Array]:
@@ -136,17 +137,20 @@ def open_spiel_steps() -> Callable[[], int] | None:
         import pyspiel
     except ImportError:
         return None
-    game = pyspiel.load_game("bargaining(max_turns=10)")
-    rng = np.random.default_rng(0)
+    game = pyspiel.load_game("bargaining")
+    luck = random.Random(0).random
+    instances = len(game.all_instances())
 
     def burst() -> int:
         steps = 0
-        for _ in range(50):
+        for _ in range(100):
             state = game.new_initial_state()
+            state.apply_action(int(luck() * instances))
             while not state.is_terminal():
                 legal = state.legal_actions()
-                state.apply_action(legal[int(rng.integers(len(legal)))])
+                state.apply_action(legal[int(luck() * len(legal))])
                 steps += 1
+            state.returns()
         return steps
 
     return burst

@@ -79,7 +79,7 @@ def entropy(logits: Logits, masks: Masks, matters: Matters) -> Array:
 
 def is_legal(masks: Masks, act: Act, matters: Matters) -> Array:
     """Every head that matters has an open value."""
-    legal = jnp.bool_(True)
+    legal: Array = jnp.bool_(True)
     for head, (mask, choice) in enumerate(zip(masks, act, strict=True)):
         opened = jnp.any((values(mask) == choice) & mask, axis=0)
         legal = legal & (opened | ~matter(matters, act[0], head))

@@ -22,7 +22,7 @@ from kibitz.core.pack import Layout
 
 def check_game(game: Game, options: Any = None, games: int = 256, seed: int = 0) -> None:
     """Raises AssertionError about the first promise of `Game` that does not hold."""
-    options = options if options is not None else game.options()
+    options = options if options is not None else game.plain_options
     settings = options.settings()
     _record(game)
     _layout(game, settings)
@@ -88,9 +88,7 @@ def _play(game: Game, settings: Any, games: int, seed: int) -> None:
         u = jax.random.uniform(jax.random.fold_in(key, step), (games, 2 * len(game.heads) + game.step_uniforms))
         seen = {name: np.asarray(x) if name != "after" else x for name, x in many(state, u).items()}
         running = ~over
-        assert (seen["to_act"].any(1) == running).all(), (
-            "Somebody is to act until the game is over, then nobody."
-        )
+        assert (seen["to_act"].any(1) == running).all(), "Somebody is to act until the game is over, then nobody."
         if not game.simultaneous:
             assert (seen["to_act"].sum(1) <= 1).all(), "In an alternating game one seat acts at a time."
         assert seen["open"][running].all(), "No mask may be empty before the end."

@@ -90,6 +90,7 @@ class Game:
     contexts: Callable[[str], Mapping[str, Any]]
     """What `--contexts` names (`uniform` or a file) -> options that play on it."""
     private: Callable[[Any, int], Mapping[str, Any]]  # state, seat -> what only that seat knows
+    built_for: Any = None  # options this record fits (head sizes, features); None: the defaults
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -101,10 +102,16 @@ class Game:
             raise BadInput(f"{self.name} has no player {name!r}; it has {known}.")
         return self.rules[name]
 
+    @property
+    def plain_options(self) -> Any:
+        """The least special options that fit this record."""
+        return self.options() if self.built_for is None else self.built_for
+
     @cached_property
     def example(self) -> Any:
         """A state, for its shapes."""
-        return self.new(self.options().settings(), jnp.zeros(self.new_uniforms))
+        with jax.ensure_compile_time_eval():  # first asked for while something is traced, it would keep tracers
+            return self.new(self.plain_options.settings(), jnp.zeros(self.new_uniforms))
 
 
 class Solo(NamedTuple):
@@ -135,7 +142,7 @@ class Against:
 
     @cached_property
     def layout(self) -> Layout:
-        settings = self.game.options().settings()
+        settings = self.game.plain_options.settings()
         mind = self.opponent.start(settings, 1, jnp.zeros(self.opponent.uniforms))
         return Layout(Solo(self.game.widths, self.opponent.widths), Solo(self.game.example, mind))
 
@@ -144,10 +151,17 @@ class Against:
 
     def enter(self, settings: Any, state: Any, u: Array) -> Solo:
         """From a given first position; `u` is the same block as for `new`."""
+        return self.opening(settings, state, u)[0]
+
+    def opening(self, settings: Any, state: Any, u: Array) -> tuple[Solo, Array]:
+        """The same, and f32[2] what the opponent's first act paid: it may have ended the game."""
         n = self.opponent.uniforms
         rest = u[self.game.new_uniforms :]
         solo = Solo(state, self.opponent.start(settings, 1, rest[:n]))
-        return solo if self.game.simultaneous else self._reply(settings, solo, rest[n:])[0]
+        if self.game.simultaneous:
+            return solo, jnp.zeros(2)
+        solo, rewards, _ = self._reply(settings, solo, rest[n:])
+        return solo, rewards
 
     def step(self, settings: Any, solo: Solo, act: Act, u: Array) -> tuple[Solo, Array, Array]:
         """The learner's act, then the opponent's: rewards f32[2] and whether the episode is over."""

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from kibitz.core.act import Act, Masks
 from kibitz.core.chance import episode_luck, seed_key, uniforms
 from kibitz.core.errors import BadInput
-from kibitz.core.game import Against, Game, Rule, Solo, against, choose, game_over, seated
+from kibitz.core.game import Against, Game, Rule, Solo, against, choose, seated
 from kibitz.core.wire import Wire
 
 Illegal: TypeAlias = Literal["error", "penalty"]
@@ -38,6 +38,7 @@ class Session(NamedTuple):
     luck: Any  # u32[2], from the key and the episode
     episode: Any  # i32[], counts resets since the seed
     turn: Any  # i32[], counts the learner's steps
+    owed: Any = np.float32(0)  # f32[], paid by the opponent's first act and handed over with the first step
 
 
 class Seen(NamedTuple):
@@ -60,22 +61,22 @@ class Program:
     def fresh(self, settings: Any, session: Session) -> tuple[Session, Seen]:
         """The next episode of this environment."""
         session = self._next(session)
-        solo = self.play.new(settings, uniforms(session.luck, 0, self.play.new_uniforms))
-        return self._begin(settings, session, solo)
+        u = uniforms(session.luck, 0, self.play.new_uniforms)
+        return self._begin(settings, session, self.game.new(settings, u[: self.game.new_uniforms]), u)
 
     def place(self, settings: Any, session: Session, state: Any) -> tuple[Session, Seen]:
         """The next episode, from a given first position."""
         session = self._next(session)
         u = uniforms(session.luck, 0, self.play.new_uniforms)
-        return self._begin(settings, session, self.play.enter(settings, state, u))
+        return self._begin(settings, session, state, u)
 
     def advance(self, settings: Any, session: Session, act: Act) -> tuple[Session, Seen]:
         turn = session.turn + 1
         solo = self.play.layout.unpack(session.solo)
         u = uniforms(session.luck, turn, self.play.step_uniforms)
         solo, rewards, over = self.play.step(settings, solo, act, u)
-        session = session._replace(solo=self.play.layout.pack(solo), turn=turn)
-        return session, self._see(settings, solo, rewards[0], over)
+        seen = self._see(settings, solo, rewards[0] + session.owed, over)
+        return session._replace(solo=self.play.layout.pack(solo), turn=turn, owed=jnp.float32(0)), seen
 
     def score(self, settings: Any, session: Session) -> Mapping[str, Array]:
         solo: Solo = self.play.layout.unpack(session.solo)
@@ -90,9 +91,11 @@ class Program:
         episode = session.episode + 1
         return session._replace(episode=episode, luck=episode_luck(session.key, episode), turn=jnp.int32(0))
 
-    def _begin(self, settings: Any, session: Session, solo: Solo) -> tuple[Session, Seen]:
-        session = session._replace(solo=self.play.layout.pack(solo))
-        return session, self._see(settings, solo, jnp.float32(0), game_over(self.game, solo.state))
+    def _begin(self, settings: Any, session: Session, state: Any, u: Array) -> tuple[Session, Seen]:
+        """Not over for the caller, even if the opponent's first act ended the game: the first step tells."""
+        solo, rewards = self.play.opening(settings, state, u)
+        session = session._replace(solo=self.play.layout.pack(solo), owed=rewards[0])
+        return session, self._see(settings, solo, jnp.float32(0), jnp.bool_(False))
 
     def _see(self, settings: Any, solo: Solo, reward: Array, over: Array) -> Seen:
         view, masks = self.game.view(settings, solo.state, 0), self.game.legal(settings, solo.state, 0)
@@ -160,7 +163,7 @@ class GameEnv(gymnasium.Env[dict[str, Any], dict[str, Any]]):
     `given_state` and `end_info`.
     """
 
-    metadata: dict[str, Any] = {"render_modes": ["ansi"]}  # noqa: RUF012  (Gymnasium declares it so)
+    metadata: dict[str, Any] = {"render_modes": ["ansi"], "render_fps": 1}  # noqa: RUF012  (Gymnasium declares it so)
     observe: Observe
     _vector: Any = None  # session and what was seen last, on the wire
 

@@ -68,7 +68,7 @@ def read(path: Path) -> Saved:
 
 def newest(folder: Path) -> tuple[Saved | None, list[str]]:
     """The newest whole checkpoint of a folder, and what was wrong with newer ones."""
-    refused = []
+    refused: list[str] = []
     for path in sorted(folder.glob("step_*.safetensors"), reverse=True):
         try:
             return read(path), refused

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.flatten_util import ravel_pytree
 
 from kibitz.core.act import Logits
 from kibitz.core.game import Game
@@ -57,13 +58,13 @@ def new_policy(game: Game, features: int, hidden: Sequence[int], key: Array) -> 
 
 def flatten(policy: Policy) -> Flat:
     arrays, static = eqx.partition(policy, eqx.is_array)
-    vector, unravel = jax.flatten_util.ravel_pytree(arrays)
+    vector, unravel = ravel_pytree(arrays)
     return Flat(vector, lambda v: eqx.combine(unravel(v), static))
 
 
 def feature_size(game: Game) -> int:
     """Of the whole input: base features and hint block."""
-    settings = game.options().settings()
+    settings = game.plain_options.settings()
     base = jax.eval_shape(lambda: game.features(settings, game.view(settings, game.example, 0)))
     return int(base.shape[0]) + HintAdapter(game).hint_size
 

@@ -23,8 +23,8 @@ def contexts_options(name: str) -> dict[str, Any]:
 
 
 @cache
-def build(max_count: int = 4, revealed: bool = False) -> Game:
-    """The record for head sizes up to `max_count` and features with or without partner utilities."""
+def build(max_count: int = 4, revealed: bool = False, past_offers: int = 0) -> Game:
+    """The record for head sizes up to `max_count`, and features with what a learner may also see."""
     players: list[Rule] = [
         partner.HEURISTIC,
         partner.RANDOM,
@@ -46,8 +46,9 @@ def build(max_count: int = 4, revealed: bool = False) -> Game:
         step_uniforms=0,
         longest=rules.longest,
         view=view.view,
-        features=partial(view.features, revealed=revealed),
-        widths=rules.WIDTHS,
+        features=partial(view.features, revealed=revealed, max_count=max_count),
+        widths=rules.widths(past_offers),
+        built_for=NegotiationOptions(max_count=max_count, reveal_partner_utilities=revealed, past_offers=past_offers),
         rules={rule.name: rule for rule in players},
         scale=rules.scale,
         reference="bayes",
@@ -68,4 +69,4 @@ def build(max_count: int = 4, revealed: bool = False) -> Game:
 def game(options: NegotiationOptions | None = None) -> Game:
     """The record that fits the options."""
     chosen: Any = options or NegotiationOptions()
-    return build(chosen.max_count, chosen.reveal_partner_utilities)
+    return build(chosen.max_count, chosen.reveal_partner_utilities, chosen.past_offers)

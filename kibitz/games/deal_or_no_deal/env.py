@@ -79,6 +79,55 @@ class OpenActions(spaces.Dict):
             acts, counts = masks[: len(ACT_NAMES)], masks[len(ACT_NAMES) :].reshape(3, -1)
         return super().sample({"act_type": acts, "oA": tuple(counts)})
 
+    def __reduce__(self) -> Any:
+        """A copy, as vector environments and checkpoints make them, leaves the environment behind."""
+        return spaces.Dict, (dict(self.spaces),)
+
+
+class OpenMultiDiscrete(spaces.MultiDiscrete):
+    """The same for `MultiDiscreteActions`."""
+
+    def __init__(self, inner: spaces.Space[Any], sizes: tuple[int, ...]) -> None:
+        self._inner = inner
+        super().__init__(list(sizes))
+
+    def seed(self, seed: Any = None) -> Any:
+        self._inner.seed(seed)
+        return super().seed(seed)
+
+    def sample(self, mask: Any = None, probability: Any = None) -> NDArray[Any]:
+        if mask is not None or probability is not None:
+            return super().sample(mask, probability)
+        action = self._inner.sample()
+        return np.array([action["act_type"], *action["oA"]], self.dtype)
+
+    def __reduce__(self) -> Any:
+        return spaces.MultiDiscrete, (self.nvec,)
+
+
+class OpenDiscrete(spaces.Discrete):
+    """The same for `FlatActions`."""
+
+    def __init__(self, inner: spaces.Space[Any], acts: NDArray[np.int64]) -> None:
+        self._inner, self._index = inner, {tuple(act): i for i, act in enumerate(acts.tolist())}
+        super().__init__(len(acts))
+
+    def seed(self, seed: Any = None) -> Any:
+        self._inner.seed(seed)
+        return super().seed(seed)
+
+    def sample(self, mask: Any = None, probability: Any = None) -> np.int64:
+        if mask is not None or probability is not None:
+            return super().sample(mask, probability)
+        action = self._inner.sample()
+        act_type, kept = int(action["act_type"]), action["oA"].tolist()
+        # AGREE and DISAGREE are there once, keeping nothing
+        act = (act_type, *kept)
+        return np.int64(self._index[act if act in self._index else (act_type, 0, 0, 0)])
+
+    def __reduce__(self) -> Any:
+        return spaces.Discrete, (int(self.n),)
+
 
 def observe(settings: Settings, view: View, masks: Masks) -> tuple[dict[str, Array], dict[str, Array]]:
     """The seed's observation, and the info that goes with every one of them."""
@@ -245,13 +294,16 @@ class NegotiationVectorEnv(GameVectorEnv):
 _WHOLE = ("ii", "iu", "ui", "uu")
 
 
-class MultiDiscreteActions(gymnasium.ActionWrapper[dict[str, Any], NDArray[np.int64], dict[str, Any]]):
+class MultiDiscreteActions(
+    gymnasium.ActionWrapper[dict[str, Any], NDArray[np.int64], dict[str, Any]], gymnasium.utils.RecordConstructorArgs
+):
     """Acts as MultiDiscrete([5, n, n, n]), with the concatenated masks MaskablePPO asks for."""
 
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
+        gymnasium.utils.RecordConstructorArgs.__init__(self)
         super().__init__(env)
         self.sizes = base_env(env).game.sizes
-        self.action_space = spaces.MultiDiscrete(list(self.sizes))
+        self.action_space = OpenMultiDiscrete(base_env(env).action_space, self.sizes)
 
     def action(self, action: Any) -> dict[str, Any]:
         values = np.asarray(action)
@@ -264,13 +316,14 @@ class MultiDiscreteActions(gymnasium.ActionWrapper[dict[str, Any], NDArray[np.in
         return base_env(self.env).masks()
 
 
-class FlatActions(gymnasium.ActionWrapper[dict[str, Any], Any, dict[str, Any]]):
+class FlatActions(gymnasium.ActionWrapper[dict[str, Any], Any, dict[str, Any]], gymnasium.utils.RecordConstructorArgs):
     """Acts as one Discrete: AGREE, DISAGREE, then every offer and selection there can be."""
 
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
+        gymnasium.utils.RecordConstructorArgs.__init__(self)
         super().__init__(env)
         self.acts = flat_acts(base_env(env).options.max_count)
-        self.action_space = spaces.Discrete(len(self.acts))
+        self.action_space = OpenDiscrete(base_env(env).action_space, self.acts)
 
     def action(self, action: Any) -> dict[str, Any]:
         index = int(action)

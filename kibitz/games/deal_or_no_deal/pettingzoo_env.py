@@ -1,7 +1,7 @@
 """The negotiation with both seats open, as PettingZoo environments: `aec_env()` and `parallel_env()`.
 
 An action is an index into `flat_acts`: AGREE, DISAGREE, then every offer and selection; what it keeps
-is kept by the seat that plays it. An observation is `{"observation": f32[15 or 18], "action_mask": i8}`:
+is kept by the seat that plays it. An observation is `{"observation": f32[n], "action_mask": i8[acts]}`:
 the features kibitz trains on, from that seat's side of the table. A seat that is not to move, and both
 once the game is over, have one open action, `WAIT`; a seat to move always has more than one. In the
 parallel form the action of the seat that waits is ignored, whatever it is.

@@ -41,9 +41,14 @@ class State(NamedTuple):
     turns_left: Array  # i32[], acts of either side before the limit
     deal: Array  # bool[], closed: `claims` is then the allocation, and adds up to the pool
     over: Array  # bool[]
+    past: tuple[tuple[Items, ...], tuple[Items, ...]]  # each seat's last offers, newest first; zeros: none yet
 
 
-WIDTHS = State._make((Items(3, 3, 3), (Items(4, 4, 4),) * 2, (Items(3, 3, 3),) * 2, (3, 3), 1, 8, 1, 1))
+def widths(past_offers: int) -> State:
+    """Bits of each field."""
+    count, points = Items(3, 3, 3), Items(4, 4, 4)
+    past = ((count,) * past_offers,) * 2
+    return State._make((count, (points,) * 2, (count,) * 2, (3, 3), 1, 8, 1, 1, past))
 
 
 class Tempers(NamedTuple):
@@ -69,6 +74,7 @@ class Settings(NamedTuple):
     table: Array  # i32[contexts, 9]: counts, seat 0's and seat 1's utilities; no rows: uniform contexts
     budget_table: Array  # i32[counts, utilities], see contexts.budget_table; no rows: no budget
     tempers: Tempers
+    past: Array  # bool[past offers that features remember]: its length is what counts
     ladders: Any  # for each seat what `bayes` worked out about the other one; empty until it studies
 
 
@@ -126,7 +132,9 @@ def start(settings: Settings, counts: Items, mine: Items, theirs: Items, seat: A
     silent = jnp.int32(SILENT)
     no = jnp.bool_(False)
     turns = jnp.asarray(settings.max_turns, jnp.int32)
-    return State(counts, (mine, theirs), (counts, counts), (silent, silent), seat, turns, no, no)
+    nothing = Items(*(jnp.zeros_like(count) for count in counts))
+    past = ((nothing,) * settings.past.shape[0],) * 2
+    return State(counts, (mine, theirs), (counts, counts), (silent, silent), seat, turns, no, no, past)
 
 
 def to_act(state: State) -> Array:
@@ -185,10 +193,18 @@ def step(settings: Settings, state: State, acts: tuple[Act, Act], u: Array) -> t
         turns_left=jnp.where(live, turns_left, state.turns_left),
         deal=jnp.where(live, deal, state.deal),
         over=state.over | agreed | ended | walked | (turns_left <= 0),
+        past=(
+            _remember(live & first & is_offer(act_type), keep, state.past[0]),
+            _remember(live & ~first & is_offer(act_type), keep, state.past[1]),
+        ),
     )
     paid = live & deal
     rewards = jnp.stack([jnp.where(paid, payoff, 0) for payoff in payoffs(after)]).astype(jnp.float32)
     return after, rewards, after.over
+
+
+def _remember(offers: Array, keep: Items, past: tuple[Items, ...]) -> tuple[Items, ...]:
+    return choose(offers, (keep, *past)[: len(past)], past) if past else ()
 
 
 def payoffs(state: State) -> tuple[Array, Array]:

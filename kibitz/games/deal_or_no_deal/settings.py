@@ -36,6 +36,7 @@ class NegotiationOptions(Options):
     partner_threshold: Share | tuple[Share, Share] = Field(
         0.55, description="share of its pool the heuristic partner accepts, or a range to draw it from"
     )
+    past_offers: int = Field(0, ge=0, le=4, description="own last offers that a learner's features remember")
     insist_threshold: Share = Field(0.5, description="the same after an INSIST")
 
     @field_validator("partner_threshold", mode="before")
@@ -91,6 +92,7 @@ class NegotiationOptions(Options):
             table=jnp.asarray(table),
             budget_table=jnp.asarray(self._budget_table()),
             tempers=tempers(self._rows()),
+            past=jnp.zeros(self.past_offers, bool),
             ladders=((), ()),
         )
 

@@ -31,6 +31,7 @@ class View(NamedTuple):
     my_act: Array  # i32[], SILENT before I have spoken
     my_claim: Items  # what I last said I keep; all of the pool before I spoke
     turns_left: Array  # i32[]
+    my_past: tuple[Items, ...]  # my last offers, newest first; zeros: none yet
 
 
 def view(settings: Settings, state: State, seat: int) -> View:
@@ -46,6 +47,7 @@ def view(settings: Settings, state: State, seat: int) -> View:
         my_act=state.last_acts[seat],
         my_claim=state.claims[seat],
         turns_left=state.turns_left,
+        my_past=state.past[seat],
     )
 
 
@@ -54,13 +56,13 @@ def shown_act(act: Array) -> Array:
     return jnp.where(act == SILENT, DISAGREE, act)
 
 
-def features(settings: Settings, view: View, revealed: bool) -> Array:
+def features(settings: Settings, view: View, revealed: bool, max_count: int) -> Array:
     """f32[15 or 18], as in the seed and in its order, each scaled to 0..1.
 
     Counts 3, my utilities 3, the partner's 3 when they are revealed, last act 5, last offer 3,
-    turns 1.
+    turns 1; then 3 for each past offer of mine, if those are remembered.
     """
-    count, points = jnp.float32(4), jnp.float32(MAX_UTILITY)
+    count, points = jnp.float32(max_count), jnp.float32(MAX_UTILITY)
     act = shown_act(view.other_act)
     theirs = view.other_utilities if revealed else ()
     return jnp.stack(
@@ -71,5 +73,6 @@ def features(settings: Settings, view: View, revealed: bool) -> Array:
             *((act == kind).astype(jnp.float32) for kind in range(5)),
             *(x / count for x in view.offer_for_me),
             view.turns_left / jnp.asarray(settings.max_turns, jnp.float32),
+            *(x / count for offer in view.my_past for x in offer),
         ]
     ).astype(jnp.float32)

@@ -1,0 +1,85 @@
+"""Luck, packed states and the wire."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jax import Array
+
+from kibitz.core.chance import episode_luck, happens, pick, seat_luck, seed_key, uniforms
+from kibitz.core.pack import Layout
+from kibitz.core.wire import Wire
+
+
+class Small(NamedTuple):
+    flag: Array
+    pair: tuple[Array, Array]
+    wide: Array
+    beside: Array
+
+
+def _small(flag: bool, a: int, b: int, wide: int) -> Small:
+    return Small(jnp.bool_(flag), (jnp.int32(a), jnp.int32(b)), jnp.int32(wide), jnp.arange(3, dtype=jnp.float32))
+
+
+WIDTHS = Small(1, (3, 5), 30, 0)  # type: ignore[arg-type]
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.booleans(), st.integers(0, 7), st.integers(0, 31), st.integers(0, 2**30 - 1))
+def test_packing_loses_nothing(flag: bool, a: int, b: int, wide: int) -> None:
+    layout = Layout(WIDTHS, _small(False, 0, 0, 0))
+    assert layout.words == 2
+    back = layout.unpack(layout.pack(_small(flag, a, b, wide)))
+    assert (bool(back.flag), int(back.pair[0]), int(back.pair[1]), int(back.wide)) == (flag, a, b, wide)
+    assert back.flag.dtype == bool
+    assert np.array_equal(back.beside, [0, 1, 2])
+
+
+def test_the_wire_carries_every_bit_both_ways() -> None:
+    tree = {"f": jnp.float32(-0.1), "u": jnp.uint32(2**32 - 1), "b": jnp.array([True, False]), "i": jnp.int32(-7)}
+    wire = Wire(tree)
+    vector = jax.jit(wire.pack)(tree)
+    for back in (jax.jit(wire.unpack)(vector), wire.read(np.asarray(vector))):
+        assert float(back["f"]) == pytest.approx(-0.1)
+        assert int(back["u"]) == 2**32 - 1
+        assert [bool(x) for x in back["b"]] == [True, False]
+        assert int(back["i"]) == -7
+
+
+def test_the_wire_refuses_what_it_would_cut() -> None:
+    with pytest.raises(TypeError, match="32-bit"):
+        Wire({"x": np.zeros(1, np.int8)}).pack({"x": np.zeros(1, np.int8)})
+
+
+def test_what_is_left_of_a_uniform_is_a_uniform_again() -> None:
+    u = jax.random.uniform(jax.random.key(0), (50_000,))
+    first, rest = pick(u, 5)
+    second, rest = pick(rest, 7)
+    assert int(first.max()) == 4
+    assert int(second.max()) == 6
+    both = np.bincount(np.asarray(first) * 7 + np.asarray(second), minlength=35) / 50_000
+    assert np.abs(both - 1 / 35).max() < 0.006
+    assert abs(float(rest.mean()) - 0.5) < 0.01
+    yes, rest = happens(u, 0.3)
+    assert abs(float(yes.mean()) - 0.3) < 0.01
+    assert abs(float(rest[yes].mean()) - 0.5) < 0.02
+
+
+def test_no_index_is_out_of_range_at_either_end() -> None:
+    for u in (0.0, 1 - 2**-24, 1.0):
+        assert 0 <= int(pick(u, 3)[0]) <= 2
+
+
+def test_seeds_episodes_turns_and_seats_have_luck_of_their_own() -> None:
+    lucks = [episode_luck(seed_key(seed), number) for seed in (0, 1, 2**32, 2**40) for number in (0, 1)]
+    lucks += [seat_luck(lucks[0], 0), seat_luck(lucks[0], 1)]
+    drawn = {tuple(np.asarray(uniforms(luck, turn, 2))) for luck in lucks for turn in (0, 1, 2)}
+    assert len(drawn) == 3 * len(lucks)
+    assert np.array_equal(uniforms(lucks[0], 1, 3), uniforms(episode_luck(seed_key(0), 0), 1, 3))
