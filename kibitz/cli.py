@@ -114,6 +114,22 @@ def bench_env(
     show.result(result, as_json, show.bench_table)
 
 
+@bench.command("train")
+def bench_train(
+    seconds: Annotated[float, typer.Option("--seconds", min=0.1, help="how long to time each")] = 10.0,
+    config: Annotated[str | None, typer.Option("--config", help="the job for the time to 95 %")] = None,
+    most_seconds: Annotated[float, typer.Option("--most-seconds", min=1, help="give up on 95 % after this")] = 300.0,
+    as_json: Json = False,
+) -> None:
+    """Training: steps a second and time to 95 % of the reference, beside Stable-Baselines3."""
+    from kibitz import show
+    from kibitz.bench import train as subject
+
+    with show.progress("timing", len(subject.SUBJECTS), quiet=as_json) as advance:
+        result = subject.run(seconds, config, most_seconds, advance)
+    show.result(result, as_json, show.train_bench_table)
+
+
 def _game(name: str, contexts: str, options: list[str] | None) -> tuple[Any, Any]:
     """The game's record and its checked options."""
     from kibitz.core.options import parse_settings

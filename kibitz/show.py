@@ -94,6 +94,20 @@ def bench_table(found: dict[str, Any]) -> Table:
     return table
 
 
+def train_bench_table(found: dict[str, Any]) -> Table:
+    table = Table(title="Training: steps a second, rollout and update together")
+    table.add_column("what")
+    table.add_column("", justify="right")
+    for name, rate in found["steps_per_s"].items():
+        table.add_row(name, "not installed" if rate is None else f"{rate:,.0f}")
+    for name in ("ratio_to_sb3_best", "ratio_to_sb3_seed_default"):
+        table.add_row(name.replace("_", " "), "-" if found[name] is None else f"{found[name]:,.0f} x")
+    goal = found["time_to_95_percent"]
+    reached = "not reached" if goal["seconds"] is None else f"{goal['seconds']:,.1f} s"
+    table.add_row("to 95 % of the reference", f"{reached}, {goal['steps']:,} steps")
+    return table
+
+
 def play_at_terminal(game: Game, options: Any, opponent: str, seed: int | None, as_json: bool) -> None:
     """A person in seat 0. With `--json` the talk goes to standard error and the result to standard output."""
     if opponent == "human":

@@ -1,15 +1,27 @@
-"""Players by name: `heuristic`, `bayes`, `human`, a game's own rules."""
+"""Players by name: a game's rules (`heuristic`, `bayes`), `human`, and kinds with a prefix (`policy:RUN`)."""
 
 from __future__ import annotations
+
+from functools import lru_cache
+from importlib import import_module
 
 from kibitz.core.errors import BadInput
 from kibitz.core.game import Game, Rule
 from kibitz.core.player import Player, RulePlayer
 from kibitz.players.human import HumanPlayer
 
+# a kind of player is one line: its prefix, and who makes a rule of what follows it (loaded when named)
+RULE_KINDS = {"policy:": "kibitz.train.advisers:rule_of_run"}
 
+
+@lru_cache(maxsize=64)
 def rule_named(game: Game, name: str) -> Rule | None:
     """The rule of this name, or None if it is a player that only lives on the host."""
+    for prefix, maker in RULE_KINDS.items():
+        if name.startswith(prefix):
+            module, _, function = maker.partition(":")
+            rule: Rule = getattr(import_module(module), function)(name.removeprefix(prefix), game)
+            return rule
     return game.rules.get(name)
 
 
@@ -20,5 +32,5 @@ def player_named(game: Game, name: str) -> Player:
         return RulePlayer(game, rule)
     if name == "human":
         return HumanPlayer(game)
-    known = ", ".join([*sorted(game.rules), "human"])
+    known = ", ".join([*sorted(game.rules), "human", "policy:RUN"])
     raise BadInput(f"There is no player {name!r} for {game.name}; there are {known}.")

@@ -1,0 +1,153 @@
+"""`kibitz bench train`: steps a second and time to 95 % of the reference, beside Stable-Baselines3.
+
+All learn on our own environment with the same sizes: 64 games, minibatches of 2,048, 4 epochs, two
+hidden layers of 64 with tanh. The seed's default sizes (8 games, minibatches of 64) are timed too.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+import jax
+import numpy as np
+
+from kibitz.core.game import seated
+from kibitz.evaluate.match import play_rules
+from kibitz.train.config import Job, read_job
+from kibitz.train.program import build
+
+LARGE = {"num_envs": 64, "rollout": 128, "minibatch": 2048, "epochs": 4}
+SEED = {"num_envs": 8, "rollout": 128, "minibatch": 64, "epochs": 4}
+SUBJECTS = ("kibitz", "kibitz_seed_default", "sb3_ppo", "sb3_maskable_ppo", "sb3_ppo_seed_default", "time_to_95")
+GOAL = 0.95  # of the reference player's mean return
+
+
+def run(
+    seconds: float, config: str | None, most_seconds: float, progress: Callable[[int], None] = lambda count: None
+) -> dict[str, Any]:
+    rates: dict[str, float | None] = {}
+    for name, sizes in (("kibitz", LARGE), ("kibitz_seed_default", SEED)):
+        rates[name] = ours(sizes, seconds)
+        progress(1)
+    for name, sizes, masked in (
+        ("sb3_ppo", LARGE, False),
+        ("sb3_maskable_ppo", LARGE, True),
+        ("sb3_ppo_seed_default", SEED, False),
+    ):
+        rates[name] = sb3(sizes, masked, seconds)
+        progress(1)
+    reached = time_to_goal(config, most_seconds)
+    progress(1)
+    return {
+        "steps_per_s": {name: None if rate is None else round(rate) for name, rate in rates.items()},
+        "ratio_to_sb3_best": _ratio(rates["kibitz"], rates["sb3_ppo"], rates["sb3_maskable_ppo"]),
+        "ratio_to_sb3_seed_default": _ratio(rates["kibitz_seed_default"], rates["sb3_ppo_seed_default"]),
+        "time_to_95_percent": reached,
+        "device": str(jax.devices()[0]),
+    }
+
+
+def _ratio(ours: float | None, *peers: float | None) -> float | None:
+    known = [peer for peer in peers if peer]
+    return round(ours / max(known), 1) if ours and known else None
+
+
+def ours(sizes: dict[str, int], seconds: float) -> float:
+    """Steps a second of rollout and update together, the median of five windows after compiling."""
+    job = Job.read({"train": {**sizes, "num_train_steps": 10**9}}, "key")
+    program = build(job, tuple(jax.local_devices()[:1]))
+    learner = program.begin()
+    batch = program.config.batch
+    learner, told = program.advance(learner, program.settings, 1)
+    began = time.perf_counter()
+    learner, told = program.advance(learner, program.settings, 1)
+    jax.block_until_ready(told)
+    updates = max(1, int(seconds / 5 / max(time.perf_counter() - began, 1e-6)))
+    rates = []
+    for _ in range(5):
+        began = time.perf_counter()
+        learner, told = program.advance(learner, program.settings, updates)
+        jax.block_until_ready((learner.weights, told))
+        rates.append(updates * batch / (time.perf_counter() - began))
+    return statistics.median(rates)
+
+
+def sb3(sizes: dict[str, int], masked: bool, seconds: float) -> float | None:
+    """Stable-Baselines3 on the flat wrapper of the same environment; None where it is not installed."""
+    try:
+        import torch
+        from sb3_contrib import MaskablePPO
+        from stable_baselines3 import PPO
+        from stable_baselines3.common.env_util import make_vec_env
+    except ImportError:
+        return None
+    from kibitz.games.deal_or_no_deal.env import FlatActions
+
+    def make() -> Any:
+        # plain PPO knows no masks: what it may not do costs it the turn
+        env = gymnasium.make("DealOrNoDialog-v0", illegal="penalty", disable_env_checker=True)
+        return gymnasium.wrappers.FilterObservation(FlatActions(env), list(env.observation_space.spaces))  # type: ignore[attr-defined]
+
+    envs = make_vec_env(make, n_envs=sizes["num_envs"], seed=0)
+    algorithm: Any = MaskablePPO if masked else PPO
+    model = algorithm(
+        "MultiInputPolicy",
+        envs,
+        n_steps=sizes["rollout"],
+        batch_size=sizes["minibatch"],
+        n_epochs=sizes["epochs"],
+        policy_kwargs={"net_arch": [64, 64], "activation_fn": torch.nn.Tanh},
+        device="cpu",
+        seed=0,
+    )
+    batch = sizes["num_envs"] * sizes["rollout"]
+    model.learn(batch)
+    steps, began = 0, time.perf_counter()
+    while steps == 0 or time.perf_counter() - began < seconds:
+        model.learn(batch, reset_num_timesteps=False)
+        steps += batch
+    return steps / (time.perf_counter() - began)
+
+
+def time_to_goal(config: str | None, most_seconds: float) -> dict[str, Any]:
+    """Seconds of training until greedy acts on fresh contexts earn 95 % of the reference player's return."""
+    job = read_job(config, {"logging": {"eval_episodes": 2048}}) if config else fast_job()
+    program = build(job, tuple(jax.local_devices()[:1]))
+    game = program.game
+    rules = (game.rule(game.reference), program.opponent or game.rule("heuristic"))
+    settings = seated(program.settings, dict(enumerate(rules)))
+    reference = float(play_rules(game, settings, rules, 2048, 1, lambda count: None).returns[:, 0].mean())
+    learner = program.begin()
+    batch, step, spent, share = program.config.batch, 0, 0.0, 0.0
+    chunk = max(1, 200_000 // batch)
+    program.advance.lower(learner, program.settings, chunk).compile()  # type: ignore[attr-defined]
+    while step < job.train.num_train_steps and spent < most_seconds:
+        began = time.perf_counter()
+        learner, _ = program.advance(learner, program.settings, chunk)
+        jax.block_until_ready(learner.weights)
+        spent += time.perf_counter() - began
+        step += chunk * batch
+        returns, _ = program.judge(learner.weights)
+        share = float(np.asarray(returns)[:, :, 0].mean()) / reference
+        if share >= GOAL:
+            break
+    reached = share >= GOAL
+    return {
+        "seconds": round(spent, 2) if reached else None,
+        "steps": step,
+        "share_of_reference": round(share, 4),
+        "config": config or "built-in copy of ppo_fast",
+    }
+
+
+def fast_job() -> Job:
+    """The recipe of configs/ppo_fast.yaml, for where there is no checkout."""
+    train = {
+        "lr": 3e-3, "lr_final": 0.0, "gamma": 1.0, "ent": 0.03, "ent_final": 0.0, "minibatch": 2048, "rollout": 32,
+        "num_envs": 256, "num_train_steps": 15_000_000,
+    }  # fmt: skip
+    return Job.read({"train": train, "logging": {"eval_episodes": 2048}}, "key")
