@@ -220,7 +220,9 @@ class GameEnv(gymnasium.Env[dict[str, Any], dict[str, Any]]):
         wrong = self._why_illegal(act)
         if wrong and self._illegal == "error":
             raise BadInput(wrong)
-        self._vector = self._compiled.advance(self._settings, self._vector, np.array(act, np.int32))
+        # whatever is too large for a machine word is illegal all the same
+        heads = [min(max(value, -1), size) for value, size in zip(act, self.game.sizes, strict=True)]
+        self._vector = self._compiled.advance(self._settings, self._vector, np.array(heads, np.int32))
         self._seen = seen = np.asarray(self._vector)
         self._over = bool(seen[self._ends])
         observation, info = self._read(seen)
@@ -285,8 +287,8 @@ class GameVectorEnv(VectorEnv[dict[str, Any], dict[str, Any], NDArray[Any]]):
         except ValueError:
             modes = ", ".join(mode.value for mode in AutoresetMode)
             raise BadInput(f"There is no autoreset mode {autoreset_mode!r}; there are {modes}.") from None
-        if num_envs < 1:
-            raise BadInput(f"num_envs is {num_envs}; it should be at least 1.")
+        if not isinstance(num_envs, int) or num_envs < 1:
+            raise BadInput(f"num_envs is {num_envs!r}; it should be a whole number of at least 1.")
         self.num_envs, self.game, self.opponent = num_envs, game, opponent
         self.metadata = {"autoreset_mode": self.autoreset_mode, "render_modes": []}
         self.observation_space = batch_space(self.single_observation_space, num_envs)
@@ -300,8 +302,8 @@ class GameVectorEnv(VectorEnv[dict[str, Any], dict[str, Any], NDArray[Any]]):
         self._over: NDArray[np.bool_] = np.ones(num_envs, bool)
         self._program = program
 
-    def acts_of(self, actions: Any) -> NDArray[np.int32]:
-        """i32[heads, num_envs]; BadInput if the actions are not of the action space's shape and type."""
+    def acts_of(self, actions: Any) -> NDArray[np.int64]:
+        """i64[heads, num_envs]; BadInput if the actions are not of the action space's shape and type."""
         raise NotImplementedError
 
     def end_info(self, scores: Mapping[str, Any]) -> dict[str, Any]:
@@ -333,8 +335,9 @@ class GameVectorEnv(VectorEnv[dict[str, Any], dict[str, Any], NDArray[Any]]):
         wrong = self._illegal_envs(acts) & ~resets
         if wrong.any() and self._illegal == "error":
             raise BadInput(self._why_illegal(acts, int(np.flatnonzero(wrong)[0])))
+        heads = np.clip(acts, -1, np.array(self.game.sizes)[:, None]).astype(np.int32)
         sessions, seen, final_sessions, final_seen = self._advance(
-            self.settings, self._sessions, tuple(acts), jnp.asarray(resets)
+            self.settings, self._sessions, tuple(heads), jnp.asarray(resets)
         )
         final = _host(final_seen)
         ended = final.over & ~resets
@@ -354,16 +357,22 @@ class GameVectorEnv(VectorEnv[dict[str, Any], dict[str, Any], NDArray[Any]]):
 
     def _seed(self, seed: int | list[int | None] | None, mask: NDArray[np.bool_]) -> None:
         n = self.num_envs
-        seeds = list(range(seed, seed + n)) if isinstance(seed, int) else seed if seed is not None else [None] * n
+        if seed is not None and not isinstance(seed, (int, list, tuple)):
+            raise BadInput(f"seed is {seed!r}; it should be a whole number or a list of {n}.")
+        seeds = list(range(seed, seed + n)) if isinstance(seed, int) else list(seed) if seed is not None else [None] * n
         if len(seeds) != n:
             raise BadInput(f"There are {len(seeds)} seeds for {n} environments; give one for each, or one number.")
+        for one in seeds:
+            if one is not None and (not isinstance(one, int) or one < 0):
+                raise BadInput(f"A seed is {one!r}; it should be a whole number from 0 on.")
         if isinstance(seed, int):
             self._np_random, self._np_random_seed = gymnasium.utils.seeding.np_random(seed)
         new = np.array([s is not None for s in seeds]) & mask
         if self._sessions is None:
             new |= mask
-            empty = self._program.empty(self.settings)
-            self._sessions = jax.tree.map(lambda x: jnp.broadcast_to(x, (n, *x.shape)), empty)
+            # shapes alone: running it here, operation by operation, takes seconds
+            empty = jax.eval_shape(self._program.empty, self.settings)
+            self._sessions = jax.tree.map(lambda x: jnp.zeros((n, *x.shape), x.dtype), empty)
         if not new.any():
             return
         roots = self.np_random.integers(2**63, size=n)
@@ -386,7 +395,7 @@ class GameVectorEnv(VectorEnv[dict[str, Any], dict[str, Any], NDArray[Any]]):
             raise BadInput("The first reset begins every environment; call it without reset_mask.")
         return mask
 
-    def _illegal_envs(self, acts: NDArray[np.int32]) -> NDArray[np.bool_]:
+    def _illegal_envs(self, acts: NDArray[np.int64]) -> NDArray[np.bool_]:
         assert self._seen is not None
         rows = np.arange(self.num_envs)
         counts = self.game.matters[np.clip(acts[0], 0, self.game.heads[0].size - 1)]
@@ -396,7 +405,7 @@ class GameVectorEnv(VectorEnv[dict[str, Any], dict[str, Any], NDArray[Any]]):
             wrong |= counts[:, i] & ~(inside & np.asarray(mask)[rows, np.clip(acts[i], 0, head.size - 1)])
         return wrong
 
-    def _why_illegal(self, acts: NDArray[np.int32], env: int) -> str:
+    def _why_illegal(self, acts: NDArray[np.int64], env: int) -> str:
         assert self._seen is not None
         for i, (head, mask) in enumerate(zip(self.game.heads, self._seen.masks, strict=True)):
             open_now = [int(x) for x in np.flatnonzero(np.asarray(mask)[env])]

@@ -66,6 +66,6 @@ class Layout:
             if slot is None:
                 leaves.append(next(rest))
                 continue
-            mask = (1 << slot.bits) - 1
+            mask = jnp.uint32((1 << slot.bits) - 1)
             leaves.append(((words[slot.word] >> slot.shift) & mask).astype(slot.dtype))
         return jax.tree.unflatten(self.tree, leaves)

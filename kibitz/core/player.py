@@ -59,9 +59,10 @@ class RulePlayer:
             static_argnums=1,
         )
         self._choose = jax.jit(
-            lambda settings, memory, view, masks, luck, number: rule.choose(
-                settings, memory, view, masks, uniforms(luck, number + 1, rule.uniforms)
-            )
+            lambda settings, memory, view, masks, luck, number, seat: rule.choose(
+                settings, memory, _known_seat(view, seat), masks, uniforms(luck, number + 1, rule.uniforms)
+            ),
+            static_argnums=6,
         )
 
     def begin(self, settings: Any, seat: int, luck: Array) -> None:
@@ -69,5 +70,12 @@ class RulePlayer:
 
     def choose(self, turn: Turn) -> Choice:
         masks = tuple(jnp.asarray(mask) for mask in turn.masks)
-        self._memory, act = self._choose(turn.settings, self._memory, turn.view, masks, turn.luck, turn.number)
+        self._memory, act = self._choose(
+            turn.settings, self._memory, turn.view, masks, turn.luck, turn.number, turn.seat
+        )
         return Choice(tuple(int(x) for x in act), self.name)
+
+
+def _known_seat(view: Any, seat: int) -> Any:
+    """A view's own seat as a plain number again: rules look tables up by it while they are traced."""
+    return view._replace(seat=seat) if "seat" in getattr(view, "_fields", ()) else view

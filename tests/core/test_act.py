@@ -17,7 +17,9 @@ SIZES = (3, 2, 4)
 def _random(seed: int, games: int) -> tuple[acts.Logits, acts.Masks]:
     keys = jax.random.split(jax.random.key(seed), 2 * len(SIZES))
     logits = tuple(2 * jax.random.normal(k, (n, games)) for k, n in zip(keys, SIZES, strict=False))
-    masks = tuple(jax.random.bernoulli(k, 0.6, (n, games)).at[0].set(True) for k, n in zip(keys[3:], SIZES, strict=True))
+    masks = tuple(
+        jax.random.bernoulli(k, 0.6, (n, games)).at[0].set(True) for k, n in zip(keys[3:], SIZES, strict=True)
+    )
     return logits, masks
 
 
@@ -102,4 +104,6 @@ def test_the_best_act_is_open() -> None:
     best = acts.best(logits, masks)
     assert bool(jnp.all(acts.is_legal(masks, best, MATTERS)))
     for head, mask, choice in zip(logits, masks, best, strict=True):
-        assert bool(jnp.all(jnp.max(jnp.where(mask, head, -jnp.inf), axis=0) == jnp.take_along_axis(head, choice[None], 0)[0]))
+        assert bool(
+            jnp.all(jnp.max(jnp.where(mask, head, -jnp.inf), axis=0) == jnp.take_along_axis(head, choice[None], 0)[0])
+        )

@@ -79,13 +79,20 @@ def rule(max_count: int) -> Rule:
         # safe payoff is taken, unless the gamble is worth more
         answers = lax.div(view.turns_left, 2)
         gamble = standing & (view.turns_left == 2)
-        last_word = standing & (lax.rem(view.turns_left, 2) == 0) & ~gamble
+        # before the other side has offered anything, its counter-offer is what can be taken in the end
+        awaits = ~standing & (view.turns_left >= 3)
+        last_word = (standing | awaits) & (lax.rem(view.turns_left, 2) == 0) & ~gamble
         rungs = jnp.where(last_word, answers - 1, answers)
-        first, expected = _plan(accepts, fits, mine, jnp.where(gamble, 0, safe), rungs)
+        theirs = _size(ladder.counters[_time(ladder, view.turns_left - 1), pool] & fits)  # f32[offers]
+        number = jnp.sum(theirs)
+        usual = jnp.where(number <= _size(fits), jnp.sum(theirs * mine) / jnp.maximum(number, 1), 0)
+        floor = jnp.where(gamble, 0, jnp.where(awaits, usual, safe))
+        first, expected = _plan(accepts, fits, mine, floor, rungs)
         has_plan = (first >= 0) & (~gamble | (expected > safe))
-        # nothing to gain by offering: take what is on the table, or leave everything to the other side
+        # nothing to gain by offering: take what is on the table, or ask for all so that something comes
         act_type = jnp.where(has_plan, INSIST, jnp.where(standing, AGREE, PROPOSE))
-        keep = (jnp.where(has_plan, jnp.asarray(column)[first], 0) for column in kept)
+        asked = zip(kept, view.counts, strict=True)
+        keep = (jnp.where(has_plan, jnp.asarray(column)[first], count) for column, count in asked)
         return fits, (act_type.astype(jnp.int32), *keep)
 
     return Rule(name="bayes", choose=choose, start=start, study=study, widths=0)
@@ -177,13 +184,15 @@ def _ladder(row: partner.Row, span: tuple[int, int], max_turns: int, budget: int
         whole = counts @ theirs
         worth = (counts[:, None] - kept).T @ theirs  # i64[offers, vectors]
         possible = (kept <= counts[:, None]).all(axis=0)
-        prior[place] = _bits((whole == budget) if budget else whole > 0)
+        # where integers do not allow the budget, contexts are as near to it as they can be
+        off = np.where(whole > 0, np.abs(whole - budget), np.iinfo(np.int64).max)
+        prior[place] = _bits((off == off.min()) if budget else whole > 0)
         for time in times:
             fallen = row.fall * (1 - time / max_turns) if row.fall else 0.0
             for insisted in (0, 1):
                 # a mirror asks for what it was refused, so it takes a half
                 share = max(threshold, 0.5) if row.mirror else threshold - insisted * row.insist_gap - fallen
-                takes = worth >= np.ceil(share * whole - 1e-3)
+                takes = worth >= np.ceil(share * whole - 1e-4)
                 accepts[time, insisted, place] = _bits(takes & possible[:, None])
             counters[time, place] = _counter_bits(theirs, counts, whole, threshold - fallen, max_count)
     if row.mirror or row.noise:
@@ -195,7 +204,7 @@ def _counter_bits(
     theirs: NDArray[Any], counts: NDArray[Any], whole: NDArray[Any], share: float, max_count: int
 ) -> NDArray[np.uint32]:
     """u32[offers, WORDS]: the hypotheses whose counter-offer leaves me just this."""
-    asked = np.ceil(share * whole - 1e-3)
+    asked = np.ceil(share * whole - 1e-4)
     claim = np.zeros_like(theirs)
     order = np.argsort(-theirs, axis=0, kind="stable")
     columns = np.arange(theirs.shape[1])

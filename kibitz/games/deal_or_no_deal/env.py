@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from operator import index
 from typing import Any
 
 import gymnasium
@@ -11,6 +12,7 @@ import numpy as np
 from gymnasium import spaces
 from jax import Array
 from numpy.typing import NDArray
+from pydantic import Field
 
 from kibitz.core.act import Masks
 from kibitz.core.errors import BadInput
@@ -29,7 +31,7 @@ class EnvOptions(NegotiationOptions):
 
     opponent: str = "heuristic"
     illegal: str = "error"
-    illegal_penalty: float = 1.0
+    illegal_penalty: float = Field(1.0, ge=0, allow_inf_nan=False)
     clip_offers: bool = False
 
 
@@ -178,19 +180,17 @@ class NegotiationEnv(GameEnv):
 
     def act_of(self, action: Any) -> tuple[int, ...]:
         try:
-            act_type, kept = action["act_type"], action["oA"]
-            numbers = [int(x) for x in kept]
-            whole = all(float(x) == int(x) for x in kept) and float(act_type) == int(act_type)
-        except (TypeError, KeyError, ValueError, IndexError):
+            act_type, numbers = index(action["act_type"]), [index(x) for x in action["oA"]]
+        except (TypeError, KeyError, IndexError):
             raise BadInput(f"{action!r} is not an action; it should be {{'act_type': 0..4, 'oA': [3 ints]}}.") from None
-        if len(numbers) != 3 or not whole or len(action) != 2:
+        if len(numbers) != 3 or len(action) != 2:
             raise BadInput(f"{action!r} is not an action; it should be {{'act_type': 0..4, 'oA': [3 ints]}}.")
-        if not 0 <= int(act_type) < len(ACT_NAMES):
+        if not 0 <= act_type < len(ACT_NAMES):
             raise BadInput(f"act_type is {act_type}; it should be 0 to 4 ({', '.join(ACT_NAMES)}).")
         if self.options.clip_offers:
             caps = self._seen_counts()
             numbers = [min(max(x, 0), cap) for x, cap in zip(numbers, caps, strict=True)]
-        return (int(act_type), *numbers)
+        return (act_type, *numbers)
 
     def _seen_counts(self) -> list[int]:
         name, where, _ = self._observation[0]
@@ -238,12 +238,15 @@ def first_state(options: NegotiationOptions, settings: Settings, context: Any, a
     if not isinstance(context, Mapping) or set(context) != set(names):
         raise BadInput(f"A context should have exactly the keys {', '.join(names)}.")
     rows: list[Items] = []
-    for name, low, high in zip(names, (1, 0, 0), (options.max_count, MAX_UTILITY, MAX_UTILITY), strict=True):
-        values = np.asarray(context[name])
+    for name, low, high in zip(names, (options.min_count, 0, 0), (options.max_count, MAX_UTILITY, MAX_UTILITY), strict=True):
+        try:
+            values = np.asarray(context[name])
+        except ValueError:  # ragged
+            values = np.zeros(0)
         if values.shape != (3,) or values.dtype.kind not in "iu" or values.min() < low or values.max() > high:
             raise BadInput(f"{name} is {context[name]!r}; it should be three whole numbers from {low} to {high}.")
         rows.append(Items(*(jnp.int32(x) for x in values)))
-    if agent_starts not in (True, False):
+    if not isinstance(agent_starts, (bool, np.bool_)):
         raise BadInput(f"agent_starts is {agent_starts!r}; it should be true or false here.")
     counts, mine, theirs = rows
     return rules.start(settings, counts, mine, theirs, jnp.int32(0 if agent_starts else 1))
@@ -266,19 +269,25 @@ class NegotiationVectorEnv(GameVectorEnv):
         illegal: Any = self.options.illegal
         super().__init__(num_envs, game, settings, opponent, illegal, penalty, autoreset_mode)
 
-    def acts_of(self, actions: Any) -> NDArray[np.int32]:
+    def acts_of(self, actions: Any) -> NDArray[np.int64]:
         n = self.num_envs
         try:
             act_types, kept = np.asarray(actions["act_type"]), np.asarray(actions["oA"])
-        except (TypeError, KeyError, IndexError):
+            more = len(actions) != 2
+        except (TypeError, KeyError, IndexError, ValueError):
             raise BadInput("Actions should be {'act_type': [num_envs], 'oA': [num_envs, 3]}.") from None
-        if act_types.shape != (n,) or kept.shape != (n, 3) or act_types.dtype.kind + kept.dtype.kind not in _WHOLE:
+        if (
+            more
+            or act_types.shape != (n,)
+            or kept.shape != (n, 3)
+            or act_types.dtype.kind + kept.dtype.kind not in _WHOLE
+        ):
             raise BadInput(f"Actions should be whole numbers, act_type of shape ({n},) and oA of shape ({n}, 3).")
         if act_types.min() < 0 or act_types.max() >= len(ACT_NAMES):
             raise BadInput(f"An act_type is outside 0 to 4 ({', '.join(ACT_NAMES)}).")
         if self.options.clip_offers and self._seen is not None:
             kept = np.clip(kept, 0, np.asarray(self._seen.observation["counts"]))
-        return np.concatenate([act_types[None], kept.T]).astype(np.int32)
+        return np.concatenate([act_types[None], kept.T]).astype(np.int64)
 
     def end_info(self, scores: Mapping[str, Any]) -> dict[str, Any]:
         return {
@@ -307,8 +316,8 @@ class MultiDiscreteActions(
 
     def action(self, action: Any) -> dict[str, Any]:
         values = np.asarray(action)
-        if values.shape != (len(self.sizes),):
-            raise BadInput(f"An action should be {len(self.sizes)} whole numbers, not of shape {values.shape}.")
+        if values.shape != (len(self.sizes),) or values.dtype.kind not in "iu":
+            raise BadInput(f"The action is {action!r}; it should be {len(self.sizes)} whole numbers.")
         return {"act_type": int(values[0]), "oA": values[1:].astype(np.int64)}
 
     def action_masks(self) -> NDArray[np.bool_]:
@@ -326,10 +335,13 @@ class FlatActions(gymnasium.ActionWrapper[dict[str, Any], Any, dict[str, Any]], 
         self.action_space = OpenDiscrete(base_env(env).action_space, self.acts)
 
     def action(self, action: Any) -> dict[str, Any]:
-        index = int(action)
-        if not 0 <= index < len(self.acts):
-            raise BadInput(f"The action is {index}; it should be 0 to {len(self.acts) - 1}.")
-        return {"act_type": int(self.acts[index, 0]), "oA": self.acts[index, 1:]}
+        try:
+            number = index(action)
+        except TypeError:
+            number = -1
+        if not 0 <= number < len(self.acts):
+            raise BadInput(f"The action is {action!r}; it should be a whole number, 0 to {len(self.acts) - 1}.")
+        return {"act_type": int(self.acts[number, 0]), "oA": self.acts[number, 1:]}
 
     def action_masks(self) -> NDArray[np.bool_]:
         """bool[actions]."""

@@ -112,7 +112,7 @@ def ratio(
 def need(share: Array, pool: Array) -> Array:
     """The least number of points that is at least this share of the pool."""
     # points are whole, so a threshold of exactly 0.55 of 20 must mean 11 in float32 too
-    return jnp.ceil(share * pool - 1e-3).astype(jnp.int32)
+    return jnp.ceil(share * pool - 1e-4).astype(jnp.int32)
 
 
 def greedy(utilities: Items, counts: Items, points: Array) -> Items:

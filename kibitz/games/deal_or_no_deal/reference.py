@@ -70,15 +70,15 @@ def ceiling(settings: Settings, state: State, seat: int, max_count: int) -> Arra
     can_offer = settings.max_turns >= jnp.where(begins, 2, 3)
     offered = points.theirs / jnp.maximum(pool, 1)
     accepted = jnp.zeros_like(points.possible)
+    whole, only_answer = dot(state.utilities[seat], state.counts), jnp.int32(0)
     for kind in range(rows.weight.shape[0]):
         row = Tempers(*(column[kind] for column in rows))
         share = partner.ratio(row, row.low, jnp.bool_(True), offered, last_left, settings.max_turns)
         accepted |= (row.weight > 0) & ((points.theirs >= partner.need(share, pool)) | (row.noise > 0))
+        kept = partner.greedy(state.utilities[other], state.counts, partner.need(row.low, pool))
+        left = jnp.where(row.noise > 0, whole, whole - dot(state.utilities[seat], kept))
+        only_answer = jnp.maximum(only_answer, jnp.where((row.weight > 0) & (settings.max_turns >= 2), left, 0))
     best = jnp.max(jnp.where(points.possible & accepted, points.mine, 0))
-    row = Tempers(*(column[0] for column in rows))
-    asked = partner.need(row.low, pool)
-    counter = minus(state.counts, partner.greedy(state.utilities[other], state.counts, asked))
-    only_answer = jnp.where(settings.max_turns >= 2, dot(state.utilities[seat], counter), 0)
     return jnp.where(can_offer, best, jnp.where(begins, 0, only_answer)).astype(jnp.float32)
 
 

@@ -167,7 +167,8 @@ def step(settings: Settings, state: State, acts: tuple[Act, Act], u: Array) -> t
     rest = minus(state.counts, other_claim)
 
     fits = at_most(keep, state.counts) & at_most(Items(0, 0, 0), keep)
-    allowed = jnp.where(act_type == AGREE, is_offer(other_act), fits | (act_type == DISAGREE))
+    known = (act_type >= PROPOSE) & (act_type <= END)
+    allowed = jnp.where(act_type == AGREE, is_offer(other_act), known & (fits | (act_type == DISAGREE)))
     act_type = jnp.where(allowed, act_type, DISAGREE)
     agreed, ended = act_type == AGREE, act_type == END
     walked = allowed & (act_type == DISAGREE) & settings.disagree_ends

@@ -55,16 +55,17 @@ class NegotiationOptions(Options):
         low, high = self.threshold_range
         if low > high:
             raise ValueError(f"partner_threshold runs from {low} to {high}; it should rise.")
-        if self.insist_threshold > high:
+        if self.insist_threshold > (low + high) / 2:
             raise ValueError(
-                f"insist_threshold is {self.insist_threshold}, above partner_threshold {high}; "
+                f"insist_threshold is {self.insist_threshold}, above the middle of partner_threshold, "
+                f"{(low + high) / 2}; "
                 "an INSIST should lower what the partner accepts."
             )
         mix = self.mix
         for kind in mix:
             if kind not in KINDS:
                 raise ValueError(f"There is no partner {kind!r}; there are {', '.join(KINDS)}.")
-        if not mix or len(mix) > 16 or min(mix.values()) < 0 or sum(mix.values()) <= 0:
+        if not mix or len(mix) > 16 or not min(mix.values()) >= 0 or not 0 < sum(mix.values()) < float("inf"):
             raise ValueError("A partner mix needs 1 to 16 kinds with weights of at least 0, not all of them 0.")
         return self
 

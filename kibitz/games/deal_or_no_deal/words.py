@@ -79,7 +79,7 @@ def fields(view: Any, masks: Any) -> dict[str, Any]:
 
 def parse(text: str, view: Any, masks: Any) -> tuple[int, int, int, int]:
     """What a person typed: `propose 1 2 0`, `agree`, `p 1,2,0`. Names may be cut short."""
-    words = re.findall(r"[a-z]+|-?\d+", text.lower())
+    words = re.findall(r"[a-z]+|-?\d+(?:\.\d+)?", text.lower())
     if not words:
         raise BadInput(f"Type one of {legal_text(view, masks)}.")
     names = [name for name in ACT_NAMES if name.lower().startswith(words[0])]

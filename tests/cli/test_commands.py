@@ -1,0 +1,131 @@
+"""The command as people and machines use it, each in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+Command = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+def test_evaluate_prints_one_object_with_everything(kibitz: Command) -> None:
+    done = kibitz("evaluate", "--game", "deal_or_no_deal", "--player", "bayes", "--opponent", "heuristic",
+                  "--episodes", "300", "--json")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    names = ("return_mean", "return_ci95", "share_of_ceiling", "share_of_bayes", "regret", "agreement", "pareto",
+             "nash_product", "welfare", "turns")  # fmt: skip
+    for name in names:
+        assert name in found
+        assert name in found["opponent"]
+    assert done.stdout.count("\n") == 1
+
+
+def test_evaluate_for_people_is_a_table(kibitz: Command) -> None:
+    done = kibitz("evaluate", "--player", "random", "--episodes", "64")
+    assert done.returncode == 0, done.stderr
+    assert "share of ceiling" in done.stdout
+    assert "random" in done.stdout
+
+
+def test_evaluate_plays_on_a_file_of_contexts(kibitz: Command, selfplay: Path) -> None:
+    done = kibitz("evaluate", "--player", "bayes", "--episodes", "400", "--contexts", str(selfplay), "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["share_of_ceiling"] > 0.97
+    assert found["return_mean"] < 10
+
+
+def test_a_person_plays_a_whole_game_and_typing_errors_cost_nothing(kibitz: Command) -> None:
+    typed = "hello\npropose\npropose 9 9 9\nagree 1 2\n\ninsist 0 0 0\nagree\nagree\n"
+    done = kibitz("play", "--seed", "3", given=typed)
+    assert done.returncode == 0, done.stderr
+    assert "'hello' is not an act" in done.stdout
+    assert "needs three numbers" in done.stdout
+    assert "cannot keep 9 books" in done.stdout
+    assert "takes no numbers" in done.stdout
+    assert "You made" in done.stdout
+
+
+def test_play_for_machines_gives_the_result_as_json(kibitz: Command) -> None:
+    done = kibitz("play", "--seed", "3", "--json", given="insist 0 0 0\nagree\n")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["players"] == ["human", "heuristic"]
+    assert found["scores"]["agreement"] == [1.0, 1.0]
+
+
+def test_the_other_sides_values_are_not_shown_before_the_end(kibitz: Command) -> None:
+    shown = [kibitz("play", "--seed", str(seed), given="").stdout for seed in (3, 3)]
+    assert shown[0] == shown[1]
+    assert "utilities" not in shown[0]
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("evaluate",), "Missing option '--player'"),
+        (("evaluate", "--player", "nobody"), "There is no player 'nobody'"),
+        (("evaluate", "--player", "bayes", "--game", "chess"), "There is no game 'chess'"),
+        (("evaluate", "--player", "bayes", "--episodes", "0"), "0"),
+        (("evaluate", "--player", "bayes", "--set", "max_turn=3"), "did you mean 'max_turns'?"),
+        (("evaluate", "--player", "bayes", "--set", "max_turns"), "name=value"),
+        (("evaluate", "--player", "bayes", "--set", "max_turns=many"), "max_turns"),
+        (("evaluate", "--player", "bayes", "--set", "min_count=0"), "min_count"),
+        (("evaluate", "--player", "bayes", "--contexts", "nowhere.txt"), "nowhere.txt"),
+        (("evaluate", "--player", "policy:nowhere"), "nowhere"),
+        (("play", "--opponent", "human"), "one terminal has one keyboard"),
+        (("nothing",), "nothing"),
+    ],
+)
+def test_a_mistake_is_one_sentence_and_exit_code_2(kibitz: Command, words: tuple[str, ...], sentence: str) -> None:
+    done = kibitz(*words)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert sentence in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+def test_a_bad_line_of_contexts_is_named_by_its_number(kibitz: Command, tmp_path: Path) -> None:
+    path = tmp_path / "contexts.txt"
+    path.write_text("1 0 1 1 3 3\n1 1 1 0 3 3\n1 0 1 1 3 x\n1 1 1 3 3 2\n")
+    done = kibitz("evaluate", "--player", "bayes", "--contexts", str(path))
+    assert done.returncode == 2
+    assert "line 3" in done.stderr
+
+
+def test_leaving_a_game_half_way_is_said_and_not_a_crash(kibitz: Command) -> None:
+    done = kibitz("play", "--seed", "3", given="insist 0 0 0\n")
+    assert done.returncode == 2
+    assert "input ended" in done.stderr
+
+
+def test_bench_env_prints_its_rates(kibitz: Command) -> None:
+    done = kibitz("bench", "env", "--seconds", "0.3", "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert set(found["steps_per_s"]) >= {"single", "batched_4096", "open_spiel"}
+    # the real figures are far above; this only guards against a fall by an order of magnitude
+    assert found["ratio_batched_to_single"] > 20
+    assert found["single_step_us"] < 600
+
+
+def test_every_command_explains_itself(kibitz: Command) -> None:
+    for words in (
+        (),
+        ("evaluate",),
+        ("play",),
+        ("train",),
+        ("demo",),
+        ("bench",),
+        ("bench", "env"),
+        ("bench", "train"),
+    ):
+        done = kibitz(*words, "--help")
+        assert done.returncode == 0
+        assert "Usage" in done.stdout

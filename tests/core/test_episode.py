@@ -1,0 +1,143 @@
+"""Episodes on the host: players that fail, events, what watchers may see."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from jax import Array
+
+from kibitz.core.check import check_game
+from kibitz.core.episode import play_episode
+from kibitz.core.event import LAST, TYPES, Event
+from kibitz.core.player import Choice, RulePlayer, Turn
+from kibitz.games import get_game
+
+GAME = get_game("deal_or_no_deal")
+SETTINGS = GAME.options(agent_starts=True).settings()
+
+
+class Scripted:
+    """Says what it is told to; raises what it is told to raise."""
+
+    name = "scripted"
+
+    def __init__(self, *script: Any) -> None:
+        self._script = list(script)
+        self.turns: list[Turn] = []
+
+    def begin(self, settings: Any, seat: int, luck: Array) -> None:
+        self.turns.clear()
+
+    def choose(self, turn: Turn) -> Choice:
+        self.turns.append(turn)
+        answer = self._script[min(len(self.turns), len(self._script)) - 1]
+        if isinstance(answer, BaseException):
+            raise answer
+        return Choice(answer, self.name, reason="because")
+
+
+def _heuristic() -> RulePlayer:
+    return RulePlayer(GAME, GAME.rule("heuristic"))
+
+
+def _decisions(events: tuple[Event, ...], seat: int) -> list[dict[str, Any]]:
+    return [dict(e.payload) for e in events if e.type == "decision" and e.payload["seat"] == seat]
+
+
+def test_events_are_numbered_without_holes_and_every_one_is_json() -> None:
+    seen: list[Event] = []
+    played = play_episode(GAME, SETTINGS, [_heuristic(), _heuristic()], seed=1, observers=(seen.append,))
+    assert seen == list(played.events)
+    assert [event.seq for event in seen] == list(range(len(seen)))
+    assert {event.episode_id for event in seen} == {played.episode_id}
+    assert seen[0].type == "episode.started"
+    assert seen[-1].type == "episode.ended"
+    for event in seen:
+        assert event.type in TYPES
+        assert json.loads(event.as_json()) == event.as_dict()
+
+
+def test_a_player_that_raises_is_replaced_for_that_turn_and_the_event_says_why() -> None:
+    broken = Scripted(RuntimeError("no answer"), (4, 0, 0, 0))
+    played = play_episode(GAME, SETTINGS, [broken, Scripted((0, 0, 0, 0))], seed=1)
+    first, second = _decisions(played.events, 0)[:2]
+    assert first["source"] == "heuristic"
+    assert "no answer" in first["fallback"]
+    assert second["source"] == "scripted"
+    assert second["fallback"] == ""
+    assert second["reason"] == "because"
+
+
+@pytest.mark.parametrize("nonsense", [(2, 0, 0, 0), (0, 7, 0, 0), (0, -1, 0, 0), (9, 0, 0, 0), (0, 0), ()])
+def test_an_illegal_act_is_replaced_and_told(nonsense: tuple[int, ...]) -> None:
+    played = play_episode(GAME, SETTINGS, [Scripted(nonsense, (4, 0, 0, 0)), _heuristic()], seed=1)
+    first = _decisions(played.events, 0)[0]
+    assert "illegal act" in first["fallback"]
+    assert first["source"] == "heuristic"
+
+
+def test_a_person_who_leaves_is_not_replaced() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        play_episode(GAME, SETTINGS, [Scripted(KeyboardInterrupt()), _heuristic()], seed=1)
+
+
+def test_history_is_what_was_really_said() -> None:
+    me = Scripted((0, 0, 0, 0), (4, 0, 0, 0))
+    generous = GAME.options(agent_starts=True, partner_threshold=1.0, insist_threshold=1.0).settings()
+    play_episode(GAME, generous, [me, Scripted((0, 1, 1, 1))], seed=1)
+    assert [dict(entry) for entry in me.turns[1].history] == [
+        {"seat": 0, "act": (0, 0, 0, 0)},
+        {"seat": 1, "act": (0, 1, 1, 1)},
+    ]
+
+
+def test_watchers_see_their_own_secrets_the_public_none_and_everybody_all_at_the_end() -> None:
+    played = play_episode(GAME, SETTINGS, [_heuristic(), _heuristic()], seed=1)
+    first, last = played.events[0], played.events[-1]
+    assert set(first.shown_to(None).payload["private"]) == set()
+    assert set(first.shown_to(1).payload["private"]) == {"1"}
+    assert set(first.shown_to(None, open_table=True).payload["private"]) == {"0", "1"}
+    assert last.type in LAST
+    assert set(last.shown_to(None).payload["private"]) == {"0", "1"}
+
+
+def test_nothing_public_before_the_end_tells_the_seed_or_the_hidden_values() -> None:
+    """Two deals that differ only in seat 1's utilities look the same to seat 0 until seat 1 acts on them."""
+    played = play_episode(GAME, SETTINGS, [_heuristic(), _heuristic()], seed=1)
+    for event in played.events[:-1]:
+        text = event.shown_to(None).as_json()
+        assert "seed" not in text
+        assert "utilities" not in text
+    assert played.events[-1].payload["seed"] == 1
+
+
+def test_the_same_seed_gives_the_same_episode() -> None:
+    def strip(event: Event) -> tuple[str, str]:
+        payload = {k: v for k, v in event.payload.items() if k != "latency"}
+        return event.type, json.dumps(payload)
+
+    runs = [play_episode(GAME, SETTINGS, [_heuristic(), _heuristic()], seed=5, episode_id="x") for _ in range(2)]
+    assert [strip(e) for e in runs[0].events] == [strip(e) for e in runs[1].events]
+
+
+def test_check_game_accepts_the_negotiation() -> None:
+    check_game(GAME, games=64)
+
+
+def test_check_game_finds_a_broken_promise() -> None:
+    from dataclasses import replace
+
+    import jax.numpy as jnp
+
+    def no_mask(settings: Any, state: Any, seat: int) -> Any:
+        masks = GAME.legal(settings, state, seat)
+        return (jnp.zeros_like(masks[0]), *masks[1:])
+
+    with pytest.raises(AssertionError, match="mask"):
+        check_game(replace(GAME, legal=no_mask), games=8)
+    with pytest.raises(AssertionError, match="longest"):
+        check_game(replace(GAME, longest=lambda settings: 1), games=64)
+    with pytest.raises(AssertionError, match="first head"):
+        check_game(replace(GAME, matters=~GAME.matters), games=8)

@@ -1,0 +1,138 @@
+"""Evaluation: batches and single episodes are the same episodes, and the measures are right."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kibitz.core.episode import play_episode
+from kibitz.core.errors import BadInput
+from kibitz.core.game import seated
+from kibitz.core.player import RulePlayer
+from kibitz.evaluate.match import evaluate, play_hosts, play_rules, runs_of
+from kibitz.evaluate.statistics import mean_ci95
+from kibitz.games import get_game
+from tests.conftest import SHARED
+
+GAME = get_game("deal_or_no_deal")
+OPTIONS = GAME.options()
+
+
+def _nothing(count: int) -> None:
+    pass
+
+
+@pytest.mark.parametrize("names", [("bayes", "heuristic"), ("random", "partner:random")])
+def test_a_batched_episode_is_the_one_the_episode_loop_plays(names: tuple[str, str]) -> None:
+    rules = (GAME.rule(names[0]), GAME.rule(names[1]))
+    settings = seated(OPTIONS.settings(), dict(enumerate(rules)))
+    batch = play_rules(GAME, settings, rules, 40, 11, _nothing)
+    players = [RulePlayer(GAME, rule) for rule in rules]
+    for number in range(40):
+        one = play_episode(GAME, settings, players, seed=11, number=number)
+        assert not any(event.payload.get("fallback") for event in one.events)
+        assert one.returns == tuple(batch.returns[number])
+        assert one.scores["turns"][0] == batch.scores["turns"][number, 0] == one.steps
+
+
+def test_bayes_and_its_yardsticks_are_where_they_should_be() -> None:
+    found = evaluate(GAME, OPTIONS, "bayes", "heuristic", 2000)
+    assert found["share_of_ceiling"] > 0.985
+    assert found["share_of_bayes"] == 1.0
+    assert found["agreement"] == 1.0
+    low, high = found["return_ci95"]
+    assert low < found["return_mean"] < high
+    assert found["regret"] >= 0
+    for name in ("return_mean", "return_ci95", "share_of_ceiling", "share_of_bayes", "regret", "agreement", "pareto",
+                 "nash_product", "welfare", "turns"):  # fmt: skip
+        assert name in found
+        assert name in found["opponent"]
+    assert found["welfare"] == pytest.approx(found["return_mean"] + found["opponent"]["return_mean"], rel=1e-6)
+    json.dumps(found, allow_nan=False)
+
+
+def test_random_and_heuristic_stand_below_bayes() -> None:
+    shares = {
+        name: evaluate(GAME, OPTIONS, name, "heuristic", 500)["share_of_ceiling"] for name in ("random", "heuristic")
+    }
+    assert shares["random"] < 0.4 < shares["heuristic"] < 0.9
+
+
+def test_a_measure_that_does_not_exist_is_null_and_not_a_number() -> None:
+    options = GAME.options(max_turns=1)
+    found = evaluate(GAME, options, "heuristic", "heuristic", 20)
+    assert found["agreement"] == 0
+    assert found["pareto"] is None
+    assert found["share_of_ceiling"] is None
+    json.dumps(found, allow_nan=False)
+
+
+def test_hosts_play_the_episodes_that_rules_play() -> None:
+    rules = (GAME.rule("heuristic"), GAME.rule("heuristic"))
+    settings = seated(OPTIONS.settings(), dict(enumerate(rules)))
+    host = play_hosts(GAME, settings, ("heuristic", "heuristic"), 10, 3, _nothing)
+    batch = play_rules(GAME, settings, rules, 10, 3, _nothing)
+    assert np.array_equal(host.returns, batch.returns)
+
+
+def test_progress_counts_every_episode_of_every_run() -> None:
+    seen: list[int] = []
+    evaluate(GAME, OPTIONS, "heuristic", "heuristic", 150, progress=seen.append)
+    assert sum(seen) == 150 * runs_of(GAME, "heuristic", "heuristic") == 450
+
+
+def test_unknown_players_and_no_episodes_are_refused_before_anything_is_played() -> None:
+    with pytest.raises(BadInput, match="there are bayes, heuristic"):
+        evaluate(GAME, OPTIONS, "nobody", "heuristic", 10)
+    with pytest.raises(BadInput, match="at least 1"):
+        evaluate(GAME, OPTIONS, "heuristic", "heuristic", 0)
+
+
+def test_the_interval_is_that_of_the_mean_and_leaves_out_what_does_not_apply() -> None:
+    values = np.array([1.0, 2.0, 3.0, np.nan])
+    mean, (low, high) = mean_ci95(values)
+    assert mean == 2
+    assert high - mean == pytest.approx(1.96 / math.sqrt(3), rel=1e-3)
+    assert low + high == pytest.approx(2 * mean)
+    assert math.isnan(mean_ci95(np.array([np.nan]))[0])
+
+
+def test_human_dialogues_score_as_in_the_paper() -> None:
+    """Agreement about 78 % and Pareto-optimal deals about 77 %, by our own measures."""
+    path = SHARED / "deal_or_no_dialog" / "data_without_test.txt"
+    if not path.exists():
+        pytest.skip("the published data is not beside this checkout")
+    agreement, pareto = human_measures(path)
+    assert agreement == pytest.approx(0.78, abs=0.01)
+    assert pareto == pytest.approx(0.77, abs=0.015)
+
+
+def human_measures(path: Path) -> tuple[float, float]:
+    import jax
+    import jax.numpy as jnp
+
+    from kibitz.games.deal_or_no_deal.contexts import read_human_games
+    from kibitz.games.deal_or_no_deal.rules import AGREE, PROPOSE, Items, start
+
+    games = read_human_games(path)
+    settings = OPTIONS.settings()
+
+    def items(values: list[object]) -> Items:
+        return Items(*(jnp.asarray(np.array(values, np.int32)[:, i]) for i in range(3)))
+
+    deal = jnp.array([game.agreed for game in games])
+    kept = [items([(game.kept[seat] if game.kept else game.counts) for game in games]) for seat in (0, 1)]
+
+    def final(counts: Items, mine: Items, theirs: Items, first: Items, second: Items, agreed: jax.Array) -> object:
+        state = start(settings, counts, mine, theirs, jnp.int32(0))
+        over = state._replace(claims=(first, second), deal=agreed, over=jnp.bool_(True))
+        return GAME.score(settings, over._replace(last_acts=(jnp.int32(PROPOSE), jnp.int32(AGREE))))
+
+    counts = items([game.counts for game in games])
+    sides = [items([game.utilities[seat] for game in games]) for seat in (0, 1)]
+    scores = jax.jit(jax.vmap(final))(counts, sides[0], sides[1], kept[0], kept[1], deal)
+    return float(np.mean(scores["agreement"][:, 0])), float(np.nanmean(scores["pareto"][:, 0]))

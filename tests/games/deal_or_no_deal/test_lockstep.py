@@ -1,0 +1,229 @@
+"""Thousands of random games: the package's rules, mapped over a batch, beside the oracle, step by step."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from fractions import Fraction
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from kibitz.core.game import Solo, against
+from kibitz.core.pack import Layout
+from kibitz.games.deal_or_no_deal import build, partner, rules
+from kibitz.games.deal_or_no_deal.rules import Settings
+from tests.games.deal_or_no_deal import board, oracle
+from tests.games.deal_or_no_deal.oracle import AGREE, DISAGREE, END, INSIST, NOTHING, PROPOSE, Act, Game, Triple
+
+GAMES = 1024
+KINDS = list(partner.KINDS)
+PAST = 2  # offers that a state remembers
+RECORD = build(board.MOST, past_offers=PAST)
+PLAY = against(RECORD, RECORD.rule("heuristic"))
+BARE = Layout(rules.widths(PAST), RECORD.example)
+
+# settings are arrays, so one batch mixes them: only the tables are shared
+SHARED: Any = Settings(*(0 for _ in Settings._fields))._replace(table=None, budget_table=None, past=None, ladders=None)
+
+
+def random_triple(rng: random.Random, low: int, high: int) -> Triple:
+    return rng.randint(low, high), rng.randint(low, high), rng.randint(low, high)
+
+
+def random_game(rng: random.Random, most: int) -> Game:
+    utilities = [random_triple(rng, 0, 10) for _ in range(2)]
+    if rng.random() < 0.2:  # few different values: ties, and items worth nothing
+        utilities = [random_triple(rng, 0, 2) for _ in range(2)]
+    return Game(
+        random_triple(rng, 1, most),
+        (utilities[0], utilities[1]),
+        seat=rng.randint(0, 1),
+        max_turns=rng.randint(1, 10),
+        disagree_ends=rng.random() < 0.5,
+    )
+
+
+def random_act(rng: random.Random, game: Game, wild: float) -> Act:
+    """Any act, ends rarely; now and then one that nobody may play."""
+    kind = rng.choice([PROPOSE, PROPOSE, INSIST, INSIST, AGREE, DISAGREE, END])
+    if rng.random() < wild:
+        return kind, random_triple(rng, -1, 8)
+    keep = tuple(rng.randint(0, count) for count in game.counts)
+    other = oracle.rest_of(game.counts, game.claimed(1 - game.seat))
+    # a selection at random would hardly ever match
+    return kind, other if kind == END and rng.random() < 0.5 else (keep[0], keep[1], keep[2])
+
+
+def settings_of(games: list[Game], tempers: Any) -> Settings:
+    """One row of settings for each game."""
+    base = board.settings_for(max_count=board.MOST, past_offers=PAST)
+    n = len(games)
+    wide = jax.tree.map(lambda x: np.broadcast_to(np.asarray(x), (n, *x.shape)), base)
+    return wide._replace(
+        max_turns=np.array([game.max_turns for game in games], np.int32),
+        disagree_ends=np.array([game.disagree_ends for game in games]),
+        table=base.table,
+        budget_table=base.budget_table,
+        past=base.past,
+        ladders=base.ladders,
+        tempers=tempers if tempers is not None else wide.tempers,
+    )
+
+
+def rewards_of(before: Game, after: Game) -> list[int]:
+    """What this one act paid: points come once, with the deal."""
+    return [0, 0] if before.over else list(after.payoffs)
+
+
+@jax.jit
+@partial(jax.vmap, in_axes=(SHARED, 0, 0))
+def step_packed(settings: Settings, packed: Any, act: Any) -> tuple[Any, Any, Any, Any, Any]:
+    """One act, from words to words; also whether the masks call it legal for the seat to move."""
+    state = BARE.unpack(packed)
+    legal = jnp.stack(board.allowed(settings, state, act))[state.seat]
+    after, rewards, over = rules.step(settings, state, (act, act), jnp.zeros(0))
+    return BARE.pack(after), after, rewards, over, legal
+
+
+@pytest.mark.parametrize(("seed", "most"), [(1, 4), (2, 7)])
+def test_the_rules_follow_the_oracle_whoever_acts_and_whatever_is_said(seed: int, most: int) -> None:
+    rng = random.Random(seed)
+    games = [random_game(rng, most) for _ in range(GAMES)]
+    settings = settings_of(games, None)
+    packed = jax.vmap(BARE.pack)(board.stack([board.state_of(game, PAST) for game in games]))
+    deals = 0
+    for _ in range(11):  # one more than the longest game, so that steps after the end are seen too
+        acts = [random_act(rng, game, wild=0.15) for game in games]
+        after = [game.play(act) for game, act in zip(games, acts, strict=True)]
+        packed, state, rewards, over, legal = step_packed(settings, packed, board.stack([board.plain(a) for a in acts]))
+        expected = board.stack([board.state_of(game, PAST) for game in after])
+        board.assert_same(state, expected)
+        board.assert_same(jax.vmap(BARE.unpack)(packed), expected)
+        paid = [rewards_of(a, b) for a, b in zip(games, after, strict=True)]
+        np.testing.assert_array_equal(rewards, paid)
+        np.testing.assert_array_equal(over, [game.over for game in after])
+        np.testing.assert_array_equal(
+            legal, [game.is_legal(act) for game, act in zip(games, acts, strict=True)], "the masks"
+        )
+        deals += int(np.any(paid, axis=1).sum())
+        games = after
+    assert all(game.over for game in games)
+    assert deals > GAMES / 20  # or there was nothing to compare
+
+
+def tempers_of(kinds: list[str], thresholds: list[Fraction]) -> rules.Tempers:
+    """f32[games, 2, 1] each."""
+    rows = []
+    for kind, threshold in zip(kinds, thresholds, strict=True):
+        row = partner.KINDS[kind]
+        row = row._replace(low=float(threshold), high=float(threshold)) if kind == "heuristic" else row
+        rows.append(partner.tempers([row]))
+    stacked: rules.Tempers = board.stack(rows)
+    return stacked
+
+
+@jax.jit
+@partial(jax.vmap, in_axes=(SHARED, 0, 0))
+def enter(settings: Settings, state: rules.State, u: Any) -> tuple[Any, Solo]:
+    solo = PLAY.enter(settings, state, u)
+    return PLAY.layout.pack(solo), solo
+
+
+@jax.jit
+@partial(jax.vmap, in_axes=(SHARED, 0, 0, 0))
+def advance(settings: Settings, packed: Any, act: Any, u: Any) -> tuple[Any, Solo, Any, Any]:
+    solo, rewards, over = PLAY.step(settings, PLAY.layout.unpack(packed), act, u)
+    return PLAY.layout.pack(solo), solo, rewards, over
+
+
+def answered(game: Game, temper: oracle.Temper, u: float) -> Game:
+    """After the partner's act, if it is the partner's turn."""
+    return game.play(oracle.partner_act(game, temper, u)) if game.seat == 1 and not game.over else game
+
+
+@pytest.mark.parametrize(("seed", "most"), [(3, 4), (4, 7)])
+def test_a_learners_games_follow_the_oracle_against_every_kind_of_partner(seed: int, most: int) -> None:
+    rng = random.Random(seed)
+    first = [random_game(rng, most) for _ in range(GAMES)]
+    kinds = [rng.choice(KINDS) for _ in first]
+    # thresholds as one draws them from a range: in thousandths
+    thresholds = [Fraction(rng.choice([550, 550, rng.randint(500, 700)]), 1000) for _ in first]
+    tempers = [
+        replace(board.TEMPERS[kind], threshold=threshold) if kind == "heuristic" else board.TEMPERS[kind]
+        for kind, threshold in zip(kinds, thresholds, strict=True)
+    ]
+    settings = settings_of(first, tempers_of(kinds, thresholds))
+    u = [oracle.uniform_at(game.counts, rng.randrange(10**6)) for game in first]
+    block = np.zeros((GAMES, PLAY.new_uniforms), np.float32)
+    block[:, -1] = u  # the partner's first act draws last
+    packed, solo = enter(settings, board.stack([board.state_of(game, PAST) for game in first]), block)
+    games = [answered(game, temper, x) for game, temper, x in zip(first, tempers, u, strict=True)]
+    board.assert_same(solo.state, board.stack([board.state_of(game, PAST) for game in games]))
+    np.testing.assert_array_equal(
+        solo.mind.threshold, [int(temper.threshold * 1000) for temper in tempers], "the partner's threshold"
+    )
+    deals = dict.fromkeys(KINDS, 0)
+    for _ in range(6):
+        acts = [random_act(rng, game, wild=0.05) for game in games]
+        u = [oracle.uniform_at(game.counts, rng.randrange(10**6)) for game in games]
+        after = [
+            answered(game.play(act), temper, x) for game, act, temper, x in zip(games, acts, tempers, u, strict=True)
+        ]
+        plain = board.stack([board.plain(act) for act in acts])
+        packed, solo, rewards, over = advance(settings, packed, plain, np.array(u, np.float32)[:, None])
+        board.assert_same(solo.state, board.stack([board.state_of(game, PAST) for game in after]))
+        board.assert_same(jax.vmap(PLAY.layout.unpack)(packed), solo)
+        paid = [rewards_of(a, b) for a, b in zip(games, after, strict=True)]
+        np.testing.assert_array_equal(rewards, paid)
+        np.testing.assert_array_equal(over, [game.over for game in after])
+        for kind, both in zip(kinds, paid, strict=True):
+            deals[kind] += any(both)
+        games = after
+    assert all(game.over for game in games)
+    assert min(deals.values()) > 10, deals  # every kind of partner has closed deals in this test
+
+
+def test_a_packed_state_comes_back_whole_at_the_edges_of_its_fields() -> None:
+    largest = Game((7, 7, 7), ((10, 10, 10), (10, 10, 10)), seat=1, max_turns=250, acts=(END, DISAGREE))
+    whole: Triple = (7, 7, 7)
+    largest = replace(largest, claims=(whole, whole), kept=(whole, NOTHING), over=True, offers=((whole,) * 3,) * 2)
+    smallest = Game((1, 1, 1), (NOTHING, NOTHING), max_turns=1, turns_left=0, claims=(NOTHING, NOTHING))
+    for game in (largest, smallest, Game((7, 1, 4), ((0, 10, 5), (9, 0, 1)), max_turns=250)):
+        state = board.state_of(game, PAST)
+        board.assert_same(BARE.unpack(BARE.pack(state)), state)
+        for kind, threshold in ((15, 1000), (0, 0), (1, 550)):
+            solo = Solo(state, partner.Temper(jnp.int32(kind), jnp.int32(threshold)))
+            board.assert_same(PLAY.layout.unpack(PLAY.layout.pack(solo)), solo)
+
+
+def test_packing_keeps_types_and_stays_small() -> None:
+    example = build(board.MOST).example
+    layout = Layout(rules.widths(0), example)
+    back = layout.unpack(layout.pack(example))
+    assert [jnp.asarray(a).dtype for a in jax.tree.leaves(back)] == [
+        jnp.asarray(a).dtype for a in jax.tree.leaves(example)
+    ]
+    assert layout.words == 3  # speed is the reason to pack at all
+
+
+def test_a_layout_gives_back_every_value_that_fits_its_widths() -> None:
+    # widths that do not fill words evenly, so that fields are laid around each other
+    widths = (17, 9, (1, 31), 0, 32)
+    example = (jnp.int32(0), jnp.int32(0), (jnp.bool_(False), jnp.uint32(0)), jnp.float32(0), jnp.uint32(0))
+    layout = Layout(widths, example)
+    rng = np.random.default_rng(0)
+    for tops in (True, False):
+        draw = (lambda bits: 2**bits - 1) if tops else (lambda bits: int(rng.integers(2**bits)))
+        tree = (
+            jnp.int32(draw(17)),
+            jnp.int32(draw(9)),
+            (jnp.bool_(draw(1)), jnp.uint32(draw(31))),
+            jnp.float32(0.1),
+            jnp.uint32(draw(32)),
+        )
+        board.assert_same(layout.unpack(layout.pack(tree)), tree)
