@@ -117,16 +117,20 @@ def bench_env(
 @bench.command("train")
 def bench_train(
     seconds: Annotated[float, typer.Option("--seconds", min=0.1, help="how long to time each")] = 10.0,
-    config: Annotated[str | None, typer.Option("--config", help="the job for the time to 95 %")] = None,
+    config: Annotated[str, typer.Option("--config", help="the job that runs to 95 %")] = "configs/ppo_fast.yaml",
+    options: Annotated[list[str] | None, typer.Option("--set", help="a key of it, as in train.lr=1e-3")] = None,
     most_seconds: Annotated[float, typer.Option("--most-seconds", min=1, help="give up on 95 % after this")] = 300.0,
     as_json: Json = False,
 ) -> None:
     """Training: steps a second and time to 95 % of the reference, beside Stable-Baselines3."""
     from kibitz import show
     from kibitz.bench import train as subject
+    from kibitz.core.options import parse_settings
+    from kibitz.train.config import read_job
 
+    job = read_job(config, parse_settings(options or []))
     with show.progress("timing", len(subject.SUBJECTS), quiet=as_json) as advance:
-        result = subject.run(seconds, config, most_seconds, advance)
+        result = subject.run(seconds, job, most_seconds, advance)
     show.result(result, as_json, show.train_bench_table)
 
 

@@ -105,7 +105,7 @@ class Program:
                 return learner, {name: sums[name] + value for name, value in metrics.items()}
 
             learner, sums = lax.fori_loop(0, count, body, (learner, zeros))
-            return learner, {name: value / count for name, value in sums.items()}
+            return learner, {name: value / jnp.maximum(count, 1) for name, value in sums.items()}
 
         many = jax.vmap(several, in_axes=(0, None, None))
         if axis is None:
