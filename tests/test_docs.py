@@ -53,10 +53,10 @@ def test_every_player_is_documented() -> None:
 
 def test_commands_in_the_docs_exist_with_their_flags() -> None:
     flags = {
-        "train": {"--algo", "--hint", "--config", "--game", "--opponent", "--seed", "--seeds", "--steps", "--out", "--resume", "--set", "--json"},
-        "evaluate": {"--game", "--player", "--opponent", "--episodes", "--contexts", "--seed", "--set", "--json"},
-        "play": {"--game", "--opponent", "--contexts", "--seed", "--set", "--json"},
-    }  # fmt: skip
+        "train": "--algo --hint --config --game --opponent --seed --seeds --steps --out --resume --set --json",
+        "evaluate": "--game --player --opponent --episodes --contexts --seed --set --json",
+        "play": "--game --opponent --contexts --seed --set --json",
+    }
     for text in TEXT.values():
         code = "\n".join(re.findall(r"^```\n(.*?)^```", text, re.MULTILINE | re.DOTALL))
         for line in re.findall(r"^(?:\.venv/bin/)?kibitz (.+)$", code, re.MULTILINE):
@@ -64,7 +64,7 @@ def test_commands_in_the_docs_exist_with_their_flags() -> None:
             assert words[0] in {command.split()[0] for command in _commands()}, line
             for word in words:
                 if word.startswith("--") and words[0] in flags:
-                    assert word in flags[words[0]], line
+                    assert word in flags[words[0]].split(), line
 
 
 def test_links_between_pages_lead_somewhere() -> None:
