@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 import jax
 
-
-def cache_folder() -> Path:
-    """Where kibitz keeps what it can make again."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kibitz"
+from kibitz.core.paths import cache_folder
 
 
 def set_up_jax() -> None:

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kibitz.core.errors import BadInput
+from kibitz.core.paths import cache_folder
 
 Dataset = Literal["self_play", "dialogues"]
 Triple = tuple[int, int, int]
@@ -178,8 +179,7 @@ def download(dataset: Dataset) -> Path:
     HF_ENDPOINT names another host than the public hub. The file appears whole or not at all.
     """
     needs, name = _needs(dataset), f"{dataset}/train/0000.parquet"
-    root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    cached = Path(root, "kibitz", "deal_or_no_dialog", name)
+    cached = cache_folder() / "deal_or_no_dialog" / name
     if cached.is_file():
         return cached
     host = (os.environ.get("HF_ENDPOINT") or HUB).rstrip("/")

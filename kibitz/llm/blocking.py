@@ -1,0 +1,68 @@
+"""The client for callers without an event loop: environments, training, the command line."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Self, TypeVar
+
+from kibitz.llm.answer import Answer
+from kibitz.llm.client import Client
+from kibitz.llm.reply import Messages, Question, Reply
+
+T = TypeVar("T")
+
+
+class Blocking:
+    """Runs a client on a thread of its own; safe to call from any thread.
+
+    `make` is called there, so that everything belongs to one event loop: `Blocking(lambda: connect("groq"))`.
+    """
+
+    def __init__(self, make: Callable[[], Client]) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.thread = threading.Thread(target=self.loop.run_forever, name="kibitz-llm", daemon=True)
+        self.thread.start()
+        self.closed = False
+        try:
+            self.client = self._wait(_made(make))
+        except BaseException:
+            self._stop()
+            raise
+
+    def ask(self, messages: Messages, answer: Answer) -> Reply:
+        return self._wait(self.client.ask(messages, answer))
+
+    def ask_many(self, questions: Sequence[Question], within: float | None = None) -> list[Reply]:
+        """As `Client.ask_many`."""
+        return self._wait(self.client.ask_many(questions, within))
+
+    def close(self) -> None:
+        if not self.closed:
+            self._wait(self.client.close())
+            self._stop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _wait(self, work: Coroutine[Any, Any, T]) -> T:
+        future = asyncio.run_coroutine_threadsafe(work, self.loop)
+        try:
+            return future.result()
+        except KeyboardInterrupt:
+            future.cancel()
+            raise
+
+    def _stop(self) -> None:
+        self.closed = True
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self.thread.join()
+        self.loop.close()
+
+
+async def _made(make: Callable[[], Client]) -> Client:
+    return make()

@@ -1,0 +1,181 @@
+"""Models behind an OpenAI-compatible address: Groq, OpenAI, vLLM, Ollama, the Hugging Face router."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import os
+import time
+from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+from kibitz.llm.answer import Answer
+from kibitz.llm.failure import Kind, Trouble, clean
+from kibitz.llm.post import NotHTTP, Post, Response, TooLarge, shown
+from kibitz.llm.preset import Preset
+from kibitz.llm.prompt import system_message
+from kibitz.llm.reply import Completion, Messages, Token
+
+RETRIED = {408, 409, 425, 429}  # and everything from 500 on
+
+
+class Remote:
+    """One address, one model. The key is read when it is used and kept nowhere."""
+
+    at_once: int | None = None
+
+    def __init__(self, preset: Preset) -> None:
+        self.preset = preset
+        self.name = f"{preset.provider}:{preset.model}"
+        self.measures = False  # a stated confidence is asked for; servers differ in what they measure
+        self.post = Post(preset.address)
+        sampling = preset.sampling.model_dump(exclude_none=True)
+        logprobs = {"logprobs": True, "top_logprobs": 20} if preset.logprobs else {}
+        self.always = {"address": shown(preset.address), "model": preset.model, **sampling, **logprobs}
+
+    def request(self, messages: Messages, answer: Answer) -> Mapping[str, Any]:
+        system = system_message(answer, flat=self.preset.structure == "schema")
+        return {**self.always, "messages": [system, *messages], **self._structure(answer), **self.preset.extra}
+
+    def _structure(self, answer: Answer) -> dict[str, Any]:
+        """How this server is told what an answer looks like."""
+        match self.preset.structure:
+            case "schema":
+                schema = {"name": "answer", "strict": True, "schema": answer.schema}
+                return {"response_format": {"type": "json_schema", "json_schema": schema}}
+            case "json":
+                return {"response_format": {"type": "json_object"}}
+            case "vllm":
+                return {"structured_outputs": {"grammar": answer.grammar()}}
+            case "llamacpp":
+                return {"grammar": answer.grammar()}
+            case _:
+                return {}
+
+    async def ask(self, request: Mapping[str, Any], answer: Answer, seconds: float) -> Completion:
+        body = {name: value for name, value in request.items() if name != "address"}
+        try:
+            async with asyncio.timeout(seconds):
+                response = await self.post.send("POST", "/chat/completions", self._headers(), json.dumps(body).encode())
+        except TimeoutError:
+            reason = f"no answer within {seconds:.3g} s"
+            raise Trouble(Kind.TRANSPORT, reason, "timeout", retry=True, dead=True) from None
+        except TooLarge as error:
+            raise Trouble(Kind.TRANSPORT, str(error), "protocol", dead=True) from None
+        except NotHTTP as error:
+            reason = f"{shown(self.preset.address)} sent {self._safe(str(error))}"
+            raise Trouble(Kind.TRANSPORT, reason, "protocol", dead=True) from None
+        except (OSError, EOFError) as error:
+            reason = f"no connection to {shown(self.preset.address)}: {self._safe(str(error)) or type(error).__name__}"
+            raise Trouble(Kind.TRANSPORT, reason, "connection", retry=True, dead=True) from None
+        if response.status != 200:
+            raise self._refusal(response)
+        return self._completion(response)
+
+    def _headers(self) -> dict[str, str]:
+        headers = {"Content-Type": "application/json", "Accept": "application/json", "User-Agent": "kibitz"}
+        if key := self._key():
+            if not key.isascii() or not key.isprintable() or " " in key:
+                reason = f"{self.preset.key_env} holds characters no key has"
+                raise Trouble(Kind.REFUSED, reason, "key", dead=True, hopeless=True)
+            headers["Authorization"] = f"Bearer {key}"
+        return headers
+
+    def _key(self) -> str:
+        return os.environ.get(self.preset.key_env, "").strip() if self.preset.key_env else ""
+
+    def _safe(self, text: str, limit: int = 200) -> str:
+        """A stranger's words for our logs: short, printable, without our key."""
+        key = self._key()
+        return clean(text.replace(key, "***") if key else text, limit)
+
+    def _refusal(self, response: Response) -> Trouble:
+        status, (code, message) = response.status, _error(response.body)
+        reason = f"HTTP {status} from {shown(self.preset.address)}" + (f": {self._safe(message)}" if message else "")
+        if code == "insufficient_quota" or status in (401, 402, 403, 404):
+            return Trouble(Kind.REFUSED, reason, f"http_{status}", dead=True, hopeless=True)
+        if code == "json_validate_failed":  # Groq: the model, not the request, broke the schema
+            return Trouble(Kind.NOT_JSON, reason, f"http_{status}")
+        if status in RETRIED or status >= 500:
+            after = retry_after(response.headers, time.time())
+            detail = "rate_limit" if status == 429 else f"http_{status}"
+            return Trouble(Kind.TRANSPORT, reason, detail, retry=True, after=after, dead=True)
+        if status < 400:
+            return Trouble(Kind.TRANSPORT, f"{reason}, which is no answer", f"http_{status}", dead=True)
+        return Trouble(Kind.REFUSED, reason, f"http_{status}", dead=True)
+
+    def _completion(self, response: Response) -> Completion:
+        try:
+            body = json.loads(response.body)
+        except (ValueError, RecursionError):
+            body = None
+        choices = body.get("choices") if isinstance(body, dict) else None
+        if not isinstance(body, dict) or not isinstance(choices, list):
+            what = self._safe(response.body[:80].decode("utf-8", "replace"), 80)
+            reason = f"{shown(self.preset.address)} sent no chat completion: {what!r}"
+            raise Trouble(Kind.TRANSPORT, reason, "protocol", dead=True)
+        usage, first = _table(body.get("usage")), _table(choices[0] if choices else None)
+        message = _table(first.get("message"))
+        if message.get("refusal") or first.get("finish_reason") == "content_filter":
+            raise Trouble(Kind.REFUSED, f"the model declined: {self._safe(str(message.get('refusal') or ''))}")
+        text = message.get("content")
+        return Completion(
+            text if isinstance(text, str) else "",
+            _count(usage.get("prompt_tokens")),
+            _count(usage.get("completion_tokens")),
+            cut=first.get("finish_reason") == "length",
+            tokens=_tokens(first.get("logprobs")),
+        )
+
+    async def close(self) -> None:
+        await self.post.close()
+
+
+def retry_after(headers: Mapping[str, str], now: float) -> float | None:
+    """Seconds the server wants us to wait; it may say so in seconds, milliseconds or as a date."""
+    for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
+        try:
+            wait = float(headers.get(name, "")) / unit
+        except ValueError:
+            continue
+        if math.isfinite(wait) and wait >= 0:
+            return wait
+    try:
+        return max(0.0, parsedate_to_datetime(headers["retry-after"]).timestamp() - now)
+    except (KeyError, ValueError, TypeError, OverflowError):
+        return None
+
+
+def _error(body: bytes) -> tuple[str, str]:
+    """Code and message of an error body, whatever it is."""
+    try:
+        error = json.loads(body)["error"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return "", ""
+    if not isinstance(error, dict):
+        return "", str(error)
+    return str(error.get("code") or ""), str(error.get("message") or "")
+
+
+def _table(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _count(value: Any) -> int | None:
+    return value if type(value) is int and 0 <= value < 10**9 else None
+
+
+def _tokens(logprobs: Any) -> list[Token]:
+    """OpenAI's log-probabilities; anything unexpected means none."""
+    try:
+        return [
+            Token(
+                str(entry["token"]),
+                {str(other["token"]): float(other["logprob"]) for other in [*(entry.get("top_logprobs") or []), entry]},
+            )
+            for entry in logprobs["content"]
+        ]
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return []

@@ -1,0 +1,159 @@
+"""One declaration: grammar, schema and parser agree, and the parser takes nothing else."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kibitz.llm.answer import Answer, Text
+from kibitz.llm.failure import Trouble
+from tests.llm.conftest import FIELDS
+from tests.llm.fake_server import GOOD, LINE
+
+
+def kind_of(answer: Answer, text: str, flat: bool = False) -> str:
+    try:
+        answer.parse(text, flat)
+    except Trouble as trouble:
+        return str(trouble.failure.kind)
+    return "ok"
+
+
+def written_by(grammar: str, pick: random.Random) -> str:
+    """A random sentence of one of our grammars: literals, groups of alternatives, a repeated class."""
+    text = ""
+    for group, literal, most in re.findall(
+        r'\(((?:"(?:\\.|[^"\\])*"(?: \| )?)+)\)|"((?:\\.|[^"\\])*)"|\[[^\]]+\]\{0,(\d+)\}', grammar
+    ):
+        if group:
+            literal = pick.choice(re.findall(r'"((?:\\.|[^"\\])*)"', group))
+        text += literal.replace('\\"', '"').replace("\\\\", "\\") if not most else "a b" * (int(most) // 3)
+    return text
+
+
+def test_the_grammar_of_a_state_is_the_one_that_was_measured() -> None:
+    answer = Answer.of({"act_type": [0, 1], "oA": [[0, 1], [0, 1, 2]], "confidence": [0.0, 1.0]})
+    assert answer.grammar() == (
+        r'root ::= "{\"act_type\":" ("0" | "1") ",\"oA\":" "[" ("0" | "1") "," ("0" | "1" | "2") "]" '
+        r'",\"confidence\":" ("0.0" | "1.0") "}"'
+    )
+    assert answer.grammar() == answer.grammar(after_head=True).replace("root ::= ", r'root ::= "{\"act_type\":" ', 1)
+
+
+@given(
+    st.dictionaries(
+        st.text("abcdefgh_", min_size=1, max_size=8),
+        st.one_of(
+            st.lists(st.integers(-99, 99), min_size=1, max_size=5),
+            st.lists(st.sampled_from([0.0, 0.25, 0.5, 1.0]), min_size=1, max_size=4),
+            st.lists(st.text("xyz '\"\\{}[]:,é", max_size=6), min_size=1, max_size=4),
+            st.lists(st.lists(st.integers(0, 9), min_size=1, max_size=4), min_size=1, max_size=4),
+            st.just(Text(30)),
+        ),
+        min_size=1,
+        max_size=5,
+    ),
+    st.randoms(use_true_random=False),
+)
+@settings(max_examples=150, deadline=None)
+def test_whatever_the_grammar_writes_the_parser_takes(fields: dict[str, Any], pick: random.Random) -> None:
+    answer = Answer.of(fields)
+    text = written_by(answer.grammar(), pick)
+    assert answer.parse(text) == json.loads(text)
+    assert len(text) <= answer.longest
+    assert text.startswith(answer.head)
+    assert answer.parse(answer.write(answer.parse(text))) == json.loads(text)
+
+
+def test_a_number_may_be_any_between_the_listed_ones(answer: Answer) -> None:
+    assert answer.parse(json.dumps({**GOOD, "confidence": 0.85}))["confidence"] == 0.85
+    assert answer.parse(json.dumps({**GOOD, "confidence": 1}))["confidence"] == 1.0
+    assert kind_of(answer, json.dumps({**GOOD, "confidence": 1.01})) == "illegal"
+    assert kind_of(answer, json.dumps({**GOOD, "confidence": "high"})) == "wrong_shape"
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("", "empty"),
+        ("\n\t ", "empty"),
+        ("no", "not_json"),
+        ("{", "not_json"),
+        (LINE[:-1], "not_json"),
+        (LINE.replace('"', "'"), "not_json"),
+        (LINE.replace("0.7", "Infinity"), "not_json"),
+        (LINE.replace("0.7", "1e999"), "not_json"),
+        (LINE.replace("0.7", "null"), "wrong_shape"),
+        (LINE.replace("[1, 0, 2]", '"1,0,2"'), "wrong_shape"),
+        (LINE.replace("[1, 0, 2]", "[[1], 0, 2]"), "wrong_shape"),
+        ("{}", "wrong_shape"),
+        (f'{{"answer": {LINE}}}', "wrong_shape"),
+        (f"[{LINE}]", "ok"),
+        (f"{LINE} or {{}}", "wrong_shape"),
+        (f"{LINE} or {LINE[:-1]}", "ok"),
+        ('{"act_type": 0, "oA": [0, 0, 0], "confidence": 0.1}' * 3, "ok"),
+    ],
+)
+def test_the_last_whole_object_counts(answer: Answer, text: str, kind: str) -> None:
+    assert kind_of(answer, text) == kind
+
+
+def test_values_that_are_texts_are_compared_as_texts() -> None:
+    answer = Answer.of({"intent": ["attack", "rotate"], "reason": Text(12)})
+    assert answer.parse('{"intent":"attack","reason":"why\\u0000 not, after all"}') == {
+        "intent": "attack",
+        "reason": "why  not, a…",
+    }
+    assert kind_of(answer, '{"intent":"Attack","reason":""}') == "illegal"
+    assert kind_of(answer, '{"intent":0,"reason":""}') == "wrong_shape"
+
+
+def test_one_and_one_point_zero_are_different_declarations() -> None:
+    assert Answer.of({"x": [0, 1]}) is Answer.of({"x": [0, 1]})
+    assert '"1.0"' in Answer.of({"x": [0.0, 1.0]}).grammar()
+    assert '"1.0"' not in Answer.of({"x": [0, 1]}).grammar()
+
+
+@pytest.mark.parametrize("values", [[], [[]], [True], [None], [[0], [1, "a"]]])
+def test_a_declaration_without_open_values_is_a_programmers_error(values: Any) -> None:
+    with pytest.raises(TypeError, match="open values"):
+        Answer.of({"x": values})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"a":' * 200_000,
+        "{" * 1_000_000,
+        '{"a":[' * 100_000,
+        ('{"a":' * 900 + "!") * 40,
+        '"' * 1_000_000,
+        "{ " * 500_000,
+    ],
+    ids=["deep", "braces", "arrays", "deep-again", "quotes", "spaced"],
+)
+def test_a_hostile_text_takes_no_time(answer: Answer, text: str) -> None:
+    started = time.monotonic()
+    assert kind_of(answer, text) == "not_json"
+    assert time.monotonic() - started < 0.5
+
+
+@given(st.text(max_size=300))
+@settings(max_examples=200, deadline=None)
+def test_no_text_does_any_harm(text: str) -> None:
+    assert kind_of(Answer.of(FIELDS), text) in ("empty", "not_json", "wrong_shape")
+
+
+@given(st.recursive(st.none() | st.booleans() | st.floats() | st.integers() | st.text(), st.lists, max_leaves=5))
+@settings(max_examples=200, deadline=None)
+def test_no_value_slips_through(value: Any) -> None:
+    text = json.dumps({**GOOD, "act_type": value})
+    legal = type(value) is int and value in (0, 1, 3, 4)
+    assert (kind_of(Answer.of(FIELDS), text) == "ok") == legal

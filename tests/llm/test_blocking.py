@@ -1,0 +1,48 @@
+"""The client without an event loop, and how little is loaded before anything is asked."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from kibitz.core.errors import BadInput
+from kibitz.llm.answer import Answer
+from kibitz.llm.blocking import Blocking
+from kibitz.llm.client import Client, connect
+from kibitz.llm.preset import Preset
+from tests.llm.conftest import questions, words
+from tests.llm.test_client import PRESET, Scripted, numbers
+
+
+def test_many_threads_share_one_client(answer: Answer) -> None:
+    provider = Scripted()
+    with Blocking(lambda: Client(PRESET, provider)) as client, ThreadPoolExecutor(8) as threads:
+        batches = list(threads.map(lambda _: numbers(client.ask_many(questions(20, answer))), range(8)))
+    assert batches == [list(range(20))] * 8
+    assert len(provider.asked) < 8 * 20  # equal questions met under way
+
+
+def test_closing_twice_is_no_mistake_and_leaves_no_thread(answer: Answer) -> None:
+    client = Blocking(lambda: Client(PRESET, Scripted()))
+    assert client.ask(words(), answer).ok
+    client.close()
+    client.close()
+    assert not [thread for thread in threading.enumerate() if thread.name == "kibitz-llm"]
+
+
+def test_a_client_that_cannot_be_made_leaves_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_SUCH_KEY", raising=False)
+    preset = Preset(provider="groq", model="x", key_env="NO_SUCH_KEY")
+    with pytest.raises(BadInput, match="NO_SUCH_KEY is not set"):
+        Blocking(lambda: connect(preset))
+    assert not [thread for thread in threading.enumerate() if thread.name == "kibitz-llm"]
+
+
+def test_nothing_heavy_is_loaded_before_a_provider_is_asked() -> None:
+    code = "import sys, kibitz.llm.client, kibitz.llm.blocking, kibitz.llm.prompt; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert not {"torch", "transformers", "xgrammar", "xllamacpp", "openai", "httpx"} & set(loaded)

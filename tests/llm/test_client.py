@@ -1,0 +1,332 @@
+"""The client with a provider made for the test: sharing, order, cache, budget, breaker, policy."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import sqlite3
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kibitz.llm.answer import Answer
+from kibitz.llm.cache import Cache
+from kibitz.llm.client import Client
+from kibitz.llm.failure import Kind, Trouble
+from kibitz.llm.limits import Breaker, Budget, Limits, Policy, TooManyFailures
+from kibitz.llm.preset import Preset
+from kibitz.llm.reply import Completion, Messages, Question, Reply
+from tests.llm.conftest import questions, words
+from tests.llm.fake_server import GOOD
+
+PRESET = Preset.read(
+    {
+        "provider": "openai",
+        "base_url": "http://nowhere/v1",
+        "model": "scripted",
+        "price": {"prompt": 1.0, "completion": 1.0},
+        "sampling": {"max_tokens": 100},
+        "limits": {"concurrency": 8, "backoff": 0.0, "deadline": 1.0, "breaker_failures": 3, "breaker_rest": 0.2},
+    }
+)
+
+
+class Scripted:
+    """Answers after a moment; keeps a record."""
+
+    name = "scripted"
+    at_once: int | None = None
+    measures = False
+
+    def __init__(self, script: Callable[[int], str | Trouble] | None = None, latency: float = 0.01) -> None:
+        self.script = script or (lambda number: json.dumps({**GOOD, "confidence": number / 1000}))
+        self.latency = latency
+        self.asked: list[int] = []
+        self.now = self.most = 0
+
+    def request(self, messages: Messages, answer: Answer) -> Mapping[str, Any]:
+        return {"messages": list(messages)}
+
+    async def ask(self, request: Mapping[str, Any], answer: Answer, seconds: float) -> Completion:
+        number = int(request["messages"][-1]["content"].split()[-1])
+        self.asked.append(number)
+        self.now += 1
+        self.most = max(self.most, self.now)
+        try:
+            await asyncio.sleep(self.latency)
+        finally:
+            self.now -= 1
+        result = self.script(number)
+        if isinstance(result, Trouble):
+            raise result
+        return Completion(result, 50, 10)
+
+    async def close(self) -> None:
+        pass
+
+
+def talk(provider: Scripted, work: Callable[[Client], Awaitable[Any]], **settings: Any) -> Any:
+    async def run() -> Any:
+        client = Client(settings.pop("preset", PRESET), provider, **settings)
+        try:
+            return await work(client)
+        finally:
+            await client.close()
+
+    return asyncio.run(run())
+
+
+def numbers(replies: list[Reply]) -> list[int]:
+    return [round(reply.fields["confidence"] * 1000) if reply.fields else -1 for reply in replies]
+
+
+def test_replies_come_in_the_order_of_the_questions(answer: Answer) -> None:
+    provider = Scripted()
+    replies = talk(provider, lambda client: client.ask_many(questions(100, answer)))
+    assert numbers(replies) == list(range(100))
+    assert provider.most == 8
+
+
+def test_equal_questions_cost_one_call(answer: Answer) -> None:
+    provider = Scripted()
+
+    async def work(client: Client) -> None:
+        replies = await client.ask_many([Question(words(i % 4), answer) for i in range(40)])
+        assert numbers(replies) == [i % 4 for i in range(40)]
+        assert [reply.source for reply in replies] == ["model"] * 4 + ["shared"] * 36
+        assert sum(reply.usage.tokens for reply in replies) == client.book.tokens == 4 * 60
+        assert (client.book.asked, client.book.shared, client.book.calls) == (40, 36, 4)
+
+    talk(provider, work)
+    assert sorted(provider.asked) == [0, 1, 2, 3]
+
+
+def test_equal_questions_of_different_callers_share_a_call_under_way(answer: Answer) -> None:
+    provider = Scripted(latency=0.1)
+
+    async def work(client: Client) -> None:
+        replies = await asyncio.gather(*(client.ask(words(3), answer) for _ in range(10)))
+        assert numbers(list(replies)) == [3] * 10
+
+    talk(provider, work)
+    assert provider.asked == [3]
+
+
+def test_a_caller_that_leaves_does_not_take_the_call_with_it(answer: Answer) -> None:
+    provider = Scripted(latency=0.1)
+
+    async def work(client: Client) -> None:
+        impatient = asyncio.create_task(client.ask(words(3), answer))
+        await asyncio.sleep(0.02)
+        patient = asyncio.create_task(client.ask(words(3), answer))
+        await asyncio.sleep(0.02)
+        impatient.cancel()
+        assert (await patient).ok
+
+    talk(provider, work)
+    assert provider.asked == [3]
+
+
+def test_the_same_words_with_other_open_values_are_another_question(answer: Answer) -> None:
+    other = Answer.of({"act_type": [0], "oA": [[1], [0], [2]], "confidence": [0.0, 1.0]})
+    provider = Scripted()
+    talk(provider, lambda client: client.ask_many([Question(words(1), answer), Question(words(1), other)]))
+    assert provider.asked == [1, 1]
+
+
+def test_good_answers_are_cached_across_clients(answer: Answer, tmp_path: Path) -> None:
+    first, second = Scripted(), Scripted()
+    file = tmp_path / "deep" / "answers.sqlite"
+    before = talk(first, lambda client: client.ask_many(questions(20, answer)), cache=Cache(file))
+
+    async def again(client: Client) -> list[Reply]:
+        replies = await client.ask_many(questions(20, answer))
+        assert client.book.summary()["hits"] == 20
+        assert client.book.summary()["calls"] == 0
+        return replies
+
+    after = talk(second, again, cache=Cache(file))
+    assert second.asked == []
+    assert [reply.fields for reply in after] == [reply.fields for reply in before]
+    assert {reply.source for reply in after} == {"cache"}
+    assert sum(reply.usage.tokens for reply in after) == 0
+
+
+def test_bad_answers_are_not_cached(answer: Answer, tmp_path: Path) -> None:
+    for script in (lambda number: "nonsense", lambda number: json.dumps({**GOOD, "act_type": 2})):
+        provider = Scripted(script)
+        for _ in range(2):
+            cache = Cache(tmp_path / "answers.sqlite")
+            assert not talk(provider, lambda client: client.ask(words(), answer), cache=cache).ok
+        assert len(provider.asked) == 2
+    with sqlite3.connect(tmp_path / "answers.sqlite") as db:
+        assert db.execute("SELECT count(*) FROM answers").fetchone() == (0,)
+    db.close()
+
+
+def test_another_prompt_version_model_or_sampling_is_another_key(answer: Answer) -> None:
+    from kibitz.llm.remote import Remote
+
+    def key(prompt_version: str = "", **changes: Any) -> str:
+        preset = PRESET.model_copy(update=changes)
+        return Client(preset, Remote(preset), prompt_version=prompt_version).key(Question(words(), answer))
+
+    warm = PRESET.sampling.model_copy(update={"temperature": 0.5})
+    keys = [key(), key("v2"), key(model="other"), key(sampling=warm), key(base_url="http://elsewhere/v1")]
+    keys.append(key(structure="json"))
+    assert len(set(keys)) == len(keys)
+    assert key() == key()
+
+
+def test_a_touched_cache_is_not_trusted(answer: Answer, tmp_path: Path) -> None:
+    file = tmp_path / "answers.sqlite"
+    talk(Scripted(), lambda client: client.ask(words(5), answer), cache=Cache(file))
+    for row in ('["x", {"act_type": 2}, {}, [0, 0, 0]]', "no json", '["x"]'):
+        with sqlite3.connect(file) as db:
+            db.execute("UPDATE answers SET entry = ?", (row,))
+        db.close()
+        reply = talk(Scripted(), lambda client: client.ask(words(5), answer), cache=Cache(file))
+        assert reply.ok
+        assert reply.source == "model"
+
+
+def test_a_cache_that_cannot_be_used_only_costs_time(
+    answer: Answer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "broken.sqlite").write_bytes(b"this is no database at all, not even nearly one" * 100)
+    for place in (tmp_path / "broken.sqlite", tmp_path, Path("/proc/nothing/answers.sqlite")):
+        caplog.clear()
+        replies = talk(Scripted(), lambda client: client.ask_many(questions(5, answer)), cache=Cache(place))
+        assert all(reply.ok for reply in replies)
+        assert len(caplog.records) == 1
+
+
+def test_a_warm_cache_answers_thousands_a_second(answer: Answer, tmp_path: Path) -> None:
+    async def work(client: Client) -> float:
+        asked = questions(256, answer)
+        await client.ask_many(asked)
+        started = time.perf_counter()
+        for _ in range(4):
+            await client.ask_many(asked)
+        return (time.perf_counter() - started) / 1024
+
+    assert talk(Scripted(latency=0), work, cache=Cache(tmp_path / "a.sqlite")) < 0.5e-3
+
+
+def test_a_budget_of_calls_ends_asking(answer: Answer) -> None:
+    provider = Scripted()
+
+    async def work(client: Client) -> None:
+        replies = await client.ask_many(questions(20, answer))
+        assert sum(reply.ok for reply in replies) == len(provider.asked) == 5
+        assert client.book.failures == {"budget": 15}
+        assert replies[-1].failure is not None
+        assert replies[-1].failure.reason == "the budget of 5 calls is used up"
+
+    talk(provider, work, budget=Budget(calls=5))
+
+
+@pytest.mark.parametrize("budget", [Budget(tokens=2_000), Budget(money=0.002)])
+def test_tokens_and_money_are_never_overspent(budget: Budget, answer: Answer) -> None:
+    provider = Scripted()  # 60 tokens a call, at a dollar for a million
+
+    async def work(client: Client) -> None:
+        for _ in range(10):
+            await client.ask_many(questions(20, answer))
+        assert 1_000 < client.book.tokens <= 2_000
+        assert client.book.money <= 0.002
+        assert client.book.failures["budget"] > 0
+
+    talk(provider, work, budget=budget)
+
+
+def test_a_budget_of_wall_time_ends_asking(answer: Answer) -> None:
+    provider = Scripted(latency=0.1)
+
+    async def work(client: Client) -> None:
+        started = time.monotonic()
+        replies = await client.ask_many(questions(800, answer))
+        assert time.monotonic() - started < 1.0
+        assert {str(reply.failure.kind) for reply in replies if reply.failure} == {"budget"}
+        assert replies[0].ok
+        assert replies[-1].failure is not None
+        assert replies[-1].failure.kind == "budget"
+
+    talk(provider, work, budget=Budget(seconds=0.35))
+
+
+def test_a_dead_provider_is_left_alone_and_tried_again(answer: Answer, caplog: pytest.LogCaptureFixture) -> None:
+    alive = [False]
+
+    def script(number: int) -> str | Trouble:
+        good = json.dumps(GOOD)
+        return good if alive[0] else Trouble(Kind.TRANSPORT, "nobody there", dead=True)
+
+    provider = Scripted(script, latency=0)
+
+    async def work(client: Client) -> None:
+        for number in range(50):
+            await client.ask(words(number), answer)
+        assert len(provider.asked) == 3
+        assert client.book.failures == {"transport": 3, "breaker": 47}
+        await asyncio.sleep(0.25)
+        await client.ask_many(questions(10, answer))
+        assert len(provider.asked) == 4  # one went to see
+        alive[0] = True
+        await asyncio.sleep(0.25)
+        assert (await client.ask(words(1), answer)).ok
+        assert all(reply.ok for reply in await client.ask_many(questions(10, answer)))
+
+    talk(provider, work)
+    assert [record.levelno for record in caplog.records] == [logging.WARNING]
+
+
+def test_bad_answers_do_not_open_the_breaker(answer: Answer) -> None:
+    provider = Scripted(lambda number: "nonsense", latency=0)
+    talk(provider, lambda client: client.ask_many(questions(30, answer)))
+    assert len(provider.asked) == 30
+
+
+def test_a_provider_that_raises_anything_is_a_transport_failure(answer: Answer) -> None:
+    def script(number: int) -> str:
+        raise RuntimeError("secret things")
+
+    reply = talk(Scripted(script), lambda client: client.ask(words(), answer))
+    assert reply.failure is not None
+    assert reply.failure.kind == "transport"
+    assert "secret" not in repr(reply)
+
+
+def test_the_stop_policy_raises_when_too_many_fail(answer: Answer) -> None:
+    def script(number: int) -> str:
+        return "nonsense" if number % 2 else json.dumps(GOOD)
+
+    policy = Policy(failure_policy="stop", share=0.4, window=10)
+    with pytest.raises(TooManyFailures, match="5 of the last 10 questions to the model failed, the last one: not_json"):
+        talk(Scripted(script), lambda client: client.ask_many(questions(10, answer)), policy=policy)
+    for calm in (Policy(failure_policy="stop", share=0.6, window=10), Policy()):
+        talk(Scripted(script), lambda client: client.ask_many(questions(10, answer)), policy=calm)
+
+
+def test_waits_double_up_to_a_limit_and_never_shrink_below_half() -> None:
+    limits = Limits(backoff=0.5, longest_backoff=8.0)
+    assert [limits.wait(attempt, 1.0) for attempt in range(1, 8)] == [0.5, 1, 2, 4, 8, 8, 8]
+    assert limits.wait(1, 0.0) == 0.25
+
+
+def test_the_breaker_lets_one_question_through_at_a_time() -> None:
+    now = [0.0]
+    breaker = Breaker(Limits(breaker_failures=1, breaker_rest=10), clock=lambda: now[0])
+    assert breaker.bad(Trouble(Kind.TRANSPORT, "gone", dead=True))
+    with pytest.raises(Trouble, match="gone"):
+        breaker.check()
+    now[0] = 11.0
+    breaker.check()
+    with pytest.raises(Trouble):
+        breaker.check()
+    breaker.good()
+    breaker.check()

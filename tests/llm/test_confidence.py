@@ -1,0 +1,58 @@
+"""Confidence is the share of the written value among the open ones."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+
+from kibitz.llm.answer import Answer
+from kibitz.llm.confidence import likelihood
+from kibitz.llm.reply import Completion, Token
+
+
+def plain(text: str) -> Token:
+    return Token(text, {text: math.log(0.01)})
+
+
+def test_belief_in_tokens_that_are_no_answer_is_left_out() -> None:
+    answer = Answer.of({"act_type": [0, 1], "oA": [[0, 1], [0, 1, 2]]})
+    tokens = [
+        plain('{"act_type":'),
+        Token("1", {"1": math.log(0.2), "0": math.log(0.1), "2": math.log(0.3), " I": math.log(0.4)}),
+        plain(',"oA":['),
+        Token("0", {"0": math.log(0.5), "1": math.log(0.5)}),
+        plain(","),
+        Token("2", {"2": math.log(0.1), "3": math.log(0.9)}),
+        plain("]}"),
+    ]
+    completion = Completion("".join(t.text for t in tokens), tokens=tokens)
+    assert likelihood(answer, completion) == {"act_type": pytest.approx(2 / 3, abs=1e-4), "oA": 0.5}
+
+
+def test_tokens_that_hold_more_than_the_value_count() -> None:
+    answer = Answer.of({"act_type": [0, 10, 1]})
+    text = '{"act_type":10}'
+    tokens = [
+        plain('{"act_type"'),
+        Token(":1", {":1": math.log(0.3), ":0": math.log(0.1), ": 1": math.log(0.5)}),
+        Token("0}", {"0}": math.log(0.5), "}": math.log(0.25), "5}": math.log(0.25)}),
+    ]
+    found = likelihood(answer, Completion(text, tokens=tokens))
+    # ":1" against ":0" is 3 to 1; then 10 against 1, which "}" would have ended, is 2 to 1
+    assert found == {"act_type": 0.5}
+
+
+def test_a_text_that_was_given_to_the_model_is_skipped() -> None:
+    answer = Answer.of({"act_type": [0, 1]})
+    completion = Completion(
+        '{"act_type":0}', tokens=[Token("0", {"0": math.log(0.3), "1": math.log(0.3)}), plain("}")], start=12
+    )
+    assert likelihood(answer, completion) == {"act_type": 0.5}
+
+
+def test_without_log_probabilities_nothing_is_claimed() -> None:
+    answer = Answer.of({"act_type": [0, 1]})
+    assert likelihood(answer, Completion('{"act_type":0}')) == {}
+    assert likelihood(answer, Completion(json.dumps({"act_type": 0}), tokens=[Token("x", {})])) == {}

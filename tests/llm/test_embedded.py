@@ -1,0 +1,180 @@
+"""The real model in the process: every answer legal, a prefix read once, no call past its deadline."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import statistics
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from kibitz.core.errors import BadInput
+from kibitz.games import get_game
+from kibitz.llm import weights
+from kibitz.llm.answer import Answer
+from kibitz.llm.client import Client
+from kibitz.llm.preset import Preset, read_presets
+from kibitz.llm.prompt import Prompt
+from kibitz.llm.reply import Question, Reply
+from tests.llm.conftest import words
+
+
+@pytest.fixture(scope="module", autouse=True)
+def model() -> None:
+    """Installs itself; where that is impossible the tests are skipped, but never in CI."""
+    try:
+        weights.install(say=lambda line: None)
+    except BadInput as error:
+        if os.environ.get("CI") == "true":
+            raise
+        pytest.skip(f"the embedded model cannot be installed: {error}")
+
+
+def embedded(reuse_prefix: bool = True, **limits: Any) -> Client:
+    from kibitz.llm.embedded import Embedded
+
+    preset = read_presets()["embedded"]
+    preset = preset.model_copy(update={"limits": preset.limits.model_copy(update=limits)})
+    return Client(preset, Embedded(preset, reuse_prefix))
+
+
+def states(count: int, seed: int) -> list[Question]:
+    """Random states of the game, some steps in, in words."""
+    game, prompt = get_game("deal_or_no_deal"), Prompt.read(max_history_turns=4)
+    settings, random = game.options().settings(), np.random.default_rng(seed)
+    new, step, legal = jax.jit(game.new), jax.jit(game.step), jax.jit(game.legal, static_argnums=2)
+    view, to_act = jax.jit(game.view, static_argnums=2), jax.jit(game.to_act)
+    found: list[Question] = []
+    while len(found) < count:
+        state = new(settings, random.random(game.new_uniforms, np.float32))
+        history: list[Mapping[str, Any]] = []
+        for _ in range(8):
+            if not to_act(state).any():
+                break
+            seat = int(np.argmax(np.asarray(to_act(state))))
+            masks = [np.asarray(mask) for mask in legal(settings, state, seat)]
+            seen = jax.tree.map(np.asarray, view(settings, state, seat))
+            if random.random() < 0.4:
+                words_ = prompt.messages(game.describe(settings, seen, history))
+                found.append(Question(words_, Answer.of(game.fields(seen, tuple(masks)))))
+            act = [random.choice(np.flatnonzero(mask)) for mask in masks]
+            act[0] = random.choice([0, 1])  # keep talking
+            history.append({"seat": seat, "act": act})
+            chosen = tuple(np.int32(x) for x in act)
+            state, *_ = step(settings, state, (chosen, chosen), np.zeros(game.step_uniforms, np.float32))
+    return found[:count]
+
+
+def all_legal(asked: list[Question]) -> list[Reply]:
+    async def talk() -> list[Reply]:
+        client = embedded()
+        replies = await client.ask_many(asked)
+        assert client.book.summary()["failed"] == 0, client.book.summary()
+        await client.close()
+        return replies
+
+    replies = asyncio.run(talk())
+    for question, reply in zip(asked, replies, strict=True):
+        assert question.answer.parse(reply.text) == reply.fields  # strict: whole, legal, nothing else
+        assert reply.fields is not None
+        assert 0 <= reply.fields["confidence"] <= 1
+    return replies
+
+
+def test_every_answer_parses_and_is_legal() -> None:
+    replies = all_legal(states(16, seed=1))
+    acts = {reply.fields["act_type"] for reply in replies if reply.fields}
+    confidences = {reply.fields["confidence"] for reply in replies if reply.fields}
+    assert len(confidences) > 8  # measured, not said
+    print("median", statistics.median(reply.latency for reply in replies), "acts", acts)
+
+
+@pytest.mark.conformance
+def test_two_hundred_random_states_all_parse_and_are_legal() -> None:
+    all_legal(states(200, seed=2))
+
+
+def test_a_prefix_that_was_read_before_halves_the_time() -> None:
+    asked = states(6, seed=3)
+
+    async def times(reuse_prefix: bool) -> list[float]:
+        client = embedded(reuse_prefix)
+        if reuse_prefix:
+            await client.ask(*asked[0])
+        latencies = [(await client.ask(*question)).latency for question in asked[1:]]
+        await client.close()
+        return latencies
+
+    with_prefix, without = asyncio.run(times(True)), asyncio.run(times(False))
+    ratio = statistics.median(with_prefix) / statistics.median(without)
+    print(f"{statistics.median(with_prefix):.2f} s with, {statistics.median(without):.2f} s without: {ratio:.2f}")
+    assert ratio <= 0.5
+
+
+def test_the_same_question_gives_the_same_answer() -> None:
+    question = states(1, seed=4)[0]
+
+    async def twice() -> list[Reply]:
+        client = embedded()
+        replies = [await client.ask(*question) for _ in range(2)]
+        await client.close()
+        return replies
+
+    first, second = asyncio.run(twice())
+    assert first.source == second.source == "model"
+    assert first.fields is not None
+    assert second.fields is not None
+    assert (first.fields["act_type"], first.fields["oA"]) == (second.fields["act_type"], second.fields["oA"])
+
+
+def test_a_deadline_ends_a_generation_in_the_middle(answer: Answer) -> None:
+    async def hurry() -> tuple[Reply, float, Reply]:
+        client = embedded(deadline=0.15, timeout=0.15)
+        long = [{"role": "user", "content": "books, hats and balls " * 400}]
+        started = time.monotonic()
+        late = await client.ask(long, answer)
+        seconds = time.monotonic() - started
+        await client.close()
+        patient = embedded()
+        later = await patient.ask(words(), answer)
+        await patient.close()
+        return late, seconds, later
+
+    late, seconds, later = asyncio.run(hurry())
+    assert late.failure is not None
+    assert (late.failure.kind, late.failure.detail) == ("transport", "deadline")
+    assert seconds < 0.15 + 0.25
+    assert later.ok
+
+
+def test_a_prompt_beyond_the_context_is_refused(answer: Answer) -> None:
+    async def talk() -> Reply:
+        client = embedded()
+        reply = await client.ask([{"role": "user", "content": "books and hats " * 4_000}], answer)
+        await client.close()
+        return reply
+
+    reply = asyncio.run(talk())
+    assert reply.failure is not None
+    assert reply.failure.kind == "refused"
+    assert "context" in reply.failure.reason
+
+
+def test_a_file_that_is_no_model_is_refused(tmp_path: Any, answer: Answer) -> None:
+    from kibitz.llm.embedded import Embedded
+
+    (tmp_path / "x.gguf").write_bytes(b"no model")
+    preset = Preset(provider="embedded", model=str(tmp_path / "x.gguf"))
+
+    async def talk() -> Reply:
+        client = Client(preset, Embedded(preset))
+        reply = await client.ask(words(), answer)
+        await client.close()
+        return reply
+
+    assert asyncio.run(talk()).failure is not None

