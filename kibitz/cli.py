@@ -91,13 +91,14 @@ def train(
 
 @app.command()
 def demo(
+    steps: Annotated[int, typer.Option("--steps", min=1, help="of training")] = 2_000_000,
     episodes: Annotated[int, typer.Option("--episodes", min=1, help="how many for each player")] = 2000,
     as_json: Json = False,
 ) -> None:
-    """One negotiation told line by line, then players compared."""
+    """One negotiation told line by line, a negotiator trained from nothing, then players compared."""
     from kibitz import show
 
-    show.demo(episodes, as_json)
+    show.demo(steps, episodes, as_json)
 
 
 @bench.command("env")

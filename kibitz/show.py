@@ -21,6 +21,8 @@ from kibitz.evaluate import match
 from kibitz.games import get_game
 from kibitz.players import player_named, rule_named
 from kibitz.players.human import HumanPlayer
+from kibitz.train.run import Run
+from kibitz.train.start import prepare
 
 out = Console()
 err = Console(stderr=True)
@@ -34,6 +36,7 @@ NAMES = {
 }
 HIDDEN = {"game", "player", "episodes", "seed", "seconds", "episodes_per_s", "opponent", "contexts", "return_ci95"}
 SHARES = ("share", "agreement", "pareto")
+TOLD = 3  # the seed of the negotiation that `demo` tells: it takes a few rounds
 
 
 @contextmanager
@@ -148,28 +151,32 @@ def play_at_terminal(game: Game, options: Any, opponent: str, seed: int | None, 
         tell(f"You made {played.returns[0]:g} of the {ceiling:g} that were possible (seed {drawn}).")
 
 
-def demo(episodes: int, as_json: bool) -> None:
-    """The main job, for eyes: one negotiation, then how players compare."""
+def demo(steps: int, episodes: int, as_json: bool) -> None:
+    """The main job, for eyes: one negotiation, a negotiator trained from nothing, then how players compare."""
     game = get_game("deal_or_no_deal")
     options = game.options()
-    players = ("random", "heuristic", "bayes")
     if not as_json:
         _tell_one(game, options)
+        out.print("[bold]A negotiator learns[/bold] by PPO, without hints, against that partner")
+    run = prepare(None, None, "configs/ppo_fast.yaml", None, None, None, None, steps, None, False, [])
+    trained = train(run, False, as_json, show=False)
     found: dict[str, Any] = {}
-    for name in players:
+    for name in ("random", "heuristic", f"policy:{run.folder}", "bayes"):
+        short = "trained" if name.startswith("policy:") else name
         runs = match.runs_of(game, name, "heuristic")
-        with progress(f"{name} v heuristic", episodes * runs, quiet=as_json) as advance:
-            found[name] = match.evaluate(game, options, name, "heuristic", episodes, 0, advance)
-    result({"episodes": episodes, "players": found}, as_json, _demo_table)
+        with progress(f"{short} v heuristic", episodes * runs, quiet=as_json) as advance:
+            found[short] = match.evaluate(game, options, name, "heuristic", episodes, 0, advance)
+    result({"episodes": episodes, "training": trained, "players": found}, as_json, _demo_table)
+    if not as_json:
+        out.print(f"Its run, with the learning curve: {run.folder}", markup=False, highlight=False)
 
 
 def _tell_one(game: Game, options: Any) -> None:
     rules = {0: game.rule("bayes"), 1: game.rule("heuristic")}
-    out.print("[bold]A negotiation[/bold]: the Bayesian reference (seat 0) and the heuristic partner (seat 1)")
+    out.print("[bold]A negotiation[/bold]: the Bayesian player (seat 0) and the heuristic partner (seat 1)")
     with progress("dealing", 1, quiet=False):
-        played = play_episode(
-            game, seated(options.settings(), rules), [player_named(game, rule.name) for rule in rules.values()], seed=4
-        )
+        players = [player_named(game, rule.name) for rule in rules.values()]
+        played = play_episode(game, seated(options.settings(), rules), players, seed=TOLD)
     for event in played.events:
         if event.type == "episode.started":
             for seat, secret in event.payload["private"].items():
@@ -182,7 +189,7 @@ def _tell_one(game: Game, options: Any) -> None:
 
 def _demo_table(found: dict[str, Any]) -> Table:
     table = Table(title=f"Against the heuristic partner, {found['episodes']:,} episodes each")
-    for name in ("player", "return", "share of ceiling", "agreement", "Pareto-optimal deals", "turns"):
+    for name in ("player", "return", "of ceiling", "agreed", "Pareto deals", "turns"):
         table.add_column(name, justify="left" if name == "player" else "right")
     for name, side in found["players"].items():
         table.add_row(
@@ -196,11 +203,11 @@ def _demo_table(found: dict[str, Any]) -> Table:
     return table
 
 
-def train(run: Any, resume: bool, as_json: bool) -> None:
+def train(run: Run, resume: bool, as_json: bool, show: bool = True) -> dict[str, Any]:
     """A bar with return, agreement and rate while it trains; then where the run lies and how it did."""
     columns = (
         TextColumn("{task.description}"),
-        BarColumn(bar_width=24),
+        BarColumn(bar_width=12),
         TextColumn("{task.percentage:>3.0f} %"),
         TextColumn("{task.fields[told]}"),
         TimeRemainingColumn(),
@@ -220,7 +227,9 @@ def train(run: Any, resume: bool, as_json: bool) -> None:
 
         run.report = report
         found = run.train(resume)
-    result(found, as_json, training_table)
+    if show:
+        result(found, as_json, training_table)
+    return found
 
 
 def training_table(found: dict[str, Any]) -> Table:

@@ -110,8 +110,8 @@ def match_program(game: Game, rules: tuple[Rule, Rule]) -> Any:
     def run(settings: Any, key: Array, numbers: Array) -> tuple[Array, dict[str, Array]]:
         lucks = jax.vmap(lambda number: episode_luck(key, number))(numbers)
         carry = jax.vmap(lambda luck: begin(settings, luck))(lucks)
-        turn = jax.vmap(lambda luck, one: round_of(settings, luck, one))
-        running = jax.vmap(game.to_act)
+        turn: Any = jax.vmap(lambda luck, one: round_of(settings, luck, one))
+        running: Any = jax.vmap(game.to_act)
         ended: Any = lax.while_loop(lambda many: jnp.any(running(many[0])), lambda many: turn(lucks, many), carry)
         state, _, returns, _ = ended
         return returns, dict(jax.vmap(lambda s: game.score(settings, s))(state))

@@ -13,6 +13,7 @@ from pydantic import ConfigDict, Field, model_validator
 
 from kibitz.core.errors import BadInput
 from kibitz.core.options import Options
+from kibitz.core.paths import find
 from kibitz.games import ENV_IDS
 
 Algo = Literal["ppo", "reinforce", "supervised"]
@@ -195,7 +196,7 @@ def read_job(path: str | Path | None, changes: Mapping[str, Any]) -> Job:
     values: dict[str, Any] = {}
     if path is not None:
         try:
-            values = yaml.safe_load(Path(path).read_text(encoding="utf-8")) or {}
+            values = yaml.safe_load(find(path).read_text(encoding="utf-8")) or {}
         except OSError as error:
             raise BadInput(f"The config {path} cannot be read ({error.strerror}); give a YAML file.") from None
         except yaml.YAMLError as error:

@@ -238,7 +238,8 @@ def first_state(options: NegotiationOptions, settings: Settings, context: Any, a
     if not isinstance(context, Mapping) or set(context) != set(names):
         raise BadInput(f"A context should have exactly the keys {', '.join(names)}.")
     rows: list[Items] = []
-    for name, low, high in zip(names, (options.min_count, 0, 0), (options.max_count, MAX_UTILITY, MAX_UTILITY), strict=True):
+    lows, highs = (options.min_count, 0, 0), (options.max_count, MAX_UTILITY, MAX_UTILITY)
+    for name, low, high in zip(names, lows, highs, strict=True):
         try:
             values = np.asarray(context[name])
         except ValueError:  # ragged
