@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from kibitz.cli_cricket import app as cricket
 from kibitz.core.errors import BadInput
 
 app = typer.Typer(
@@ -18,6 +19,7 @@ app = typer.Typer(
 )
 bench = typer.Typer(help="Rates of this machine, beside what one would use instead.", no_args_is_help=True)
 app.add_typer(bench, name="bench")
+app.add_typer(cricket, name="cricket")
 
 GameName = Annotated[str, typer.Option("--game", help="which game")]
 Opponent = Annotated[str, typer.Option("--opponent", help="who sits in the other seat")]
@@ -133,6 +135,17 @@ def bench_train(
     with show.progress("timing", len(subject.SUBJECTS), quiet=as_json) as advance:
         result = subject.run(seconds, job, most_seconds, advance)
     show.result(result, as_json, show.train_bench_table)
+
+
+@bench.command("cricket")
+def bench_cricket(as_json: Json = False) -> None:
+    """Cricket: balls a second, beside a plain NumPy batch; milliseconds of a win probability."""
+    from kibitz import show
+    from kibitz.games.cricket.bench import bench as subject
+
+    with show.progress("timing", 1, quiet=as_json):
+        result = subject()
+    show.facts(result, as_json)
 
 
 def _game(name: str, contexts: str, options: list[str] | None) -> tuple[Any, Any]:

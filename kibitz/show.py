@@ -59,6 +59,17 @@ def result(found: dict[str, Any], as_json: bool, table: Callable[[dict[str, Any]
         out.print(table(found))
 
 
+def facts(found: dict[str, Any], as_json: bool) -> None:
+    """A few numbers, one to a line."""
+    if as_json:
+        print(json.dumps(found, allow_nan=False))
+        return
+    for name, value in found.items():
+        out.print(
+            f"{name.replace('_', ' ')}: {value if isinstance(value, str) else number(name, value)}", highlight=False
+        )
+
+
 def number(name: str, value: Any) -> str:
     if value is None:
         return "-"

@@ -10,7 +10,10 @@ from kibitz.core.errors import BadInput
 if TYPE_CHECKING:
     from kibitz.core.game import Game
 
-GAMES = {"deal_or_no_deal": "kibitz.games.deal_or_no_deal"}
+GAMES = {
+    "deal_or_no_deal": "kibitz.games.deal_or_no_deal",
+    "cricket": "kibitz.games.cricket",
+}
 ENV_IDS = {"DealOrNoDialog-v0": "deal_or_no_deal"}
 
 

@@ -1,0 +1,72 @@
+"""`kibitz cricket`: the simulator by itself, its win probability, and how it was fitted."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(help="The cricket simulator: matches, win probability, calibration.", no_args_is_help=True)
+
+Json = Annotated[bool, typer.Option("--json", help="one JSON object on standard output, nothing else")]
+
+
+@app.command()
+def simulate(
+    out: Annotated[str, typer.Option("--out", help="CSV file, a row for each innings")],
+    matches: Annotated[int, typer.Option("--matches", min=1, help="how many")] = 1000,
+    overs: Annotated[int, typer.Option("--overs", min=1, max=20, help="of each innings")] = 20,
+    era: Annotated[str, typer.Option("--era", help="pre2018, 2018-2022 or 2023+")] = "2023+",
+    seed: Annotated[int, typer.Option("--seed", min=0, help="the same seed gives the same matches")] = 0,
+    as_json: Json = False,
+) -> None:
+    """Matches between default captains: inn,total,wkts,legal,pp,mid_,death,fours,sixes,target,won."""
+    from kibitz import show
+    from kibitz.games.cricket import simulate as simulator
+
+    with show.progress("matches", 1, quiet=as_json):
+        rows = simulator.simulate(matches, overs, era, seed)
+    simulator.write_rows(rows, out)
+    first = rows["inn"] == 1
+    show.facts(
+        {
+            "matches": matches,
+            "out": out,
+            "first_innings_mean": float(rows["total"][first].mean()),
+            "first_innings_sd": float(rows["total"][first].std()),
+            "wickets_mean": float(rows["wkts"][first].mean()),
+        },
+        as_json,
+    )
+
+
+@app.command()
+def winprob(
+    states: Annotated[str, typer.Option("--states", help="CSV of chase states")],
+    out: Annotated[str, typer.Option("--out", help="the same CSV with p_win")],
+    as_json: Json = False,
+) -> None:
+    """Adds the batting side's chance to win to balls_left,runs_needed,wickets_left,first_innings_total."""
+    from kibitz import show
+    from kibitz.games.cricket.winprob import write_winprob
+
+    show.facts({"states": write_winprob(states, out), "out": out}, as_json)
+
+
+@app.command()
+def fit(
+    tables: Annotated[str, typer.Option("--tables", help="folder of calibration tables")],
+    report: Annotated[bool, typer.Option("--report", help="only show how true the present calibration is")] = False,
+) -> None:
+    """Fits calibration.json to the tables, or shows our figures beside the real ones and their standard errors."""
+    from kibitz import show
+    from kibitz.games.cricket import fit as fitting
+    from kibitz.games.cricket import report as reporting
+    from kibitz.games.cricket.tables import Tables
+
+    if report:
+        with show.progress("playing matches of three eras", 1, quiet=False):
+            made = reporting.report(Tables(tables))
+        print(reporting.printed(made))
+    else:
+        fitting.fit(tables, tell=print)

@@ -1,0 +1,70 @@
+"""Cricket captaincy: `game()` is the record, `CricketOptions` what may be set."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+import jax.numpy as jnp
+from jax import Array
+
+from kibitz.core.game import Game, matters_always
+from kibitz.games.cricket import captains, frame, opening, rules, state, view, words
+from kibitz.games.cricket.rules import Settings
+from kibitz.games.cricket.settings import CricketOptions
+
+
+def score(settings: Settings, final: state.State) -> Mapping[str, Array]:
+    """`win` is the reward; `run_difference` is what the last innings made beyond the one before."""
+    won = jnp.stack([final.winner == 0, final.winner == 1]).astype(jnp.float32)
+    win = jnp.where(final.winner == state.TIE, 0.5, won)
+    lead = (final.score - final.first).astype(jnp.float32)
+    batting = jnp.where(final.batting == 0, jnp.array([1.0, -1.0]), jnp.array([-1.0, 1.0]))
+    return {"win": win, "run_difference": lead * batting, "ceiling": jnp.ones(2)}
+
+
+def contexts(name: str) -> Mapping[str, Any]:
+    """`uniform` draws invented sides; a file holds two sides of one's own."""
+    return {} if name == "uniform" else {"elevens": name}
+
+
+@cache
+def build() -> Game:
+    return Game(
+        name="cricket",
+        version=1,
+        heads=rules.HEADS,
+        matters=matters_always(rules.HEADS),
+        simultaneous=True,
+        options=CricketOptions,
+        new=opening.new,
+        new_uniforms=opening.NEW_UNIFORMS,
+        to_act=rules.to_act,
+        legal=rules.legal,
+        step=rules.step,
+        step_uniforms=rules.STEP_UNIFORMS,
+        longest=rules.longest,
+        view=view.view,
+        features=view.features,
+        widths=state.WIDTHS,
+        rules=captains.CAPTAINS,
+        scale=lambda settings: 1.0,
+        reference="balanced",
+        score=score,
+        fields=words.fields,
+        describe=words.describe,
+        frame=frame.frame,
+        tell=frame.tell,
+        say=words.say,
+        parse=words.parse,
+        brief=words.brief,
+        legal_text=words.legal_text,
+        contexts=contexts,
+        private=frame.private,
+    )
+
+
+def game(options: CricketOptions | None = None) -> Game:
+    """One record fits all options."""
+    return build()

@@ -1,0 +1,83 @@
+"""Hand-made positions: matches in which a chosen outcome is certain."""
+
+from __future__ import annotations
+
+from functools import cache, lru_cache
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from kibitz.games.cricket import rules
+from kibitz.games.cricket import state as state_
+from kibitz.games.cricket.ball import FOUR, HOWS, ONE, SIX, WICKET, WIDE
+from kibitz.games.cricket.settings import CricketOptions
+
+NEUTRAL = tuple(jnp.int32(x) for x in (2, 2, 1, 0, 0))
+
+
+@cache
+def plain(overs: int = 20) -> Any:
+    return CricketOptions(max_overs=overs, pool=2).settings()
+
+
+def certain(settings: Any, outcome: int, how: str = "", runs: int | None = None, striker_out: bool = True) -> Any:
+    """Settings in which every ball brings this outcome, with these runs or this dismissal."""
+    model = settings.model
+    base = np.full((3, 2, 20, 10), -40.0)
+    base[..., outcome] = 40.0
+    changed: dict[str, Any] = {"base": base.reshape(-1)}
+    if how:
+        changed["run_out"] = np.full((3, 20), float(how == "run out"))
+        if how != "run out":
+            changed["how"] = np.broadcast_to(np.arange(6) >= HOWS.index(how) - 1, (3, 3, 2, 6)).astype(float)
+        changed["striker_out"] = float(striker_out)
+    if runs is not None:
+        name, first = {7: ("wide_runs", 1), 8: ("no_ball_runs", 0), 9: ("bye_runs", 1), 6: ("run_out_runs", 0)}[outcome]
+        size = getattr(model, name).shape[0]
+        place = runs - first if runs != 6 else 5
+        changed[name] = (np.arange(size) >= place).astype(float)
+    made = {key: jnp.asarray(value, jnp.float32) for key, value in changed.items()}
+    return settings._replace(model=model._replace(**made))
+
+
+@lru_cache
+def _step() -> Any:
+    return jax.jit(rules.step)
+
+
+def play(settings: Any, state: Any, bat: Any = NEUTRAL, bowl: Any = NEUTRAL, u: float = 0.5) -> Any:
+    """The state after one ball; `bat` and `bowl` are acts of the sides, wherever they sit."""
+    acts = (bat, bowl) if int(state.batting) == 0 else (bowl, bat)
+    acts = tuple(tuple(jnp.int32(x) for x in act) for act in acts)
+    after, _, _ = _step()(settings, state, acts, jnp.full(1, u, jnp.float32))
+    return jax.device_get(after)
+
+
+def begin(batting: int = 0, **fields: Any) -> Any:
+    """A first ball with some fields changed."""
+    zero = jnp.int32(0)
+    state = state_.start((zero, jnp.int32(1)), (jnp.int32(128),) * 3, jnp.int32(batting))
+    made = {
+        name: jax.tree.map(lambda old, new: jnp.asarray(new, old.dtype), getattr(state, name), value)
+        for name, value in fields.items()
+    }
+    return state._replace(**made)
+
+
+def bowler(index: int) -> tuple[int, ...]:
+    return (2, 2, 1, index, 0)
+
+
+def next_in(index: int) -> tuple[int, ...]:
+    return (2, 2, 1, 0, index)
+
+
+def may(settings: Any, state: Any) -> set[int]:
+    """Who may bowl the coming over."""
+    mask = rules.legal(settings, state, 1 - int(state.batting))[3]
+    return set(np.flatnonzero(np.asarray(mask)).tolist())
+
+
+__all__ = ["FOUR", "ONE", "SIX", "WICKET", "WIDE", "begin", "bowler", "certain", "may", "next_in", "plain", "play"]

@@ -1,0 +1,224 @@
+"""Many matches at once, and a few ball by ball."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from kibitz.core.act import sample
+from kibitz.core.pack import Layout
+from kibitz.games.cricket import game, opening, rules
+from kibitz.games.cricket import state as state_
+from kibitz.games.cricket.captains import CAPTAINS
+from kibitz.games.cricket.potential import chance
+from kibitz.games.cricket.scorecard import Scorecard
+from kibitz.games.cricket.settings import CricketOptions
+from kibitz.games.cricket.simulate import BATCH, deliveries, innings
+
+MATCHES = 100_000
+
+
+def broken_laws(settings: Any, before: Any, after: Any) -> Any:
+    """i32[], a bit for each promise that a ball breaks."""
+    ball = after.ball
+    live = ~before.over
+    same = (after.batting == before.batting) & (after.second == before.second) & (after.supers == before.supers)
+    counts = (ball.outcome != 7) & (ball.outcome != 8)
+    limit = jnp.where(before.supers > 0, 1, (settings.overs + 4) // 5)
+    overs = [rules.overs_of(after.overs, jnp.int32(i)) for i in range(11)]
+    masks = [mask for seat in (0, 1) for mask in rules.legal(settings, after, seat)]
+    claims = [
+        (after.wickets <= 10) & (after.wickets >= 0),
+        ~same | (after.score >= before.score),
+        ~same | (after.score == before.score + ball.runs),
+        ~same | (after.legal == before.legal + counts),
+        ~same | (after.wickets == before.wickets + (ball.how > 0)),
+        ~before.free_hit | (ball.how == 0) | (ball.how == 7),
+        after.legal <= 6 * settings.overs,
+        (after.striker != after.other) | after.over,
+        jnp.stack([n <= limit for n in overs]).all() | ~same,
+        jnp.stack([mask.any() for mask in masks]).all(),
+        (ball.bowler != before.last_bowler) | (before.bowler != state_.NOBODY),
+        (after.winner != state_.UNDECIDED) == after.over,
+        ~after.over | (after.winner == state_.TIE) | (after.score != after.first),
+    ]
+    bad = sum((~claim).astype(jnp.int32) << i for i, claim in enumerate(claims))
+    return jnp.where(live, bad, 0)
+
+
+def test_no_law_is_broken_in_a_hundred_thousand_random_matches() -> None:
+    """Short matches with random choices, so that all-outs, ties and super overs are common."""
+    settings = CricketOptions(max_overs=2, pool=16).settings()
+    example = opening.new(settings, jnp.zeros(opening.NEW_UNIFORMS))
+    layout = Layout(state_.WIDTHS, example)
+    batch = 20_000
+
+    def one(packed: Any, u: Any) -> Any:
+        state = layout.unpack(packed)
+        acts = []
+        for seat in (0, 1):
+            masks = rules.legal(settings, state, seat)
+            acts.append(sample(tuple(jnp.zeros(m.shape) for m in masks), masks, u[1 + 5 * seat : 6 + 5 * seat]))
+        after, _, _ = rules.step(settings, state, (acts[0], acts[1]), u[:1])
+        return layout.pack(after), broken_laws(settings, state, after)
+
+    @jax.jit
+    def play(key: Any) -> Any:
+        packed = jax.vmap(lambda u: layout.pack(opening.new(settings, u)))(
+            jax.random.uniform(key, (batch, opening.NEW_UNIFORMS))
+        )
+
+        def go_on(carry: Any) -> Any:
+            packed, _, turn = carry
+            return (turn < rules.longest(settings)) & ~jnp.all(jax.vmap(layout.unpack)(packed).over)
+
+        def turn(carry: Any) -> Any:
+            packed, bad, t = carry
+            u = jax.random.uniform(jax.random.fold_in(key, t), (11, batch))
+            packed, more = jax.vmap(one, in_axes=(0, 1))(packed, u)
+            return packed, bad | more, t + 1
+
+        packed, bad, _ = jax.lax.while_loop(go_on, turn, (packed, jnp.zeros(batch, jnp.int32), 0))
+        state = jax.vmap(layout.unpack)(packed)
+        return bad, state.over, state.supers, state.winner
+
+    supers = 0
+    for part in range(MATCHES // batch):
+        bad, over, extra, winner = play(jax.random.key(part))
+        assert int(np.bitwise_or.reduce(np.asarray(bad))) == 0, "bit i names claim i of broken_laws"
+        assert np.asarray(over).all()
+        assert (np.asarray(winner) < 2).all(), "super overs decide every tie"
+        supers = max(supers, int(np.asarray(extra).max()))
+    assert supers >= 2, "some ties need a second super over"
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_golden_scorecards_add_up(seed: int) -> None:
+    settings = CricketOptions(max_overs=3, pool=4).settings()
+    step = jax.jit(rules.step)
+    masks_of = jax.jit(lambda state: [rules.legal(settings, state, seat) for seat in (0, 1)])
+    rng = np.random.default_rng(seed)
+    state = jax.device_get(jax.jit(opening.new)(settings, jnp.asarray(rng.random(opening.NEW_UNIFORMS), jnp.float32)))
+    card = Scorecard()
+    while not bool(state.over):
+        acts = [
+            tuple(jnp.int32(rng.choice(np.flatnonzero(np.asarray(mask)))) for mask in masks)
+            for masks in masks_of(state)
+        ]
+        after = jax.device_get(step(settings, state, (acts[0], acts[1]), jnp.asarray(rng.random(1), jnp.float32))[0])
+        card.add(state, after)
+        state = after
+    assert len(card.innings) >= 2
+    assert all(inn.adds_up() for inn in card.innings)
+    assert card.innings[-1].total == int(state.score)
+    assert card.innings[-1].wickets == int(state.wickets)
+    if not int(state.supers):
+        assert card.innings[0].total == int(state.first)
+
+
+def test_the_same_seed_gives_the_same_matches() -> None:
+    settings = CricketOptions(max_overs=2, pool=4).settings()
+    first, again = (deliveries(settings, 64, 5)[0] for _ in range(2))
+    assert all((a == b).all() for a, b in zip(first, again, strict=True))
+    other = deliveries(settings, 64, 6)[0]
+    assert (other.outcome[:, :12] != first.outcome[:, :12]).any()
+
+
+def test_rows_of_innings_agree_with_the_final_state() -> None:
+    settings = CricketOptions(max_overs=2, pool=4).settings()
+    balls, final = deliveries(settings, 512, 1)
+    rows = innings(balls, final, int(settings.powerplay), 2)
+    plain = final.supers == 0
+    assert (rows["total"][1::2][plain] == final.score[plain]).all()
+    assert (rows["total"][0::2][plain] == final.first[plain]).all()
+    assert (rows["wkts"][1::2][plain] == final.wickets[plain]).all()
+    assert (rows["pp"] + rows["mid_"] + rows["death"] == rows["total"]).all()
+    assert (rows["won"][0::2] + rows["won"][1::2] == 1).all()
+    beaten = rows["total"][1::2] != rows["total"][0::2]
+    assert ((rows["total"][1::2] > rows["total"][0::2]) == rows["won"][1::2])[beaten].all()
+
+
+def test_the_other_captains_choice_is_in_no_view_before_the_ball() -> None:
+    """A view is a function of the state, and a state is the same whatever is about to be chosen."""
+    settings = CricketOptions(max_overs=5, pool=4).settings()
+    record = game()
+    state = opening.new(settings, jnp.full(opening.NEW_UNIFORMS, 0.3))
+    hidden = state._replace(levels=tuple(jnp.int32(x) for x in (3, 200, 90)))
+    for seat in (0, 1):
+        seen, other = record.view(settings, state, seat), record.view(settings, hidden, seat)
+        assert all(
+            (np.asarray(a) == np.asarray(b)).all()
+            for a, b in zip(jax.tree.leaves(seen), jax.tree.leaves(other), strict=True)
+        )
+
+
+def test_a_random_start_is_a_legal_position() -> None:
+    settings = CricketOptions(max_overs=20, pool=8, random_start=True).settings()
+    u = jax.random.uniform(jax.random.key(0), (512, opening.NEW_UNIFORMS))
+    states = jax.device_get(jax.jit(jax.vmap(lambda x: opening.new(settings, x)))(u))
+    assert (states.legal % 6 == 0).all()
+    assert (states.wickets <= 9).all()
+    assert (states.striker != states.other).all()
+    assert (states.score <= states.first)[states.second].all()
+    assert 0.3 < states.second.mean() < 0.7
+    masks = jax.vmap(lambda s: jnp.stack([m.any() for seat in (0, 1) for m in rules.legal(settings, s, seat)]))(states)
+    assert bool(masks.all())
+
+
+def test_every_captain_chooses_legally() -> None:
+    settings = CricketOptions(max_overs=5, pool=8, random_start=True).settings()
+    u = jax.random.uniform(jax.random.key(1), (256, opening.NEW_UNIFORMS))
+    record = game()
+
+    def check(x: Any, rule: Any) -> Any:
+        state = opening.new(settings, x)
+        good = []
+        for seat in (0, 1):
+            masks = rules.legal(settings, state, seat)
+            mind = rule.start(settings, seat, x[: rule.uniforms])
+            _, act = rule.choose(settings, mind, record.view(settings, state, seat), masks, x[: rule.uniforms])
+            good += [mask[choice] for mask, choice in zip(masks, act, strict=True)]
+        return jnp.stack(good)
+
+    for name, rule in CAPTAINS.items():
+        assert bool(jax.jit(jax.vmap(lambda x, rule=rule: check(x, rule)))(u).all()), name
+
+
+def test_a_batch_is_fast_enough() -> None:
+    """A guard against a tenfold loss, not a benchmark: `kibitz bench cricket` measures."""
+    settings = CricketOptions(max_overs=5, pool=8).settings()
+    deliveries(settings, BATCH, 0)
+    start = time.perf_counter()
+    balls, _ = deliveries(settings, BATCH, 1)
+    rate = balls.live.sum() / (time.perf_counter() - start)
+    assert rate > 50_000
+
+
+def test_shaped_rewards_sum_to_the_result_less_the_first_chance() -> None:
+    options = CricketOptions(max_overs=1, pool=4, shaping=1.0)
+    settings = options.settings()
+    neutral = tuple(jnp.int32(x) for x in (3, 2, 1, 9, 5))
+
+    def episode(key: Any) -> Any:
+        state = opening.new(settings, jax.random.uniform(key, (opening.NEW_UNIFORMS,)))
+        began = chance(settings, state)
+
+        def turn(carry: Any, t: Any) -> Any:
+            state, total = carry
+            u = jax.random.uniform(jax.random.fold_in(key, t), (1,))
+            state, rewards, _ = rules.step(settings, state, (neutral, neutral), u)
+            return (state, total + rewards), jnp.abs(rewards).max()
+
+        (state, total), largest = jax.lax.scan(turn, (state, jnp.zeros(2)), jnp.arange(rules.longest(settings)))
+        return state.winner, began, total, largest.max()
+
+    winner, began, total, largest = jax.jit(jax.vmap(episode))(jax.random.split(jax.random.key(0), 64))
+    won = np.asarray(winner == 0, float)
+    assert np.allclose(np.asarray(total)[:, 0], won - np.asarray(began), atol=1e-3)
+    assert np.allclose(np.asarray(total).sum(1), 0, atol=1e-3)
+    assert float(np.max(largest)) <= 1

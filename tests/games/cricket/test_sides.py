@@ -1,0 +1,139 @@
+"""Elevens, options, words and frames."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import yaml
+
+from kibitz.core.errors import BadInput
+from kibitz.games.cricket import CricketOptions, captains, elevens, game, opening, words
+from kibitz.games.cricket.calibration import calibration
+from tests.games.cricket.pitch import begin, plain
+
+
+def test_elevens_are_reproducible_by_seed_and_spread_as_measured() -> None:
+    sides = elevens.invent(4, 64, calibration())
+    assert sides == elevens.invent(4, 64, calibration())
+    assert sides != elevens.invent(5, 64, calibration())
+    power = np.array([[p.power for p in side.players] for side in sides])
+    assert np.allclose(power[:, :6].std(0), 10, atol=1.5)
+    safety = np.array([[p.safety for p in side.players] for side in sides]).mean(0)
+    assert safety[0] > safety[7] > safety[10], "the tail is easier to get out"
+
+
+def test_a_prepared_order_of_bowling_keeps_the_law() -> None:
+    for overs in (1, 4, 5, 7, 13, 20):
+        sides = elevens.invent(1, 6, calibration())
+        orders = captains.orders(sides, overs, 1)
+        limit, spare = divmod(overs, 5)
+        for side, variants in zip(sides, orders, strict=True):
+            for row in variants[:, :overs]:
+                counts = np.bincount(row, minlength=11)
+                assert counts.max() <= limit + (spare > 0)
+                assert (counts > limit).sum() <= spare
+                assert counts[side.keeper] == 0
+                assert (row[1:] != row[:-1]).all()
+
+
+def test_a_person_can_supply_two_sides(tmp_path: Path) -> None:
+    mine = elevens.invent(2, 2, calibration())
+    path = tmp_path / "sides.yaml"
+    path.write_text(elevens.write(tuple(mine)))
+    assert list(elevens.read(path)) == mine
+    options = CricketOptions(elevens=str(path))
+    assert [side.name for side in options.sides()] == [side.name for side in mine]
+    state = opening.new(options.settings(), jnp.zeros(opening.NEW_UNIFORMS))
+    assert [int(x) for x in state.elevens] == [0, 1]
+
+
+def _broken(change: Any) -> str:
+    sides = yaml.safe_load(elevens.write(tuple(elevens.invent(2, 2, calibration()))))
+    change(sides)
+    return yaml.safe_dump(sides)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (lambda s: s["elevens"].pop(), "two sides"),
+        (lambda s: s["elevens"][0]["players"].pop(), "eleven"),
+        (lambda s: s["elevens"][0]["players"][3].update(power=180), "power"),
+        (lambda s: s["elevens"][0]["players"][3].update(talent=3), "talent"),
+        (lambda s: s["elevens"][1]["players"][0].update(bowls="googly"), "bowls"),
+        (lambda s: [p.update(keeper=False) for p in s["elevens"][0]["players"]], "wicketkeepers"),
+    ],
+)
+def test_a_bad_side_gets_one_sentence(tmp_path: Path, change: Any, sentence: str) -> None:
+    path = tmp_path / "sides.yaml"
+    path.write_text(_broken(change))
+    with pytest.raises(BadInput, match=sentence):
+        elevens.read(path)
+
+
+def test_a_file_that_is_not_there_gets_one_sentence() -> None:
+    with pytest.raises(BadInput, match="cannot be read"):
+        elevens.read("/no/such/file.yaml")
+
+
+@pytest.mark.parametrize("values", [{"max_overs": 0}, {"max_overs": 21}, {"era": "1999"}, {"overs": 5}])
+def test_bad_options_are_refused(values: dict[str, Any]) -> None:
+    with pytest.raises(BadInput):
+        CricketOptions.read(values)
+
+
+def test_words_say_the_position_and_only_open_choices() -> None:
+    record, settings = game(), plain(5)
+    state = begin(batting=1, second=True, first=50, score=20, legal=14, wickets=2, bowler=9, deliveries=50)
+    for seat in (0, 1):
+        view, masks = record.view(settings, state, seat), record.legal(settings, state, seat)
+        told = record.describe(settings, view, [])
+        assert all(isinstance(value, str) for value in told.values())
+        assert told["needed"] == "31"
+        assert "20/2" in record.brief(view)
+        answer = record.fields(view, masks)
+        assert ("intent" in answer) == (seat == 1)
+        assert ("plan" in answer) == (seat == 0)
+        assert record.legal_text(view, masks)
+    batting, bowling = (record.view(settings, state, seat) for seat in (1, 0))
+    assert record.parse("slog 5", batting, record.legal(settings, state, 1)) == (4, 2, 1, 0, 4)
+    assert record.parse("yorker death", bowling, record.legal(settings, state, 0)) == (2, 0, 3, 9, 0)
+    for text in ("", "fly", "slog 1", "yorker"):
+        with pytest.raises(BadInput):
+            record.parse(text, batting, record.legal(settings, state, 1))
+    assert words.overs_text(86) == "14.2"
+
+
+def test_a_frame_is_plain_data_and_public() -> None:
+    record, settings = game(), plain(5)
+    state = begin(batting=1, second=True, first=50, score=20, legal=14, wickets=2, bowler=9, deliveries=50)
+    for seat in (None, 0, 1):
+        drawn = record.frame(settings, state, seat)
+        json.dumps(drawn)
+        assert drawn["needed"] == 31
+        assert abs(sum(drawn["win_probability"]) - 1) < 1e-9
+    other = state._replace(levels=tuple(jnp.int32(x) for x in (1, 2, 3)))
+    assert record.frame(settings, other, None) == record.frame(settings, state, None)
+    event = {"type": "step", "payload": {"frame": record.frame(settings, state, None)}}
+    assert record.tell(event) == ""
+
+
+def test_features_are_scaled_for_a_network() -> None:
+    record = game()
+    settings = CricketOptions(max_overs=20, pool=8, random_start=True).settings()
+    u = jax.random.uniform(jax.random.key(3), (256, opening.NEW_UNIFORMS))
+
+    @jax.jit
+    def seen(x: Any) -> Any:
+        state = opening.new(settings, x)
+        return jnp.stack([record.features(settings, record.view(settings, state, seat)) for seat in (0, 1)])
+
+    values = np.asarray(jax.vmap(seen)(u))
+    assert np.isfinite(values).all()
+    assert np.abs(values).max() < 4

@@ -1,0 +1,153 @@
+"""Whether the simulator plays like the real game, with generous tolerances: the report has the exact ones."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kibitz.core.errors import BadInput
+from kibitz.games.cricket import numpy_batch, report, tactics, winprob
+from kibitz.games.cricket.calibration import ERAS, calibration
+from kibitz.games.cricket.fit import static
+from kibitz.games.cricket.matrix import ball_matrix, captains_matrix, value_matrix
+from kibitz.games.cricket.settings import CricketOptions
+from kibitz.games.cricket.simulate import COLUMNS, simulate, write_rows
+from kibitz.games.cricket.tables import Tables, column
+
+FOLDER = Path(__file__).parents[4] / "shared/data/cricket/calibration"
+needs_tables = pytest.mark.skipif(not FOLDER.is_dir(), reason="the calibration tables are not here")
+
+
+@pytest.fixture(scope="module")
+def play() -> report.Play:
+    return report.Play("2023+", 4096, 11)
+
+
+def test_a_full_match_looks_like_2023_and_after(play: report.Play) -> None:
+    first = play.rows["inn"] == 1
+    total, wickets = play.rows["total"][first], play.rows["wkts"][first]
+    assert abs(total.mean() - 192.0) < 4
+    assert abs(total.std() - 35.0) < 4
+    assert abs(wickets.mean() - 6.23) < 0.4
+    assert abs((wickets == 10).mean() - 0.084) < 0.04
+    assert abs(play.rows["won"][~first].mean() - 0.51) < 0.05
+
+
+@needs_tables
+def test_almost_every_line_of_the_report_is_within_its_tolerance(play: report.Play) -> None:
+    lines = list(report.lines(Tables(FOLDER), play))
+    missed = [line.name for line in lines if not line.holds]
+    assert len(missed) <= 2, missed
+    assert "statistic" in report.printed(lines)
+
+
+@needs_tables
+def test_the_committed_numbers_come_from_the_tables() -> None:
+    fresh, kept = static(Tables(FOLDER)), calibration()
+    assert np.allclose(fresh["settle"], kept["settle"], atol=2e-3)
+    assert np.allclose(fresh["types"], kept["types"], atol=2e-3)
+    assert fresh["positions"] == kept["positions"]
+    assert "Cricsheet" in kept["source"]
+
+
+def test_the_numpy_batch_plays_the_same_match(play: report.Play) -> None:
+    """An independent reading of the rules and the ball model: same means within their errors."""
+    _, totals, wickets = numpy_batch.play(CricketOptions(max_overs=20, pool=256, seed=11).settings(), 4096, 3)
+    for inn in (0, 1):
+        ours = play.rows["inn"] == inn + 1
+        assert abs(totals[:, inn].mean() - play.rows["total"][ours].mean()) < 3.0
+        assert abs(wickets[:, inn].mean() - play.rows["wkts"][ours].mean()) < 0.2
+
+
+@needs_tables
+def test_win_probability_beats_the_plain_logit_and_is_calibrated() -> None:
+    rows = Tables(FOLDER).rows("chase_states_by_over")
+    states = {name: column(rows, name) for name in winprob.INPUTS}
+    won = column(rows, "won")
+    eras = np.array([ERAS.index(row["era"]) for row in rows])
+    for known in (eras, None):
+        p = winprob.score_states(states, known)
+        assert np.mean((p - won) ** 2) < 0.1485
+        for low in np.arange(0, 1, 0.2):
+            here = (p >= low) & (p < low + 0.2)
+            assert abs(p[here].mean() - won[here].mean()) < 0.06
+
+
+def test_win_probability_is_sensible_everywhere() -> None:
+    assert winprob.chase(30, 0, 5, 180, 2) == 1
+    assert winprob.chase(0, 5, 5, 180, 2) == 0
+    assert winprob.chase(12, 5, 0, 180, 2) == 0
+    needed = winprob.chase(60, np.arange(10, 200, 5), 6, 190, 2)
+    assert (np.diff(needed) <= 1e-6).all(), "more runs needed is never better"
+    wickets = winprob.chase(60, 90, np.arange(1, 11), 190, 2)
+    assert (np.diff(wickets) >= -0.02).all()
+    scores = winprob.first_innings(np.arange(60, 200, 10), 90, 4, 20, 2)
+    assert (np.diff(scores) > 0).all()
+    par = winprob.par_score(20, 2)
+    assert abs(par - 192) < 8
+    for overs in (1, 5, 10):
+        assert winprob.par_score(overs, 2) < par
+        start = winprob.win_probability(second=False, score=0, first=0, legal=0, wickets=0, overs=overs, era=2)
+        assert 0.3 < start < 0.7
+    assert 0 < winprob.win_probability(second=True, score=3, first=8, legal=2, wickets=1, overs=5, era=2, supers=1) < 1
+
+
+def test_states_get_a_column_and_bad_files_a_sentence(tmp_path: Path) -> None:
+    states = tmp_path / "states.csv"
+    states.write_text("balls_left,runs_needed,wickets_left,first_innings_total\n60,80,6,160\n6,30,2,190\n")
+    assert winprob.write_winprob(states, tmp_path / "out.csv") == 2
+    with (tmp_path / "out.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert 0.5 < float(rows[0]["p_win"]) < 1
+    assert float(rows[1]["p_win"]) < 0.02
+    states.write_text("balls_left,runs_needed\n60,80\n")
+    with pytest.raises(BadInput, match="wickets_left"):
+        winprob.write_winprob(states, tmp_path / "out.csv")
+    states.write_text("balls_left,runs_needed,wickets_left,first_innings_total\n60,many,6,160\n")
+    with pytest.raises(BadInput, match="runs_needed"):
+        winprob.write_winprob(states, tmp_path / "out.csv")
+
+
+def test_simulated_rows_are_written_as_asked(tmp_path: Path) -> None:
+    rows = simulate(64, overs=5, era="pre2018", seed=3)
+    write_rows(rows, tmp_path / "rows.csv")
+    with (tmp_path / "rows.csv").open() as file:
+        read = list(csv.DictReader(file))
+    assert tuple(read[0]) == COLUMNS
+    assert len(read) == 128
+    assert read[0]["target"] == ""
+    assert int(read[1]["target"]) == int(read[0]["total"]) + 1
+    assert all(int(r["legal"]) <= 30 and int(r["wkts"]) <= 10 for r in read)
+
+
+def test_tactics_stay_within_the_observed_trade_off() -> None:
+    """Middle overs, required rate 14-17: 1.75 runs a ball and .064 wickets are the average of chasing sides."""
+    runs, wickets = ball_matrix(1)
+    usual = (tactics.GOOD, tactics.BALANCED)
+    attack, slog = (tactics.INTENTS.index(name) for name in ("attack", "slog"))
+    assert runs[attack][usual] < 1.75
+    assert runs[slog][usual] < 1.95
+    assert wickets[slog][usual] > 0.07
+    assert (np.diff(runs[:, usual[0], usual[1]]) > 0).all()
+    assert (np.diff(wickets[:, usual[0], usual[1]]) > 0).all()
+
+
+def test_no_tactic_is_best_against_all() -> None:
+    for phase in range(3):
+        fields = 2 if phase == 0 else 4
+        for spin in (False, True):
+            value = value_matrix(phase, spin)[:, :, :fields]
+            assert len(set(value.reshape(5, -1).argmax(0).tolist())) >= 2, "no intent is best against everything"
+            assert len(set(value.reshape(5, -1).argmin(1).tolist())) >= 2, (
+                "no plan and field is best against everything"
+            )
+
+
+def test_a_sensible_captain_beats_random_and_every_captain_meets_his_match() -> None:
+    names = ("balanced", "shrewd", "random")
+    table = captains_matrix(2048, overs=20, seed=1, names=names)
+    assert table[0, 2] > 0.75
+    assert table[1, 0] > 0.5
