@@ -249,10 +249,10 @@ def training_table(found: dict[str, Any]) -> Table:
     table.add_column("")
     table.add_column("mean of seeds" if found["seeds"] > 1 else "value", justify="right")
     table.add_row("adviser", found["adviser"])
-    for name in ("steps", "seconds", "steps_per_s"):
+    for name in ("steps", "seconds", "compile_seconds", "train_seconds", "steps_per_s"):
         table.add_row(name.replace("_", " "), number(name, found[name]))
     for name, values in found.items():
-        if isinstance(values, list) and values and isinstance(values[0], float):
-            mean = sum(values) / len(values)
-            table.add_row(NAMES.get(name, name.replace("_", " ")), number(name, mean))
+        known = [value for value in values if isinstance(value, float)] if isinstance(values, list) else []
+        if known:
+            table.add_row(NAMES.get(name, name.replace("_", " ")), number(name, sum(known) / len(known)))
     return table

@@ -167,7 +167,7 @@ class Against:
         """The learner's act, then the opponent's: rewards f32[2] and whether the episode is over."""
         game = self.game
         if game.simultaneous:
-            mind, reply = self._choose(settings, solo, u[game.step_uniforms :])
+            mind, reply = self._choose(settings, solo, u[game.step_uniforms : self.step_uniforms])
             state, rewards, over = game.step(settings, solo.state, (act, reply), u[: game.step_uniforms])
             return Solo(state, mind), rewards, over
         state, rewards, _ = game.step(settings, solo.state, (act, act), u[: game.step_uniforms])
@@ -182,7 +182,7 @@ class Against:
     def _reply(self, settings: Any, solo: Solo, u: Array) -> tuple[Solo, Array, Array]:
         game, n = self.game, self.opponent.uniforms
         mind, act = self._choose(settings, solo, u[:n])
-        state, rewards, over = game.step(settings, solo.state, (act, act), u[n:])
+        state, rewards, over = game.step(settings, solo.state, (act, act), u[n : n + game.step_uniforms])
         # the step ignores an act out of turn, except that both acts are the same one here
         turn = game.to_act(solo.state)[1]
         state, mind = choose(turn, (state, mind), (solo.state, solo.mind))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any, Self
@@ -15,7 +16,9 @@ from kibitz.core.errors import BadInput
 class Options(BaseModel):
     """Base of every option table: unknown names are refused and nothing is coerced."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, arbitrary_types_allowed=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, strict=True, arbitrary_types_allowed=True, allow_inf_nan=False
+    )
 
     @classmethod
     def read(cls, values: Mapping[str, Any], where: str = "option") -> Self:
@@ -41,6 +44,18 @@ def sentence(model: type[BaseModel], error: ValidationError, where: str) -> str:
     return f"The {where} {name!r} is {first['input']!r}; it should be {message}."
 
 
+class _Loader(yaml.SafeLoader):
+    """YAML 1.1 takes 3e-4 for a word; people mean the number."""
+
+
+_EXPONENT = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$")
+_Loader.add_implicit_resolver("tag:yaml.org,2002:float", _EXPONENT, list("-+.0123456789"))
+
+
+def load_yaml(text: str) -> Any:
+    return yaml.load(text, _Loader)
+
+
 def parse_settings(pairs: list[str]) -> dict[str, Any]:
     """`name=value` pairs from a command line; values are read as YAML, dots nest."""
     values: dict[str, Any] = {}
@@ -55,7 +70,7 @@ def parse_settings(pairs: list[str]) -> dict[str, Any]:
             if not isinstance(place, dict):
                 raise BadInput(f"{name!r} is set inside {part!r}, which was given a plain value before.")
         try:
-            place[last] = yaml.safe_load(text)
+            place[last] = load_yaml(text)
         except yaml.YAMLError:
             raise BadInput(f"The value {text!r} of {name!r} is not valid YAML.") from None
     return values

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import jax.numpy as jnp
 import yaml
@@ -12,7 +12,7 @@ from jax import Array
 from pydantic import ConfigDict, Field, model_validator
 
 from kibitz.core.errors import BadInput
-from kibitz.core.options import Options
+from kibitz.core.options import Options, load_yaml
 from kibitz.core.paths import find
 from kibitz.games import ENV_IDS
 
@@ -38,7 +38,7 @@ class TrainOptions(Options):
     num_envs: int = Field(8, ge=1, description="games at once")
     num_train_steps: int = Field(1_000_000, ge=1, description="steps of the learner in all")
     scale: float = Field(1.0, gt=0, description="what rewards are divided by; set from the game")
-    hidden: tuple[int, ...] = Field((64, 64), description="widths of the shared body")
+    hidden: tuple[Annotated[int, Field(ge=1)], ...] = Field((64, 64), description="widths of the shared body")
 
     @model_validator(mode="before")
     @classmethod
@@ -80,13 +80,18 @@ class TrainOptions(Options):
         return -(-self.num_train_steps // self.batch)
 
     def split(self, devices: int) -> TrainOptions:
-        """The share of one device."""
-        return self.model_copy(
-            update={"num_envs": self.num_envs // devices, "minibatch": max(1, self.minibatch // devices)}
-        )
+        """The share of one device; schedules still end after as many updates."""
+        share = {
+            "num_envs": self.num_envs // devices,
+            "minibatch": self.minibatch // devices,
+            "num_train_steps": -(-self.num_train_steps // devices),
+        }
+        return self.model_copy(update=share)
 
     def entropy_at(self, update: Array) -> Array:
-        final = self.ent if self.ent_final is None else self.ent_final
+        if self.ent_final is None:  # and the number of steps is no part of the program: it is compiled once
+            return jnp.asarray(self.ent, jnp.float32)
+        final = self.ent_final
         done = update / max(self.updates - 1, 1)
         return jnp.asarray(self.ent + (final - self.ent) * jnp.minimum(done, 1.0), jnp.float32)
 
@@ -150,7 +155,7 @@ class Job(Options):
     train: TrainOptions = Field(default_factory=TrainOptions)
     logging: LogOptions = Field(default_factory=LogOptions)
     curriculum: tuple[Phase, ...] = ()
-    seed: int = Field(0, ge=0)
+    seed: int = Field(0, ge=0, lt=2**32)
     seeds: int = Field(1, ge=1, description="so many learners from seed on, in one program")
 
     @model_validator(mode="before")
@@ -196,9 +201,11 @@ def read_job(path: str | Path | None, changes: Mapping[str, Any]) -> Job:
     values: dict[str, Any] = {}
     if path is not None:
         try:
-            values = yaml.safe_load(find(path).read_text(encoding="utf-8")) or {}
+            values = load_yaml(find(path).read_text(encoding="utf-8")) or {}
         except OSError as error:
             raise BadInput(f"The config {path} cannot be read ({error.strerror}); give a YAML file.") from None
+        except UnicodeDecodeError:
+            raise BadInput(f"The config {path} is not text; give a YAML file.") from None
         except yaml.YAMLError as error:
             where = getattr(error, "problem_mark", None)
             line = f", line {where.line + 1}" if where else ""

@@ -60,15 +60,25 @@ def roll_out(
     return lax.scan(one, games, jax.random.split(key, steps))
 
 
-def episode_metrics(seen: dict[str, Array]) -> dict[str, Array]:
-    """Of the episodes that ended in this rollout."""
+EPISODE_MEANS = ("return", "length")  # over episodes; every other metric is a mean over updates
+
+
+def episode_sums(seen: dict[str, Array], axis: str | None) -> dict[str, Array]:
+    """Over the episodes that ended in this rollout, on all devices; `episodes` says how many."""
     ended = seen["over"].astype(jnp.float32)
-    count = jnp.maximum(jnp.sum(ended), 1)
-    return {
-        "return": jnp.sum(seen["returned"] * ended) / count,
-        "length": jnp.sum(seen["steps"] * ended) / count,
+    sums = {
+        "return": jnp.sum(seen["returned"] * ended),
+        "length": jnp.sum(seen["steps"] * ended),
         "episodes": jnp.sum(ended),
     }
+    return sums if axis is None else lax.psum(sums, axis)
+
+
+def told_of(sums: dict[str, Array], updates: Array) -> dict[str, Array]:
+    """Metrics of several updates from their sums. Without an end of an episode there is no return: NaN."""
+    episodes = sums["episodes"]
+    means = {name: sums[name] / episodes for name in EPISODE_MEANS}
+    return {name: value / updates for name, value in sums.items()} | means | {"episodes": episodes}
 
 
 def samples_last(x: Array) -> Array:

@@ -15,7 +15,7 @@ from kibitz.train.learner import (
     Learner,
     averaged,
     device_key,
-    episode_metrics,
+    episode_sums,
     optimiser,
     roll_out,
     samples_last,
@@ -63,7 +63,7 @@ def update(
 
     keys = jax.random.split(device_key(shuffle_key, axis), config.epochs)
     (weights, moments), told = lax.scan(epoch, (learner.weights, learner.moments), keys)
-    metrics = {name: jnp.mean(value) for name, value in told.items()} | episode_metrics(seen)
+    metrics = {name: jnp.mean(value) for name, value in told.items()} | episode_sums(seen, axis)
     metrics["explained_variance"] = 1 - jnp.var(batch.target - batch.value) / (jnp.var(batch.target) + 1e-8)
     metrics["ent"] = ent
     after = learner._replace(weights=weights, moments=moments, games=games, key=jax.random.key_data(key))

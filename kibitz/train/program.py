@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -21,7 +21,7 @@ from kibitz.games import get_game
 from kibitz.train import ppo, reinforce, supervised
 from kibitz.train.advisers import adviser_for, opponent_for, self_rule
 from kibitz.train.config import Job, TrainOptions
-from kibitz.train.learner import Learner, deal, optimiser
+from kibitz.train.learner import Learner, deal, optimiser, told_of
 from kibitz.train.network import Flat, feature_size, flatten, new_policy
 from kibitz.train.rollout import Practice, policy_rule
 
@@ -73,13 +73,16 @@ class Program:
 
     def deal_again(self, learner: Learner) -> Learner:
         """New games for every learner: at the start, and when a phase changes what is played."""
+        rows = SELVES if self.opponent is None else 0
+        if learner.pool.shape[1] != rows:  # selves are met from now on, or no longer
+            learner = learner._replace(pool=jnp.repeat(learner.weights[:, None], rows, axis=1))
 
-        def one(learner: Learner) -> Learner:
+        def one(learner: Learner, settings: Any) -> Learner:
             key, first = jax.random.split(jax.random.wrap_key_data(learner.key))
-            games = deal(self.practice(learner.pool), self.settings, self.config.num_envs, first)
+            games = deal(self.practice(learner.pool), settings, self.config.num_envs, first)
             return learner._replace(games=games, key=jax.random.key_data(key))
 
-        dealt: Learner = jax.jit(jax.vmap(one))(learner)
+        dealt: Learner = jax.jit(jax.vmap(one, in_axes=(0, None)))(learner, self.settings)
         return self._placed(dealt)
 
     @cached_property
@@ -105,7 +108,7 @@ class Program:
                 return learner, {name: sums[name] + value for name, value in metrics.items()}
 
             learner, sums = lax.fori_loop(0, count, body, (learner, zeros))
-            return learner, {name: value / jnp.maximum(count, 1) for name, value in sums.items()}
+            return learner, told_of(sums, jnp.maximum(count, 1))
 
         many = jax.vmap(several, in_axes=(0, None, None))
         if axis is None:
@@ -121,18 +124,19 @@ class Program:
     def judge(self) -> Callable[[Array], tuple[Array, dict[str, Array]]]:
         """weights -> returns f32[seeds, episodes, 2] and scores: greedy acts on fresh contexts."""
         opponent = self.opponent or self.game.rule("heuristic")
-        settings = self.settings
         # evaluation contexts come from a seed that no learner trains on
         key = seed_key(2**40 + self.job.seed)
         numbers = jnp.arange(self.job.logging.eval_episodes, dtype=jnp.int32)
         adviser = None if self.job.algo == "supervised" else self.adviser
 
-        def one(weights: Array) -> Any:
+        def one(weights: Array, settings: Any, key: Array) -> Any:
             policy = self.flat.rebuild(weights)
             rule = policy_rule(self.game, policy, "learner", adviser, self.job.hints.cadence_k)
             return match_program(self.game, (rule, opponent))(settings, key, numbers)
 
-        return jax.jit(lambda weights: lax.map(one, weights))
+        # settings and seed are arguments, so that another seed or phase finds the program compiled
+        many = jax.jit(lambda weights, settings, key: lax.map(lambda w: one(w, settings, key), weights))
+        return lambda weights: many(weights, self.settings, key)
 
     def _next_self(self, learner: Learner) -> Learner:
         """The pool takes in the present weights now and then, in place of its oldest self."""
@@ -179,10 +183,29 @@ def build(job: Job, devices: tuple[Any, ...]) -> Program:
         some = opponent or game.rule("heuristic")
         whole = Practice(game, some).longest(settings)
         changed |= {"rollout": whole, "minibatch": whole * job.train.num_envs, "epochs": 1}
+    if job.algo == "supervised":  # a gradient step at every step of the games
+        changed |= {"minibatch": job.train.num_envs, "epochs": 1}
     config = job.train.model_copy(update=changed)
-    if job.train.num_envs % len(devices):
-        raise BadInput(
-            f"num_envs is {job.train.num_envs}, which {len(devices)} devices cannot share equally; "
-            f"make it a multiple of {len(devices)}."
-        )
+    for name in ("num_envs", "minibatch"):
+        if getattr(config, name) % len(devices):
+            raise BadInput(
+                f"{name} is {getattr(config, name)}, which {len(devices)} devices cannot share equally; "
+                f"make it a multiple of {len(devices)}."
+            )
     return Program(job, game, settings, opponent, adviser, advice, config, devices)
+
+
+def build_phases(job: Job, devices: tuple[Any, ...]) -> list[tuple[int, Program]]:
+    """Where each phase ends and its program; all of them train one network and count steps alike."""
+    phases = [(end, build(part, devices)) for end, part in job.phases()]
+    shapes = {(p.game.name, p.game.version, p.game.sizes, feature_size(p.game)) for _, p in phases}
+    if len(shapes) > 1:
+        raise BadInput(
+            "The phases of the curriculum play games of different shapes, which one network cannot learn; "
+            "options that change what is seen or chosen belong in env."
+        )
+    if job.algo == "reinforce":  # an update plays the longest episodes of all phases to their end
+        rollout = max(program.config.rollout for _, program in phases)
+        shape = {"rollout": rollout, "minibatch": rollout * job.train.num_envs}
+        phases = [(end, replace(p, config=p.config.model_copy(update=shape))) for end, p in phases]
+    return phases

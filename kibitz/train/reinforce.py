@@ -11,7 +11,7 @@ from jax import Array, lax
 
 from kibitz.core import act as acts
 from kibitz.train.config import TrainOptions
-from kibitz.train.learner import Learner, averaged, device_key, episode_metrics, optimiser, roll_out
+from kibitz.train.learner import Learner, averaged, device_key, episode_sums, optimiser, roll_out
 from kibitz.train.network import Flat
 from kibitz.train.rollout import Practice, unpack_masks
 
@@ -38,7 +38,7 @@ def update(
     change, moments = optimiser(config).update(averaged(gradient, axis), learner.moments, learner.weights)
     weights = optax.apply_updates(learner.weights, change)
     first = {**seen, "over": seen["over"] & played}
-    metrics = told | episode_metrics(first) | {"ent": ent, "steps_learnt": jnp.sum(played.astype(jnp.float32))}
+    metrics = told | episode_sums(first, axis) | {"ent": ent, "steps_learnt": jnp.sum(played.astype(jnp.float32))}
     after = learner._replace(weights=weights, moments=moments, games=games, key=jax.random.key_data(key))
     return after._replace(updates=learner.updates + 1), averaged(metrics, axis)
 

@@ -98,7 +98,7 @@ class Practice:
     def _step(self, settings: Any, games: Games, act: Act, u: Array) -> tuple[Games, Stepped]:
         play = self.play
         before: Solo = play.layout.unpack(games.solo)
-        solo, rewards, over = play.step(settings, before, act, u)
+        solo, rewards, over = play.step(settings, before, act, u[: play.step_uniforms])
         fresh = play.new(settings, u[play.step_uniforms :])
         returned, steps = games.returned + rewards[0], games.steps + 1
         kept = games._replace(since=games.since + 1, returned=returned, steps=steps)
@@ -160,10 +160,10 @@ def policy_rule(
         hint = adapter.no_hint(jnp.int32(0))
         if adviser:
             ear, advice = adviser.choose(settings, ear, view, masks, u[:hears])
-            hint = Hint(advice, jnp.float32(1.0), since % cadence == 0)
+            hint = Hint(advice, jnp.float32(1.0), since == 0)
         logits, _ = policy(adapter(game.features(settings, view), hint, masks))
         act = acts.best(logits, masks) if greedy else acts.sample(logits, masks, u[hears:])
-        return (since + 1, ear), act
+        return ((since + 1) % cadence, ear), act
 
     return Rule(
         name=name,
@@ -172,5 +172,5 @@ def policy_rule(
         tell=adviser.tell if adviser else lambda settings, seat: settings,
         study=adviser.study if adviser else lambda settings, seat: settings,
         uniforms=hears + (0 if greedy else len(game.heads)),
-        widths=(8, adviser.widths if adviser else ()),
+        widths=(cadence.bit_length(), adviser.widths if adviser else ()),
     )

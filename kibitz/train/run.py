@@ -13,8 +13,9 @@ import platform
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -24,10 +25,11 @@ import numpy as np
 import yaml
 
 from kibitz.core.errors import BadInput
+from kibitz.evaluate.statistics import mean_ci95
 from kibitz.train import checkpoint
 from kibitz.train.config import Job
 from kibitz.train.logs import Curve, Rows, Tensorboard
-from kibitz.train.program import Program, build
+from kibitz.train.program import Program, build_phases
 
 Report = Callable[[dict[str, Any]], None]
 
@@ -43,43 +45,49 @@ class Run:
 
     def train(self, resume: bool = False) -> dict[str, Any]:
         """Trains to the end, or until Ctrl-C, and says how it went."""
-        devices = tuple(jax.local_devices())
-        phases = [(end, build(job, devices)) for end, job in self.job.phases()]
+        phases = self.phases
         program = phases[0][1]
+        self.check(resume)
         learner, step = self._start(program, resume)
         self._describe(phases)
         batch = program.config.batch
-        logs = self._logs(step)
         began, first = time.perf_counter(), step
+        compiling = training = 0.0
         evaluation: dict[str, Any] = {}
-        with _stoppable() as stopped:
+        with closing(self._logs(step)) as logs, _stoppable() as stopped:
             for number, (end, program) in enumerate(phases):
                 start = phases[number - 1][0] if number else 0
                 if step >= end:
                     continue
                 if number and step <= _round(start, batch):
                     learner = program.deal_again(learner)
-                while step < end and not stopped():
+                called = time.perf_counter()
+                learner, _ = program.advance(learner, program.settings, 0)
+                compiling += time.perf_counter() - called
+                while step < end:
                     goal = min(self._next(step, batch), _round(end, batch))
                     called = time.perf_counter()
                     learner, metrics = program.advance(learner, program.settings, (goal - step) // batch)
                     told = {name: np.asarray(value, float) for name, value in metrics.items()}
-                    rate = (goal - step) / (time.perf_counter() - called)
+                    spent = time.perf_counter() - called
+                    rate, training = (goal - step) / spent, training + spent
                     step = goal
                     if step % self._every(self.job.logging.eval_every, batch) == 0 or step >= self._total(batch):
-                        evaluation = self._evaluate(program, learner, step, logs)
+                        evaluation = self._evaluate(program, learner)
+                        self._record(logs, step, evaluation)
                     self._write(logs, step, told, rate, time.perf_counter() - began)
                     if step % self._every(self.job.logging.save_every, batch) == 0:
                         self._save(program, learner, step)
                     mean = {name: float(value.mean()) for name, value in told.items()}
                     self.report({"step": step, "steps_per_s": rate, **mean, **_means(evaluation), "notes": self.notes})
+                    if stopped():
+                        break
                 if stopped():
                     break
-        finished = step >= self._total(batch)
-        if not evaluation or not finished:
-            evaluation = self._evaluate(program, learner, step, logs)
-        self._save(program, learner, step)
-        logs.close()
+            finished = step >= self._total(batch)
+            self._save(program, learner, step)
+            if not evaluation or not finished:  # told, but no row: a run never stopped has none here
+                evaluation = self._evaluate(program, learner)
         self._draw(program)
         seconds = time.perf_counter() - began
         return {
@@ -87,39 +95,49 @@ class Run:
             "finished": finished,
             "steps": step,
             "seconds": round(seconds, 3),
-            "steps_per_s": round((step - first) * self.job.seeds / max(seconds, 1e-9), 1),
+            "compile_seconds": round(compiling, 3),
+            "train_seconds": round(training, 3),
+            "steps_per_s": round((step - first) * self.job.seeds / max(training, 1e-9), 1),
             "seeds": self.job.seeds,
-            **evaluation,
+            **{name: _plain(values) for name, values in evaluation.items()},
             "adviser": phases[-1][1].advice,
             "notes": self.notes,
         }
 
+    @cached_property
+    def phases(self) -> list[tuple[int, Program]]:
+        return build_phases(self.job, tuple(jax.local_devices()))
+
+    def check(self, resume: bool) -> None:
+        """BadInput for whatever would stop the run at its start; nothing is written."""
+        folder = self.folder
+        if folder.exists() and not folder.is_dir():
+            raise BadInput(f"{folder} is a file; --out should be the run's folder.")
+        if resume and not (folder / "config.yaml").is_file():
+            raise BadInput(f"There is no run to resume in {folder}; start it without --resume.")
+        if not resume and folder.exists() and any(folder.iterdir()):
+            raise BadInput(f"{folder} already holds something; choose another --out, or --resume the run in it.")
+        _ = self.phases
+
     def _start(self, program: Program, resume: bool) -> tuple[Any, int]:
         """A fresh folder, or the newest whole checkpoint of an old one."""
-        known = self.folder / "config.yaml"
         if not resume:
-            if self.folder.exists() and any(self.folder.iterdir()):
-                raise BadInput(
-                    f"{self.folder} already holds something; choose another --out, or --resume the run in it."
-                )
             self.folder.mkdir(parents=True, exist_ok=True)
-            known.write_text(yaml.safe_dump(self.job.model_dump(mode="json"), sort_keys=False), encoding="utf-8")
+            text = yaml.safe_dump(self.job.model_dump(mode="json"), sort_keys=False)
+            _write_whole(self.folder / "config.yaml", text)
             return program.begin(), 0
-        if not known.is_file():
-            raise BadInput(f"There is no run to resume in {self.folder}; start it without --resume.")
         saved, refused = checkpoint.newest(self.folder / "checkpoints")
         self.notes += refused
         if saved is None:
             return program.begin(), 0
         checkpoint.check_fits(saved, program.game)
-        step_program = self._program_at(saved.step, program)
+        step_program = self._program_at(saved.step)
         return step_program._placed(checkpoint.restore(saved, jax.eval_shape(step_program.begin))), saved.step
 
-    def _program_at(self, step: int, first: Program) -> Program:
-        for end, job in self.job.phases():
-            if step <= _round(end, first.config.batch):
-                return build(job, first.devices)
-        return first
+    def _program_at(self, step: int) -> Program:
+        """Whose games a checkpoint of this step holds: at a border, those of the phase that ends there."""
+        phases = self.phases
+        return next((p for end, p in phases if step <= _round(end, p.config.batch)), phases[-1][1])
 
     def _describe(self, phases: list[tuple[int, Program]]) -> None:
         about = {
@@ -133,6 +151,7 @@ class Run:
             "game": phases[0][1].game.name,
             "game_version": phases[0][1].game.version,
             "advisers": [program.advice for _, program in phases],
+            "notes": self.notes,
         }
         _write_whole(self.folder / "run.json", json.dumps(about, indent=2) + "\n")
 
@@ -155,21 +174,25 @@ class Run:
         if logs.timing:
             logs.timing.add({"step": step, "seconds": round(seconds, 3), "steps_per_s": round(rate, 1)})
 
-    def _evaluate(self, program: Program, learner: Any, step: int, logs: Logs) -> dict[str, Any]:
+    def _evaluate(self, program: Program, learner: Any) -> dict[str, list[float]]:
+        """Measures by name, one number for each seed; NaN where a measure does not exist."""
         returns, scores = program.judge(learner.weights)
         paid = np.asarray(returns, float)[:, :, 0]  # f64[seeds, episodes]
         ceiling = np.asarray(scores["ceiling"], float)[:, :, 0]
-        measures = {"return_mean": paid.mean(1), "share_of_ceiling": paid.mean(1) / ceiling.mean(1)}
+        most = ceiling.mean(1)
+        measures = {"return_mean": paid.mean(1), "share_of_ceiling": paid.mean(1) / np.where(most == 0, np.nan, most)}
         for name, value in scores.items():
             if name not in ("ceiling", "payoff"):
-                measures[name] = np.nanmean(np.asarray(value, float)[:, :, 0], axis=1)
+                measures[name] = np.array([mean_ci95(row)[0] for row in np.asarray(value, float)[:, :, 0]])
+        return {name: [float(x) for x in value] for name, value in measures.items()}
+
+    def _record(self, logs: Logs, step: int, evaluation: Mapping[str, list[float]]) -> None:
         for seed in range(self.job.seeds):
-            row = {"step": step, "seed": self.job.seed + seed} | {k: float(v[seed]) for k, v in measures.items()}
+            row = {"step": step, "seed": self.job.seed + seed} | {k: v[seed] for k, v in evaluation.items()}
             if logs.evaluations:
                 logs.evaluations.add(row)
             if logs.board:
                 logs.board.add(f"evaluation/seed_{self.job.seed + seed}", row, step)
-        return {name: [float(x) for x in value] for name, value in measures.items()}
 
     def _save(self, program: Program, learner: Any, step: int) -> None:
         checkpoint.write(self.folder / "checkpoints", learner, step, program.game, self.job.model_dump(mode="json"))
@@ -207,6 +230,11 @@ class Logs:
         for log in (self.metrics, self.evaluations, self.timing, self.board):
             if log is not None:
                 log.close()
+
+
+def _plain(values: list[float]) -> list[float | None]:
+    """JSON has no NaN: a number that does not exist is null."""
+    return [None if np.isnan(value) else value for value in values]
 
 
 def _means(evaluation: Mapping[str, list[float]]) -> dict[str, float]:

@@ -6,8 +6,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from kibitz.core.errors import BadInput
 from kibitz.core.options import parse_settings
 from kibitz.games import ENV_IDS
@@ -29,25 +27,49 @@ def prepare(
     options: list[str],
 ) -> Run:
     """A run that is checked and has written nothing yet."""
-    if resume:
-        if out is None:
-            raise BadInput("--resume needs --out, the folder of the run to go on with.")
-        return _old(Path(out))
+    if resume and out is None:
+        raise BadInput("--resume needs --out, the folder of the run to go on with.")
     changes: dict[str, Any] = parse_settings(options)
     flags = {"algo": algo, "opponent": opponent, "seed": seed, "seeds": seeds}
     changes |= {name: value for name, value in flags.items() if value is not None}
     for group, name, value in (("hints", "mode", hint), ("train", "num_train_steps", steps), ("env", "id", _id(game))):
         if value is not None:
-            changes.setdefault(group, {})[name] = value
+            if not isinstance(changes.setdefault(group, {}), dict):
+                raise BadInput(f"{group!r} is a table of keys, not {changes[group]!r}; set {group}.{name}.")
+            changes[group][name] = value
+    if resume:
+        return _old(Path(str(out)), config, changes)
     job = read_job(config, changes)
-    return Run(job, Path(out) if out else _folder(job))
+    run = Run(job, Path(out) if out else _folder(job))
+    run.check(resume=False)
+    return run
 
 
-def _old(folder: Path) -> Run:
+def _old(folder: Path, config: str | None, changes: dict[str, Any]) -> Run:
+    """The run of a folder. The command may be given again with what it said before, but with nothing else."""
     path = folder / "config.yaml"
-    if not path.is_file():
+    if not path.is_file() or not path.stat().st_size:
         raise BadInput(f"There is no run to resume in {folder}; start it without --resume.")
-    return Run(Job.read(yaml.safe_load(path.read_text(encoding="utf-8")), "key of the run's config"), folder)
+    run = Run(read_job(path, {}), folder)
+    asked = read_job(config or path, changes)
+    if asked != run.job:
+        raise BadInput(f"{_difference(run.job, asked)} in {path}; --resume goes on with the run as it was begun.")
+    run.check(resume=True)
+    return run
+
+
+def _difference(old: Job, new: Job) -> str:
+    """The first key in which they differ."""
+    was, now = (_flat(job.model_dump(mode="json")) for job in (old, new))
+    name = next(name for name in {**was, **now} if was.get(name) != now.get(name))
+    return f"{name} is {now.get(name)!r} here but {was.get(name)!r}"
+
+
+def _flat(values: dict[str, Any], outer: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in values.items():
+        found |= _flat(value, f"{outer}{name}.") if isinstance(value, dict) else {f"{outer}{name}": value}
+    return found
 
 
 def _id(game: str | None) -> str | None:

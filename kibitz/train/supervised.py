@@ -12,7 +12,7 @@ from jax import Array, lax
 from kibitz.core import act as acts
 from kibitz.core.act import Act
 from kibitz.train.config import TrainOptions
-from kibitz.train.learner import Learner, averaged, device_key, episode_metrics, optimiser
+from kibitz.train.learner import Learner, averaged, device_key, episode_sums, optimiser
 from kibitz.train.network import Flat
 from kibitz.train.rollout import Games, Practice
 
@@ -52,6 +52,6 @@ def update(
     keys = jax.random.split(device_key(roll_key, axis), config.rollout)
     start = (learner.games, learner.weights, learner.moments)
     (games, weights, moments), seen = lax.scan(one, start, keys)
-    metrics = episode_metrics(seen) | {name: jnp.mean(seen[name]) for name in ("loss", "same_act")}
+    metrics = episode_sums(seen, axis) | {name: jnp.mean(seen[name]) for name in ("loss", "same_act")}
     after = learner._replace(weights=weights, moments=moments, games=games, key=jax.random.key_data(key))
     return after._replace(updates=learner.updates + 1), averaged(metrics, axis)

@@ -1,0 +1,233 @@
+"""The estimates and losses against plain loops and plain NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from kibitz.core.act import entropy
+from kibitz.train import ppo, reinforce
+from kibitz.train.learner import roll_out
+from kibitz.train.network import flatten, new_policy
+from kibitz.train.program import build
+from kibitz.train.rollout import Practice, pack_masks, unpack_masks
+from tests.train import toy
+from tests.train.conftest import tiny_job
+
+GAME = toy.build(False)
+FEATURES = 3 + 5
+SAMPLES = 24
+ONE_DEVICE = tuple(jax.local_devices()[:1])
+
+
+def lived(time: int, games: int) -> dict[str, Any]:
+    """Made-up rewards and values; ends inside, at the border and nowhere."""
+    rng = np.random.default_rng(3)
+    over = np.zeros((time, games), bool)
+    over[2, 0] = over[5, 0] = over[time - 1, 1] = over[0, 2] = True  # the last game never ends
+    return {
+        "reward": rng.normal(size=(time, games)).astype(np.float32),
+        "value": rng.normal(size=(time, games)).astype(np.float32),
+        "over": over,
+        "last": rng.normal(size=games).astype(np.float32),
+    }
+
+
+@pytest.mark.parametrize(("gamma", "lam"), [(0.9, 0.8), (1.0, 1.0), (0.99, 0.0)])
+def test_advantages_are_those_of_a_plain_loop(gamma: float, lam: float) -> None:
+    x = lived(7, 4)
+    expected = np.zeros((7, 4))
+    for game in range(4):
+        for start in range(7):
+            weight = 1.0
+            for t in range(start, 7):
+                following = x["last"][game] if t == 6 else x["value"][t + 1, game]
+                expected[start, game] += weight * (
+                    x["reward"][t, game] + (0.0 if x["over"][t, game] else gamma * following) - x["value"][t, game]
+                )
+                if x["over"][t, game]:
+                    break
+                weight *= gamma * lam
+    got = ppo.advantages(*(jnp.asarray(x[k]) for k in ("reward", "value", "over", "last")), gamma, lam)
+    np.testing.assert_allclose(got, expected, rtol=2e-5, atol=2e-5)
+
+
+def test_the_border_of_a_rollout_is_not_an_end() -> None:
+    x = lived(7, 4)
+    args = [jnp.asarray(x[k]) for k in ("reward", "value", "over")]
+    one, other = (ppo.advantages(*args, jnp.asarray(x["last"]) + more, 0.9, 0.8) for more in (0.0, 1.0))
+    moved = np.asarray(other - one)
+    assert moved[-1].tolist() == pytest.approx([0.9, 0.0, 0.9, 0.9]), "only a game that ended there ignores it"
+    assert (moved[:6, 0] == 0).all(), "nothing flows back over an end"
+
+
+def test_returns_to_go_are_those_of_a_plain_loop() -> None:
+    x = lived(7, 4)
+    expected = np.zeros((7, 4))
+    for game in range(4):
+        for start in range(7):
+            for t in range(start, 7):
+                expected[start, game] += 0.9 ** (t - start) * x["reward"][t, game]
+                if x["over"][t, game]:
+                    break
+    got = reinforce.returns_to_go(jnp.asarray(x["reward"]), jnp.asarray(x["over"]), 0.9)
+    np.testing.assert_allclose(got, expected, rtol=2e-5, atol=2e-5)
+
+
+def test_packed_masks_come_back() -> None:
+    masks = tuple(jnp.asarray(np.random.default_rng(n).random((n, 5)) < 0.5) for n in (5, 31, 7))
+    for old, new in zip(masks, unpack_masks(pack_masks(masks), (5, 31, 7)), strict=True):
+        np.testing.assert_array_equal(old, new)
+
+
+class Sample:
+    """A hand-made batch of the toy: features, masks and acts, nothing played."""
+
+    def __init__(self, cap: int = 2, arm: int | None = None) -> None:
+        rng = np.random.default_rng(5)
+        self.config = build(tiny_job(), ONE_DEVICE).config
+        self.flat = flatten(new_policy(GAME, FEATURES, (8,), jax.random.key(2)))
+        self.vector = self.flat.vector + 0.3 * jax.random.normal(jax.random.key(4), self.flat.vector.shape)
+        self.features = jnp.asarray(rng.normal(size=(SAMPLES, FEATURES)), jnp.float32)
+        self.masks = (jnp.ones((2, SAMPLES), bool), jnp.arange(3)[:, None] <= jnp.full(SAMPLES, cap))
+        arms = rng.integers(0, 2, SAMPLES) if arm is None else np.full(SAMPLES, arm)
+        self.act = jnp.asarray(np.stack([arms, rng.integers(0, cap + 1, SAMPLES)]), jnp.int32)
+        self.numbers = jnp.asarray(rng.normal(size=(4, SAMPLES)), jnp.float32)
+        self.practice = Practice(GAME, GAME.rule("heuristic"))
+
+    def ppo(self, vector: Any, ent: float) -> Any:
+        old, value, advantage, target = self.numbers
+        batch = ppo.Batch(self.features, pack_masks(self.masks), self.act, old - 1, value, advantage, target)
+        return ppo.loss(vector, self.flat, batch, self.practice, self.config, jnp.float32(ent))
+
+    def reinforce(self, vector: Any, ent: float) -> Any:
+        _, value, _, target = self.numbers.reshape(4, 4, 6)
+        seen = {
+            "features": self.features.reshape(4, 6, -1),
+            "masks": jnp.moveaxis(pack_masks(self.masks).reshape(-1, 4, 6), 0, 1),
+            "act": jnp.moveaxis(self.act.reshape(-1, 4, 6), 0, 1),
+            "value": value,
+        }
+        played = jnp.arange(24).reshape(4, 6) % 5 != 0
+        return reinforce.loss(vector, self.flat, seen, played, target, self.practice, self.config, jnp.float32(ent))
+
+    def rows(self, loss: Callable[..., Any], ent: float) -> Any:
+        """The gradient of the last layer, a row for each logit: two arms, three stakes, the value."""
+        gradient = self.flat.rebuild(jax.grad(lambda v: loss(v, ent)[0])(self.vector))
+        weight, bias = gradient.out
+        return np.concatenate([weight, bias[:, None]], axis=1)
+
+    def plain(self) -> tuple[Any, Any, Any]:
+        """Log-probability of the acts, entropy and value, in NumPy."""
+        policy = self.flat.rebuild(self.vector)
+        x = np.asarray(self.features, float).T
+        (weight, bias), (out, out_bias) = policy.body[0], policy.out
+        y = np.asarray(out, float) @ np.tanh(np.asarray(weight, float) @ x + np.asarray(bias, float)[:, None])
+        y += np.asarray(out_bias, float)[:, None]
+        arm, stake = np.exp(y[:2]), np.exp(y[2:5]) * np.asarray(self.masks[1])
+        arm, stake = arm / arm.sum(0), stake / stake.sum(0)
+        acts, at = np.asarray(self.act), np.arange(SAMPLES)
+        log_prob = np.log(arm[acts[0], at]) + np.where(acts[0] == 1, np.log(stake[acts[1], at]), 0)
+        spread = [-np.sum(np.where(p > 0, p * np.log(np.maximum(p, 1e-300)), 0), axis=0) for p in (arm, stake)]
+        return log_prob, spread[0] + arm[1] * spread[1], y[5]
+
+
+LOSSES = pytest.mark.parametrize("name", ["ppo", "reinforce"])
+
+
+@LOSSES
+@pytest.mark.parametrize("ent", [0.0, 0.5])
+def test_closed_values_have_no_gradient_through_the_whole_loss(name: str, ent: float) -> None:
+    sample = Sample(cap=1)
+    rows = sample.rows(getattr(sample, name), ent)
+    assert (rows[4] == 0).all(), "stake 2 is closed in every sample"
+    assert (np.abs(rows[[0, 1, 2, 3, 5]]).sum(1) > 1e-4).all(), "everything else learns"
+
+
+@LOSSES
+def test_a_head_with_one_open_value_has_no_gradient(name: str) -> None:
+    sample = Sample(cap=0)
+    rows = sample.rows(getattr(sample, name), 0.5)
+    assert (rows[2:5] == 0).all()
+    assert (np.abs(rows[:2]).sum(1) > 1e-4).all()
+
+
+@LOSSES
+def test_a_head_that_does_not_matter_has_no_gradient(name: str) -> None:
+    sample = Sample(arm=0)
+    rows = sample.rows(getattr(sample, name), 0.0)
+    assert (rows[2:5] == 0).all(), "nobody staked anything"
+    assert (np.abs(Sample(arm=1).rows(getattr(Sample(arm=1), name), 0.0)[2:5]).sum(1) > 1e-4).all()
+
+
+@LOSSES
+def test_an_entropy_bonus_makes_acts_more_random(name: str) -> None:
+    """One step down the bonus' part of the loss raises entropy."""
+    sample = Sample()
+    loss = getattr(sample, name)
+    pull = jax.grad(lambda v: loss(v, 1.0)[0])(sample.vector) - jax.grad(lambda v: loss(v, 0.0)[0])(sample.vector)
+
+    def spread(vector: Any) -> float:
+        logits, _ = sample.flat.rebuild(vector)(sample.features.T)
+        return float(jnp.mean(entropy(logits, sample.masks, GAME.matters)))
+
+    assert spread(sample.vector - 0.1 * pull) > spread(sample.vector) + 1e-4
+
+
+def test_ppo_loss_is_that_of_plain_numpy() -> None:
+    sample = Sample()
+    log_prob, spread, value = sample.plain()
+    old, _, advantage, target = (np.asarray(x, float) for x in sample.numbers)
+    ratio = np.exp(log_prob - (old - 1))
+    scaled = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
+    surrogate = np.minimum(ratio * scaled, np.clip(ratio, 0.8, 1.2) * scaled)
+    expected = -surrogate.mean() + 0.5 * 0.5 * ((value - target) ** 2).mean() - 0.3 * spread.mean()
+    assert float(sample.ppo(sample.vector, 0.3)[0]) == pytest.approx(expected, rel=1e-4)
+
+
+def test_reinforce_loss_is_that_of_plain_numpy_with_the_baseline_of_before() -> None:
+    """The baseline is what was thought of each position when it was met, whatever the network says now."""
+    sample = Sample()
+    log_prob, spread, value = sample.plain()
+    _, before, _, target = (np.asarray(x, float) for x in sample.numbers)
+    counts = np.arange(24) % 5 != 0
+    each = -(target - before) * log_prob + 0.5 * 0.5 * (value - target) ** 2 - 0.3 * spread
+    assert float(sample.reinforce(sample.vector, 0.3)[0]) == pytest.approx(each[counts].mean(), rel=1e-4)
+
+
+def test_the_baseline_of_reinforce_does_not_see_the_returns_it_is_compared_with() -> None:
+    """The same games once paid and once not: every baseline is the same number."""
+    program = build(tiny_job(algo="reinforce"), ONE_DEVICE)
+    policy = program.flat.rebuild(flatten(program.policy(0)).vector)
+    practice = program.practice(jnp.zeros((0, 1)))
+    games = practice.begin(program.settings, jax.random.uniform(jax.random.key(0), (practice.begin_uniforms, 8)))
+    seen = {
+        pays: roll_out(
+            policy, practice, program.settings._replace(pays=jnp.float32(pays)), games, jax.random.key(1), 4
+        )[1]
+        for pays in (0, 1)
+    }
+    assert float(jnp.sum(seen[1]["reward"])) > 0 == float(jnp.sum(seen[0]["reward"]))
+    np.testing.assert_array_equal(seen[0]["value"], seen[1]["value"])
+
+
+def test_shuffling_keeps_every_sample_whole() -> None:
+    n = 24
+    column = jnp.arange(n, dtype=jnp.float32)
+    whole = jnp.arange(n, dtype=jnp.int32)
+    batch = ppo.Batch(
+        column[:, None] * jnp.ones(3), whole[None].astype(jnp.uint32), jnp.stack([whole] * 2), *[column] * 4
+    )
+    parts = ppo.shuffled(batch, jax.random.key(0), 4)
+    assert parts.features.shape == (4, 6, 3)
+    assert parts.act.shape == (4, 2, 6)
+    order = np.asarray(parts.log_prob)
+    assert sorted(order.ravel().tolist()) == list(range(n))
+    assert order.ravel().tolist() != list(range(n))
+    for x in (parts.features[..., 1], parts.masks[:, 0], parts.act[:, 0], parts.act[:, 1], parts.value, parts.target):
+        np.testing.assert_array_equal(np.asarray(x, float), order)

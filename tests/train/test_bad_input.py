@@ -1,0 +1,157 @@
+"""A user's mistake is one sentence on standard error, exit code 2, and nothing written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from kibitz import cli
+from tests.train.conftest import TINY, Command
+
+CASES = {
+    "unknown key": (["--set", "train.learning_rate=0.1"], "learning_rate"),
+    "unknown group": (["--set", "trian.lr=0.1"], "trian"),
+    "unknown game option": (["--set", "env.roundz=3"], "rounds"),
+    "wrong type": (["--set", "train.num_envs=many"], "num_envs"),
+    "a yes for a number": (["--set", "train.num_envs=true"], "num_envs"),
+    "a group given as a number": (["--set", "train=5", "--steps", "64"], "train"),
+    "not name=value": (["--set", "train.lr"], "name=value"),
+    "minibatch larger than a batch": (["--set", "train.minibatch=64"], "minibatch is 64"),
+    "minibatch that does not divide": (["--set", "train.minibatch=15"], "does not divide"),
+    "cadence 0": (["--set", "hints.cadence_k=0"], "cadence_k"),
+    "no games": (["--set", "train.num_envs=0"], "num_envs"),
+    "no steps": (["--steps", "0"], "--steps"),
+    "a layer of no width": (["--set", "train.hidden=[8, 0]"], "hidden"),
+    "an infinite learning rate": (["--set", "train.lr=.inf"], "lr"),
+    "negative learning rate": (["--set", "train.lr=-0.1"], "lr"),
+    "save cadence 0": (["--set", "logging.save_every=0"], "save_every"),
+    "unknown algorithm": (["--algo", "ppoo"], "ppo"),
+    "unknown hint mode": (["--hint", "expart"], "expert"),
+    "unknown opponent": (["--opponent", "nobody"], "nobody"),
+    "unknown game": (["--game", "chess"], "chess"),
+    "unknown environment": (["--set", "env.id=Chess-v0"], "Chess-v0"),
+    "missing checkpoint of the expert": (["--hint", "expert", "--set", "hints.checkpoint=/nowhere"], "/nowhere"),
+    "missing checkpoint of the opponent": (["--opponent", "policy:/nowhere"], "/nowhere"),
+    "a curriculum out of order": (["--set", "curriculum=[{until: 64}, {until: 32}]"], "later"),
+    "a curriculum with a wrong key": (["--set", "curriculum=[{until: 64, hints: {cadense_k: 2}}]"], "cadence_k"),
+    "a curriculum with a wrong game option": (["--set", "curriculum=[{env: {roundz: 2}}]"], "rounds"),
+    "a seed that is too large": (["--seed", "36893488147419103232"], "seed"),
+    "resume without out": (["--resume"], "--out"),
+}
+
+
+def refused(words: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> str:
+    """Runs the command in this process; gives its only sentence."""
+    monkeypatch.setattr("sys.argv", ["kibitz", *words])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    out, err = capsys.readouterr()
+    assert ended.value.code == 2
+    assert out == ""
+    assert err.startswith("kibitz: ")
+    assert err.count("\n") == 1, "one sentence"
+    return err
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> str:
+    path = tmp_path / "tiny.yaml"
+    path.write_text(yaml.safe_dump(TINY), encoding="utf-8")
+    return str(path)
+
+
+@pytest.mark.parametrize("case", list(CASES))
+def test_it_is_refused(
+    case: str, config: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words, names = CASES[case]
+    monkeypatch.chdir(tmp_path)
+    out = [] if "--resume" in words else ["--out", "run"]
+    assert names in refused(["train", "--config", config, *out, *words], capsys, monkeypatch)
+    assert [path.name for path in tmp_path.iterdir()] == ["tiny.yaml"]
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (None, "bad.yaml"),
+        (b"train: {lr: 0.1", "not valid YAML"),
+        (b"- train\n- lr\n", "table of keys"),
+        (b"\xff\xfe\x00\x01", "YAML"),
+        (b"train:\n", "train"),
+        (b"1: 2\n", "1"),
+    ],
+    ids=["missing", "broken", "a list", "not text", "an empty group", "a number as a key"],
+)
+def test_a_config_that_cannot_be_used_is_refused(
+    content: bytes | None,
+    words: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    path = tmp_path / "bad.yaml"
+    if content is not None:
+        path.write_bytes(content)
+    told = refused(["train", "--config", str(path), "--out", str(tmp_path / "run")], capsys, monkeypatch)
+    assert words in told
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_folder_with_another_run_is_not_touched(
+    config: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / "config.yaml").write_text("algo: ppo\n")
+    assert "already holds" in refused(["train", "--config", config, "--out", str(folder)], capsys, monkeypatch)
+    assert {path.name: path.read_text() for path in folder.iterdir()} == {"config.yaml": "algo: ppo\n"}
+
+
+def test_an_output_folder_that_is_a_file_is_not_touched(
+    config: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "run"
+    path.write_text("mine")
+    assert str(path) in refused(["train", "--config", config, "--out", str(path)], capsys, monkeypatch)
+    assert path.read_text() == "mine"
+
+
+@pytest.mark.parametrize("content", [None, "", "algo: [", "algo: pppo\n"])
+def test_what_is_not_a_run_is_not_resumed(
+    content: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "run"
+    if content is not None:
+        folder.mkdir()
+        (folder / "config.yaml").write_text(content)
+    refused(["train", "--resume", "--out", str(folder)], capsys, monkeypatch)
+    assert folder.exists() == (content is not None)
+
+
+def test_resume_refuses_what_it_would_have_to_ignore(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / "config.yaml").write_text(yaml.safe_dump(TINY))
+    told = refused(["train", "--resume", "--out", str(folder), "--steps", "9999"], capsys, monkeypatch)
+    assert "num_train_steps is 9999 here but 640" in told
+
+
+def test_the_example_of_the_help_is_a_number(
+    config: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`--set train.lr=1e-3` is what --help shows, and YAML takes 1e-3 for a word: the complaint is about the rest."""
+    words = ["--set", "train.lr=1e-3", "--set", "train.num_envs=0"]
+    assert "num_envs" in refused(["train", "--config", config, "--out", "run", *words], capsys, monkeypatch)
+
+
+def test_the_real_command_says_it_the_same_way(command: Command, config: str, tmp_path: Path) -> None:
+    done = command("train", "--config", config, "--out", str(tmp_path / "run"), "--set", "train.minibatch=1000")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("kibitz: minibatch is 1000")
+    assert done.stderr.count("\n") == 1
+    assert not (tmp_path / "run").exists()

@@ -1,0 +1,147 @@
+"""A checkpoint as a player, an expert and an opponent; one that does not fit is refused with a reason."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from kibitz.core.errors import BadInput
+from kibitz.core.game import seated
+from kibitz.evaluate.match import play_rules
+from kibitz.train import checkpoint
+from kibitz.train.advisers import policy_of, rule_of_run
+from kibitz.train.run import Run
+from tests.train import toy
+from tests.train.conftest import Command, last_checkpoint, tiny_job
+
+TOY = toy.build(False)
+SMALL = {"train": {"num_train_steps": 320}, "logging": {"eval_every": 320, "save_every": 160}}
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two learners of the toy, with the oracle in their ear."""
+    with pytest.MonkeyPatch.context() as patch:
+        import kibitz.games
+
+        patch.setitem(kibitz.games.GAMES, toy.NAME, "tests.train.toy")
+        patch.setitem(kibitz.games.ENV_IDS, toy.ENV_ID, toy.NAME)
+        folder = tmp_path_factory.mktemp("runs") / "trained"
+        Run(tiny_job(seeds=2, hints={"mode": "expert"}, **SMALL), folder).train()
+    return folder
+
+
+def test_a_run_plays_with_the_adviser_it_was_trained_with(trained: Path) -> None:
+    """Played elsewhere, it earns what the run's own evaluation said, give or take other episodes."""
+    rule = rule_of_run(str(trained))
+    settings = seated(toy.ToyOptions().settings(), {0: rule})
+    played = play_rules(TOY, settings, (rule, TOY.rule("heuristic")), 128, 0, lambda count: None)
+    share = played.returns[:, 0].mean() / played.scores["ceiling"][:, 0].mean()
+    with open(trained / "evaluations.csv", encoding="utf-8") as file:
+        *_, row = [line.split(",") for line in file.read().splitlines() if line.split(",")[1] == "0"]
+    assert share == pytest.approx(float(row[3]), abs=0.08)
+
+
+def test_a_number_picks_one_of_the_learners_trained_together(trained: Path) -> None:
+    saved = checkpoint.find(str(trained))
+    vectors = [jax.flatten_util.ravel_pytree(policy_of(saved, TOY, seed))[0] for seed in (0, 1)]
+    np.testing.assert_array_equal(np.sort(vectors[1]), np.sort(saved.leaves["weights"][1]))
+    assert not np.array_equal(vectors[0], vectors[1])
+    assert rule_of_run(f"{trained}#1").name == f"policy:{trained}#1"
+    for name, words in ((f"{trained}#2", "learners 0 to 1"), (f"{trained}#x", "number of a learner")):
+        with pytest.raises(BadInput, match=words):
+            rule_of_run(name)
+
+
+def test_the_command_evaluates_a_run_and_a_file(trained: Path, command: Command) -> None:
+    for name in (str(trained), str(last_checkpoint(trained))):
+        done = command("evaluate", "--game", toy.NAME, "--player", f"policy:{name}", "--episodes", "64", "--json")
+        assert done.returncode == 0, done.stderr
+        told = json.loads(done.stdout)
+        assert told["player"] == f"policy:{name}"
+        assert 0.3 < told["share_of_ceiling"] <= 1
+
+
+def test_a_run_can_be_expert_and_opponent_at_once(trained: Path, train: Callable[..., Any]) -> None:
+    hints = {"mode": "expert", "checkpoint": str(trained)}
+    folder, told = train("pupil", opponent=f"policy:{trained}#1", hints=hints, **SMALL)
+    assert told["finished"]
+    assert str(trained) in told["adviser"]
+    assert json.loads((folder / "run.json").read_text())["advisers"] == [told["adviser"]]
+
+
+def test_another_version_of_the_game_is_refused(trained: Path) -> None:
+    newer = dataclasses.replace(TOY, version=2)
+    with pytest.raises(BadInput, match=r"two_arms version 1; it does not fit two_arms version 2"):
+        rule_of_run(str(trained), newer)
+
+
+def test_another_size_of_network_is_refused(trained: Path) -> None:
+    with pytest.raises(BadInput, match=r"weights where two_arms with these options needs"):
+        rule_of_run(str(trained), toy.build(True))
+
+
+@pytest.mark.parametrize("kind", ["garbage", "half", "empty", "foreign", "nothing"])
+def test_what_is_not_a_checkpoint_is_refused(trained: Path, tmp_path: Path, kind: str) -> None:
+    path, whole = tmp_path / "x.safetensors", last_checkpoint(trained)
+    half = whole.read_bytes()[: whole.stat().st_size // 2]
+    content = {"garbage": b"not a checkpoint" * 50, "half": half, "empty": b""}
+    if kind in content:
+        path.write_bytes(content[kind])
+    elif kind == "foreign":
+        save_file({"weights": np.zeros((1, 3), np.float32)}, path)
+    with pytest.raises(BadInput, match=r"checkpoint") as refused:
+        rule_of_run(str(path))
+    assert str(path) in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_an_expert_that_does_not_fit_stops_before_anything_is_written(
+    trained: Path, train: Callable[..., Any], tmp_path: Path
+) -> None:
+    hints = {"mode": "expert", "checkpoint": str(trained)}
+    with pytest.raises(BadInput, match="weights where"):
+        train("misfit", env={"wide": True}, hints=hints)
+    with pytest.raises(BadInput, match="no checkpoint in"):
+        train("misfit", hints={"mode": "expert", "checkpoint": str(tmp_path / "nowhere")})
+    with pytest.raises(BadInput, match="no checkpoint in"):
+        train("misfit", opponent=f"policy:{tmp_path / 'nowhere'}")
+    assert not (tmp_path / "misfit").exists()
+
+
+def test_a_checkpoint_of_another_shape_is_not_resumed(train: Callable[..., Any]) -> None:
+    folder, _ = train("shape", **SMALL)
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    with pytest.raises(BadInput, match="another configuration"):
+        train("shape", resume=True, train={"hidden": [4]}, logging=SMALL["logging"])
+    assert before == {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_checkpoint_is_written_whole_or_not_at_all(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saved = checkpoint.find(str(trained))
+
+    class Learner(tuple[Any, ...]):
+        weights = saved.leaves["weights"]
+
+    learner = Learner([saved.leaves["weights"]])
+    path = checkpoint.write(tmp_path, learner, 32, TOY, saved.job)
+    before = path.read_bytes()
+
+    def cut(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", cut)
+    with pytest.raises(OSError, match="No space"):
+        checkpoint.write(tmp_path, Learner([saved.leaves["weights"] + 1]), 32, TOY, saved.job)
+    assert path.read_bytes() == before
+    assert load_file(path)["weights"].tobytes() == saved.leaves["weights"].tobytes()

@@ -1,0 +1,129 @@
+"""Who whispers, what arrives as numbers, and how often."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from kibitz.core.errors import BadInput
+from kibitz.games import get_game
+from kibitz.hints import Hint, HintAdapter
+from kibitz.train.program import build
+from kibitz.train.rollout import Practice, policy_rule
+from tests.train import toy
+from tests.train.conftest import tiny_job
+
+PROPOSE, INSIST, AGREE = 0, 1, 2
+TOY = toy.build(False)
+ONE_DEVICE = tuple(jax.local_devices()[:1])
+
+
+def negotiation_block(act: tuple[int, ...], available: bool = True) -> list[float]:
+    """The hint block for a pool of 4 books, 1 hat and 2 balls."""
+    masks = (jnp.ones(5, bool), *(jnp.arange(5) <= count for count in (4, 1, 2)))
+    hint = Hint(tuple(jnp.int32(x) for x in act), jnp.float32(0.75), jnp.bool_(available))
+    return np.asarray(HintAdapter(get_game("deal_or_no_deal")).hint_features(hint, masks)).tolist()
+
+
+def test_a_hint_is_the_ten_numbers_of_the_seed() -> None:
+    """act_onehot (5), oA_norm (3, divided by the caps), confidence (1), h_avail (1)."""
+    assert negotiation_block((INSIST, 2, 0, 1)) == [0, 1, 0, 0, 0, 0.5, 0, 0.5, 0.75, 1]
+    assert negotiation_block((PROPOSE, 4, 1, 2)) == [1, 0, 0, 0, 0, 1, 1, 1, 0.75, 1]
+
+
+def test_the_counts_of_an_agree_are_not_whispered() -> None:
+    assert negotiation_block((AGREE, 3, 1, 2)) == [0, 0, 1, 0, 0, 0, 0, 0, 0.75, 1]
+
+
+def test_no_hint_is_ten_zeros() -> None:
+    assert negotiation_block((INSIST, 2, 0, 1), available=False) == [0.0] * 10
+    assert HintAdapter(get_game("deal_or_no_deal")).hint_size == 10
+
+
+def whispered(mode: str, cadence: int, rounds: int, steps: int) -> tuple[Any, Any]:
+    """What eight games of the toy are told at each step: base features and hint blocks, [steps, n, games]."""
+    job = tiny_job(hints={"mode": mode, "cadence_k": cadence}, env={"rounds": rounds})
+    program = build(job, ONE_DEVICE)
+    practice = program.practice(jnp.zeros((0, 1)))
+    games = practice.begin(program.settings, jax.random.uniform(jax.random.key(0), (practice.begin_uniforms, 8)))
+    seen = []
+    step = jax.jit(lambda games, u: practice.step(program.settings, games, (jnp.zeros(8, jnp.int32),) * 2, u)[0])
+    for number in range(steps):
+        seen.append(np.asarray(practice.observe(program.settings, games)[0]))
+        games = step(games, jax.random.uniform(jax.random.key(number), (practice.step_uniforms, 8)))
+    together = np.stack(seen)
+    return together[:, :3], together[:, 3:]
+
+
+def test_expert_hints_come_on_reset_and_after_every_kth_step_and_are_zeros_between() -> None:
+    base, hint = whispered("expert", cadence=3, rounds=5, steps=12)
+    due = [True, False, False, True, False] * 2 + [True, False]  # two whole episodes and a bit
+    for number, now in enumerate(due):
+        lucky, cap = base[number, 0], base[number, 1] * 2
+        if not now:
+            assert (hint[number] == 0).all(), f"no hint is due at step {number}"
+            continue
+        np.testing.assert_array_equal(hint[number, 0], lucky == 0)
+        np.testing.assert_array_equal(hint[number, 1], lucky == 1)
+        np.testing.assert_array_equal(hint[number, 2], (lucky == 1) & (cap > 0))  # the whole cap, or nothing
+        assert (hint[number, 3:] == 1).all(), "confidence and availability"
+
+
+def test_random_hints_are_legal_and_vary_and_no_hints_are_zeros() -> None:
+    base, hint = whispered("random", cadence=1, rounds=5, steps=12)
+    assert (hint[:, :2].sum(1) == 1).all()
+    assert 0.2 < hint[:, 0].mean() < 0.8
+    assert ((hint[:, 2] >= 0) & (hint[:, 2] <= 1)).all()
+    assert (hint[:, 0] != (base[:, 0] == 0)).any(), "it does not know the lucky arm"
+    assert (whispered("none", cadence=1, rounds=5, steps=3)[1] == 0).all()
+
+
+def test_a_trained_policy_hears_its_adviser_as_often_as_in_training() -> None:
+    heard: list[Any] = []
+
+    def policy(x: Any) -> Any:
+        heard.append(np.asarray(x)[3:])
+        return (jnp.zeros(2), jnp.zeros(3)), jnp.zeros(())
+
+    rule = policy_rule(TOY, policy, "listener", TOY.rule("oracle"), cadence=2)
+    settings = toy.ToyOptions(rounds=5).settings()
+    state, memory = TOY.new(settings, jnp.full(1, 0.3)), rule.start(settings, 0, jnp.zeros(rule.uniforms))
+    for _ in range(5):
+        view, masks = TOY.view(settings, state, 0), TOY.legal(settings, state, 0)
+        memory, act = rule.choose(settings, memory, view, masks, jnp.zeros(rule.uniforms))
+        state = TOY.step(settings, state, (act, act), jnp.full(1, 0.3))[0]
+    assert [float(block[-1]) for block in heard] == [1, 0, 1, 0, 1]
+    assert [bool(block.any()) for block in heard] == [True, False, True, False, True]
+
+
+def test_a_policy_can_sit_in_the_other_seat_of_a_long_game() -> None:
+    """Its memory survives being packed, however long the episode."""
+    rule = policy_rule(TOY, lambda x: ((jnp.zeros(2), jnp.zeros(3)), jnp.zeros(())), "long", TOY.rule("oracle"), 7)
+    layout = Practice(TOY, rule).play.layout
+    settings = toy.ToyOptions().settings()
+    state = TOY.new(settings, jnp.full(1, 0.3))
+    memory = rule.start(settings, 1, jnp.zeros(rule.uniforms))
+    view, masks = TOY.view(settings, state, 1), TOY.legal(settings, state, 1)
+    one = jax.jit(lambda memory: rule.choose(settings, memory, view, masks, jnp.zeros(rule.uniforms))[0])
+    for _ in range(300):
+        memory = one(memory)
+        packed = layout.unpack(layout.pack(layout.tree.unflatten([*jax.tree.leaves(state), *jax.tree.leaves(memory)])))
+        np.testing.assert_array_equal(jax.tree.leaves(packed), [*jax.tree.leaves(state), *jax.tree.leaves(memory)])
+
+
+def test_the_adviser_is_said_and_recorded(train: Callable[..., Any]) -> None:
+    folder, told = train("expert", hints={"mode": "expert"}, train={"num_train_steps": 64})
+    assert "oracle" in told["adviser"]
+    assert json.loads((folder / "run.json").read_text())["advisers"] == [told["adviser"]]
+
+
+def test_llm_hints_say_what_to_do_where_they_cannot_be_had(train: Callable[..., Any]) -> None:
+    """Until the toy has words for an LLM, one sentence; it may change when LLM hints arrive."""
+    with pytest.raises(BadInput, match=r"LLM|llm"):
+        train("llm", hints={"mode": "llm"})

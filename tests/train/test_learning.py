@@ -1,0 +1,79 @@
+"""It learns: the toy by every algorithm and on two devices, the negotiation in a few seconds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from kibitz.train.config import read_job
+from kibitz.train.run import Run
+from tests.conftest import ROOT
+from tests.train.conftest import TINY, Command, merged, rows
+
+SOLVE: dict[str, dict[str, Any]] = {
+    "ppo": {"lr": 0.02, "ent": 0.02, "ent_final": 0.0, "lr_final": 0.0, "epochs": 4, "minibatch": 64},
+    "reinforce": {"lr": 0.02, "minibatch": 64},
+    "supervised": {"lr": 0.02, "minibatch": 64},
+}
+
+
+def toy_changes(algo: str) -> dict[str, Any]:
+    shape = {"num_envs": 64, "rollout": 4, "num_train_steps": 64 * 4 * 100}
+    quiet = {"log_every": 1280, "eval_every": 12800, "save_every": 25600, "eval_episodes": 256}
+    return {"algo": algo, "train": shape | SOLVE[algo], "logging": quiet}
+
+
+@pytest.mark.parametrize("algo", list(SOLVE))
+def test_the_two_arms_are_solved(train: Callable[..., Any], algo: str) -> None:
+    _, told = train(algo, **toy_changes(algo))
+    assert told["share_of_ceiling"][0] > 0.97
+
+
+def test_the_games_are_split_over_two_devices(command: Command, tmp_path: Path) -> None:
+    """The same job on two devices solves the toy too, with the same schedules and counts."""
+    path = tmp_path / "two.yaml"
+    path.write_text(yaml.safe_dump(merged(TINY, toy_changes("ppo"))), encoding="utf-8")
+    folder = tmp_path / "two"
+    done = command(
+        "train", "--config", str(path), "--out", str(folder), "--json",
+        XLA_FLAGS="--xla_force_host_platform_device_count=2",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert len(json.loads((folder / "run.json").read_text())["devices"]) == 2
+    assert told["steps"] == 25600
+    assert told["share_of_ceiling"][0] > 0.97
+    found = rows(folder / "metrics.csv")
+    assert found[-1]["ent"] == pytest.approx(0.0, abs=5e-4), "the schedule ends with the run"
+    assert {row["length"] for row in found} == {4.0}
+    assert sum(row["episodes"] for row in found) == 25600 / 4
+
+
+@pytest.fixture(scope="module")
+def negotiated(tmp_path_factory: pytest.TempPathFactory) -> dict[str, float]:
+    """Share of the ceiling after 300 k steps of a small `ppo_fast.yaml`, by hint mode."""
+    found = {}
+    for mode in ("none", "expert"):
+        changes = {
+            "train": {"num_train_steps": 300_000, "num_envs": 128, "minibatch": 1024},
+            "logging": {"tensorboard": False, "eval_every": 300_000, "save_every": 300_000, "eval_episodes": 512},
+            "hints": {"mode": mode},
+        }
+        job = read_job(ROOT / "configs" / "ppo_fast.yaml", changes)
+        told = Run(job, tmp_path_factory.mktemp("negotiation") / mode).train()
+        found[mode] = told["share_of_ceiling"][0]
+    return found
+
+
+def test_the_negotiation_is_learnt_within_300_k_steps(negotiated: dict[str, float]) -> None:
+    assert negotiated["none"] > 0.8
+
+
+def test_expert_hints_reach_clearly_more_in_the_same_steps(negotiated: dict[str, float]) -> None:
+    assert negotiated["expert"] > negotiated["none"] + 0.03
+    assert negotiated["expert"] > 0.9

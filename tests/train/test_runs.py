@@ -1,0 +1,210 @@
+"""Runs: the same seed twice, many seeds at once, crashes, Ctrl-C, and what the rows say."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import shutil
+import signal
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+from kibitz.core.errors import BadInput
+from kibitz.train.run import Run
+from tests.train.conftest import TINY, Command, assert_same_run, last_checkpoint, merged, rows, tiny_job
+
+# a row every update, so that a signal lands between rows; checkpoints at other steps than evaluations
+LONG = {
+    "train": {"num_train_steps": 32 * 300},
+    "logging": {"log_every": 32, "eval_every": 32 * 50, "save_every": 32 * 40},
+}
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("config") / "long.yaml"
+    path.write_text(yaml.safe_dump(merged(TINY, LONG)), encoding="utf-8")
+    return str(path)
+
+
+@pytest.fixture
+def never_stopped(train: Callable[..., Any]) -> Path:
+    folder, told = train("never-stopped", **LONG)
+    assert told["finished"]
+    assert told["steps"] == 9600
+    return folder
+
+
+def crash_after(step: int) -> Callable[[dict[str, Any]], None]:
+    def report(told: dict[str, Any]) -> None:
+        if told["step"] >= step:
+            raise RuntimeError("power cut")
+
+    return report
+
+
+def test_the_same_seed_gives_the_same_run_and_another_seed_another(train: Callable[..., Any]) -> None:
+    one, _ = train("one", seed=3)
+    again, _ = train("again", seed=3)
+    assert_same_run(one, again)
+    other, _ = train("other", seed=4)
+    for name in ("metrics.csv", "evaluations.csv"):
+        assert (one / name).read_bytes() != (other / name).read_bytes()
+
+
+def test_seeds_trained_together_are_those_trained_alone(train: Callable[..., Any]) -> None:
+    """Equal up to float32 rounding in a short run: products are batched over the seeds."""
+    together, told = train("together", seed=3, seeds=3, train={"num_train_steps": 160})
+    assert len(told["return_mean"]) == 3
+    found = rows(together / "metrics.csv")
+    assert [row["seed"] for row in found] == [3, 4, 5] * (len(found) // 3)
+    alone, _ = train("alone", seed=4, train={"num_train_steps": 160})
+    mine = [row for row in found if row["seed"] == 4]
+    for a, b in zip(mine, rows(alone / "metrics.csv"), strict=True):
+        assert a == pytest.approx(b, rel=1e-3, abs=1e-5)
+    assert len({row["return"] for row in found if row["step"] == 160}) > 1, "seeds differ from each other"
+
+
+def test_kill_9_at_random_moments_then_resume_is_the_run_never_stopped(
+    never_stopped: Path, command: Command, config: str, tmp_path: Path
+) -> None:
+    folder = tmp_path / "killed"
+    first, second = sorted(random.SystemRandom().sample(range(45, 250), 2))
+    words = ("train", "--config", config, "--out", str(folder), "--json")
+    code, _, _ = command.stopped(folder, first, signal.SIGKILL, *words)
+    assert code == -signal.SIGKILL, f"killed at row {first}"
+    code, _, err = command.stopped(folder, second, signal.SIGKILL, "train", "--resume", "--out", str(folder), "--json")
+    assert code == -signal.SIGKILL, f"killed at rows {first} and {second}: {err}"
+    done = command(*words, "--resume")  # the same command again will do
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["finished"]
+    assert_same_run(never_stopped, folder)
+
+
+def test_ctrl_c_saves_and_ends_cleanly_and_the_run_goes_on_as_if_never_stopped(
+    never_stopped: Path, command: Command, config: str, tmp_path: Path
+) -> None:
+    folder = tmp_path / "stopped"
+    words = ("train", "--config", config, "--out", str(folder), "--json")
+    code, out, err = command.stopped(folder, 60, signal.SIGINT, *words)
+    assert code in (0, 130), err
+    assert "Traceback" not in err
+    told = json.loads(out)
+    assert told["finished"] is False
+    assert 60 * 32 <= told["steps"] < 9600
+    assert last_checkpoint(folder).name == f"step_{told['steps']:012d}.safetensors"
+    assert not list(folder.rglob("*.part"))
+    Run(tiny_job(**LONG), folder).train(resume=True)
+    assert_same_run(never_stopped, folder)
+
+
+def test_a_checkpoint_cut_in_half_is_refused_and_the_one_before_it_used(train: Callable[..., Any]) -> None:
+    whole, _ = train("whole")
+    with pytest.raises(RuntimeError, match="power cut"):
+        train("cut", report=crash_after(448))
+    folder = whole.parent / "cut"
+    newest = last_checkpoint(folder)
+    assert newest.name == "step_000000000384.safetensors"
+    newest.write_bytes(newest.read_bytes()[: newest.stat().st_size // 2])
+    _, told = train("cut", resume=True)
+    refused = [note for note in told["notes"] if newest.name in note]
+    assert len(refused) == 1
+    assert "not a whole checkpoint" in refused[0]
+    assert refused[0] in json.loads((folder / "run.json").read_text())["notes"]
+    assert_same_run(whole, folder)
+
+
+def test_resuming_a_finished_run_changes_nothing(train: Callable[..., Any], tmp_path: Path) -> None:
+    folder, told = train("done")
+    shutil.copytree(folder, tmp_path / "copy")
+    _, again = train("done", resume=True)
+    assert again["finished"]
+    assert again["return_mean"] == told["return_mean"]
+    assert_same_run(folder, tmp_path / "copy")
+
+
+def test_a_run_without_a_whole_checkpoint_begins_again(train: Callable[..., Any]) -> None:
+    whole, _ = train("whole")
+    with pytest.raises(RuntimeError, match="power cut"):
+        train("early", report=crash_after(64))
+    train("early", resume=True)
+    assert_same_run(whole, whole.parent / "early")
+
+
+def test_a_folder_that_holds_something_is_left_alone(train: Callable[..., Any], tmp_path: Path) -> None:
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "notes.txt").write_text("my notes")
+    with pytest.raises(BadInput, match="already holds something"):
+        train("mine")
+    assert [path.name for path in folder.iterdir()] == ["notes.txt"]
+
+
+def test_rows_tell_the_mean_of_the_episodes_that_ended(train: Callable[..., Any]) -> None:
+    """Updates of 2 steps, episodes of 4: half of the updates end none, which must not count as zeros."""
+    shape = {"rollout": 2, "num_train_steps": 160}
+    folder, _ = train("pairs", train=shape, logging={"log_every": 32, "eval_every": 160, "save_every": 160})
+    found = rows(folder / "metrics.csv")
+    assert [row["length"] for row in found] == [4.0] * 5
+    assert all(row["return"] > 2 for row in found), "even random pulls earn about 4"
+
+
+def test_a_row_in_which_no_episode_ended_claims_no_return(train: Callable[..., Any]) -> None:
+    shape = {"rollout": 2, "num_train_steps": 64}
+    folder, _ = train("odd", train=shape, logging={"log_every": 16, "eval_every": 64, "save_every": 64})
+    found = rows(folder / "metrics.csv")
+    assert [row["episodes"] for row in found] == [0, 8, 0, 8]
+    assert [math.isnan(row["return"]) for row in found] == [True, False, True, False]
+
+
+def test_a_measure_that_does_not_exist_is_null_and_no_warning(command: Command, tmp_path: Path) -> None:
+    """Nobody is ever paid: no ceiling to have a share of, no size of a win."""
+    path = tmp_path / "poor.yaml"
+    poor = {"env": {"pays": False}, "train": {"num_train_steps": 64}}
+    path.write_text(yaml.safe_dump(merged(TINY, poor)), encoding="utf-8")
+    done = command("train", "--config", str(path), "--out", str(tmp_path / "poor"), "--json")
+    assert done.returncode == 0, done.stderr
+    assert "Warning" not in done.stderr
+    told = json.loads(done.stdout)
+    assert told["return_mean"] == [0.0]
+    assert told["win_size"] == [None]
+    assert told["share_of_ceiling"] == [None]
+
+
+def test_training_works_off_the_main_thread_and_leaves_ctrl_c_alone(train: Callable[..., Any]) -> None:
+    before = signal.getsignal(signal.SIGINT)
+    told: list[Any] = []
+    worker = threading.Thread(target=lambda: told.append(train("thread", train={"num_train_steps": 64})[1]))
+    worker.start()
+    worker.join()
+    assert told[0]["finished"]
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_the_folder_says_what_was_run_and_by_what(train: Callable[..., Any]) -> None:
+    folder, told = train("known", seed=7)
+    about = json.loads((folder / "run.json").read_text())
+    assert (about["seed"], about["game"], about["game_version"]) == (7, "two_arms", 1)
+    assert all(about[name] for name in ("kibitz", "jax", "optax", "equinox", "python", "devices"))
+    config = yaml.safe_load((folder / "config.yaml").read_text())
+    assert config["train"]["num_train_steps"] == 640
+    assert config["train"]["gamma"] == 0.99, "resolved: defaults are written too"
+    assert (folder / "learning_curve.png").read_bytes()[:4] == b"\x89PNG"
+    assert [row["step"] for row in rows(folder / "evaluations.csv")] == [160, 320, 480, 640]
+    assert {path.name for path in (folder / "checkpoints").iterdir()} == {
+        f"step_{step:012d}.safetensors" for step in (128, 256, 384, 512, 640)
+    }
+    assert np.isfinite(told["return_mean"]).all()
+
+
+def test_entropy_and_learning_rate_end_where_they_should(train: Callable[..., Any]) -> None:
+    folder, _ = train("annealed", train={"ent": 0.2, "ent_final": 0.0, "lr_final": 0.0}, logging={"log_every": 32})
+    ent = [row["ent"] for row in rows(folder / "metrics.csv")]
+    assert ent == pytest.approx(np.linspace(0.2, 0.0, 20).tolist(), abs=1e-6)

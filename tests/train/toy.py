@@ -1,0 +1,176 @@
+"""Two arms: the smallest game with a mask, a cap and a head that does not always matter.
+
+Each round one arm is lucky, and both seats see which. Pulling it pays 2, or 2 + stake where it is arm 1
+(the stake of arm 0 does not matter, and the stake's cap changes from round to round); whoever pulls the
+lucky arm together with the other seat is paid 1 less. So every measure of a policy has a known answer.
+
+`python -m tests.train.toy ...` is the `kibitz` command with this game in its registry.
+"""
+
+from __future__ import annotations
+
+from functools import cache, partial
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from pydantic import Field
+
+import kibitz.games
+from kibitz.core.act import Head
+from kibitz.core.chance import happens, pick
+from kibitz.core.game import Game, Rule
+from kibitz.core.options import Options
+
+NAME, ENV_ID = "two_arms", "TwoArms-v0"
+HEADS = (Head("arm", 2), Head("stake", 3))
+MATTERS = np.array([[True, False], [True, True]])
+
+
+class ToyOptions(Options):
+    rounds: int = Field(4, ge=1, le=15)
+    pays: bool = True  # false: nobody is ever paid, so measures of wins do not exist
+    wide: bool = False  # more features, so another network
+
+    def settings(self) -> Settings:
+        return Settings(jnp.int32(self.rounds), jnp.float32(self.pays))
+
+
+class Settings(NamedTuple):
+    rounds: Array
+    pays: Array
+
+
+class State(NamedTuple):
+    lucky: Array  # i32[], the arm that pays now
+    cap: Array  # i32[], the highest stake now, 0..2
+    left: Array  # i32[], rounds
+    won: tuple[Array, Array]  # i32[] so far
+    best: tuple[Array, Array]  # i32[], what the best pulls would have won
+
+
+class View(NamedTuple):
+    lucky: Array
+    cap: Array
+    left: Array
+
+
+def draw(u: Array) -> tuple[Array, Array]:
+    lucky, rest = happens(u, 0.5)
+    return lucky.astype(jnp.int32), pick(rest, 3)[0]
+
+
+def new(settings: Settings, u: Array) -> State:
+    zero = jnp.int32(0)
+    return State(*draw(u[0]), jnp.asarray(settings.rounds, jnp.int32), (zero, zero), (zero, zero))
+
+
+def to_act(state: State) -> Array:
+    return jnp.stack([state.left > 0] * 2)
+
+
+def legal(settings: Settings, state: State, seat: int) -> Any:
+    return jnp.ones(2, bool), jnp.arange(3) <= state.cap
+
+
+def step(settings: Settings, state: State, acts: Any, u: Array) -> tuple[State, Array, Array]:
+    assert u.shape == (1,), "a step is given its own chance and no more"
+    live = state.left > 0
+    pays = (live & (settings.pays > 0)).astype(jnp.int32)
+    hits = [(act[0] == state.lucky).astype(jnp.int32) for act in acts]
+    staked = [jnp.where(act[0] == 1, jnp.minimum(act[1], state.cap), 0) for act in acts]
+    gains = [pays * hits[seat] * (2 + staked[seat] - hits[1 - seat]) for seat in (0, 1)]
+    best = [pays * (2 + jnp.where(state.lucky == 1, state.cap, 0) - hits[1 - seat]) for seat in (0, 1)]
+    lucky, cap = draw(u[0])
+    after = State(
+        lucky=jnp.where(live, lucky, state.lucky),
+        cap=jnp.where(live, cap, state.cap),
+        left=state.left - live,
+        won=tuple(state.won[seat] + gains[seat] for seat in (0, 1)),
+        best=tuple(state.best[seat] + best[seat] for seat in (0, 1)),
+    )
+    return after, jnp.stack(gains).astype(jnp.float32), after.left <= 0
+
+
+def view(settings: Settings, state: State, seat: int) -> View:
+    return View(state.lucky, state.cap, state.left)
+
+
+def features(settings: Settings, view: View, wide: bool) -> Array:
+    numbers = [view.lucky, view.cap / 2, view.left / 15]
+    return jnp.stack([*numbers, *numbers] if wide else numbers).astype(jnp.float32)
+
+
+def score(settings: Settings, state: State) -> dict[str, Array]:
+    won, best = (jnp.stack(pair).astype(jnp.float32) for pair in (state.won, state.best))
+    return {"payoff": won, "ceiling": best, "win_size": jnp.where(won > 0, won, jnp.nan)}
+
+
+def oracle(settings: Any, memory: Any, view: View, masks: Any, u: Array) -> Any:
+    return memory, (view.lucky, view.cap)
+
+
+def arm_0(settings: Any, memory: Any, view: View, masks: Any, u: Array) -> Any:
+    return memory, (jnp.int32(0), jnp.int32(0))
+
+
+def any_arm(settings: Any, memory: Any, view: View, masks: Any, u: Array) -> Any:
+    arm, rest = pick(u[0], 2)
+    return memory, (arm, pick(rest, view.cap + 1)[0])
+
+
+RULES = (Rule("heuristic", arm_0), Rule("oracle", oracle), Rule("random", any_arm, uniforms=1))
+
+
+@cache
+def build(wide: bool) -> Game:
+    return Game(
+        name=NAME,
+        version=1,
+        heads=HEADS,
+        matters=MATTERS,
+        simultaneous=True,
+        options=ToyOptions,
+        new=new,
+        new_uniforms=1,
+        to_act=to_act,
+        legal=legal,
+        step=step,
+        step_uniforms=1,
+        longest=lambda settings: int(settings.rounds),
+        view=view,
+        features=partial(features, wide=wide),
+        widths=State(1, 2, 4, (7, 7), (7, 7)),
+        rules={rule.name: rule for rule in RULES},
+        scale=lambda settings: 2.0 * int(settings.rounds),
+        reference="oracle",
+        score=score,
+        fields=lambda view, masks: {},
+        describe=lambda settings, view, history: {},
+        frame=lambda settings, state, seat: {},
+        tell=lambda event: "",
+        say=lambda act: f"arm {int(act[0])}",
+        parse=lambda text, view, masks: (0, 0),
+        brief=lambda view: "",
+        legal_text=lambda view, masks: "",
+        contexts=lambda name: {},
+        private=lambda state, seat: {},
+        built_for=ToyOptions(wide=wide),
+    )
+
+
+def game(options: ToyOptions | None = None) -> Game:
+    return build((options or ToyOptions()).wide)
+
+
+def register() -> None:
+    kibitz.games.GAMES[NAME] = __name__ if __name__ != "__main__" else "tests.train.toy"
+    kibitz.games.ENV_IDS[ENV_ID] = NAME
+
+
+if __name__ == "__main__":
+    from kibitz.cli import main
+
+    register()
+    main()
