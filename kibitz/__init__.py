@@ -16,12 +16,14 @@ if TYPE_CHECKING:
     from kibitz.core.errors import BadInput
     from kibitz.games import get_game
     from kibitz.games.deal_or_no_deal.env import NegotiationEnv
+    from kibitz.hints import HintInjectorEnv
 
 __version__ = "0.1.0"
-__all__ = ["BadInput", "NegotiationEnv", "check_game", "get_game"]
+__all__ = ["BadInput", "HintInjectorEnv", "NegotiationEnv", "check_game", "get_game"]
 
 _LATE = {
     "BadInput": "kibitz.core.errors",
+    "HintInjectorEnv": "kibitz.hints",
     "NegotiationEnv": "kibitz.games.deal_or_no_deal.env",
     "check_game": "kibitz.core.check",
     "get_game": "kibitz.games",

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from kibitz import cli_llm
 from kibitz.cli_cricket import app as cricket
 from kibitz.core.errors import BadInput
 
@@ -20,6 +21,8 @@ app = typer.Typer(
 bench = typer.Typer(help="Rates of this machine, beside what one would use instead.", no_args_is_help=True)
 app.add_typer(bench, name="bench")
 app.add_typer(cricket, name="cricket")
+app.add_typer(cli_llm.llm, name="llm")
+app.add_typer(cli_llm.hints, name="hints")
 
 GameName = Annotated[str, typer.Option("--game", help="which game")]
 Opponent = Annotated[str, typer.Option("--opponent", help="who sits in the other seat")]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from typer.models import CommandInfo
 
 from kibitz.cli import app
 from kibitz.games import GAMES, get_game
@@ -20,12 +21,15 @@ TEXT = {page.name: page.read_text(encoding="utf-8") for page in PAGES}
 
 
 def _commands() -> set[str]:
-    own = {command.name or command.callback.__name__ for command in app.registered_commands if command.callback}
+    own = set(_names(app.registered_commands))
     for group in app.registered_groups:
         assert group.typer_instance is not None
-        for command in group.typer_instance.registered_commands:
-            own.add(f"{group.name} {command.name}")
+        own |= {f"{group.name} {name}" for name in _names(group.typer_instance.registered_commands)}
     return own
+
+
+def _names(commands: list[CommandInfo]) -> list[str]:
+    return [command.name or command.callback.__name__ for command in commands if command.callback]
 
 
 @pytest.mark.parametrize("name", sorted(EnvOptions.model_fields))

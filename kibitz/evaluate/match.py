@@ -31,6 +31,7 @@ class Played(NamedTuple):
 
     returns: NDArray[np.float64]  # f64[episodes, 2]
     scores: dict[str, NDArray[np.float64]]  # f64[episodes, 2] each
+    fallbacks: tuple[float, float] | None = None  # share of each seat's turns that the heuristic had to play
 
 
 def play_rules(
@@ -55,13 +56,19 @@ def play_hosts(
     """Episodes in which at least one player lives on the host, one after the other."""
     players = [player_named(game, name) for name in names]
     returns, scores = [], []
+    turns, helped = np.zeros(2), np.zeros(2)
     for number in range(episodes):
         episode = play_episode(game, settings, players, seed=seed, number=number)
         returns.append(episode.returns)
         scores.append(episode.scores)
+        for event in episode.events:
+            if event.type == "decision":
+                turns[event.payload["seat"]] += 1
+                helped[event.payload["seat"]] += bool(event.payload["fallback"])
         progress(1)
     stacked = {name: np.array([score[name] for score in scores], float) for name in scores[0]}
-    return Played(np.array(returns, float), stacked)
+    shares = helped / np.maximum(turns, 1)
+    return Played(np.array(returns, float), stacked, (float(shares[0]), float(shares[1])))
 
 
 @lru_cache(maxsize=32)
@@ -199,6 +206,8 @@ def _summary(game: Game, played: Played, seat: int, reference: NDArray[np.float6
     for name, values in played.scores.items():
         if name not in ("ceiling", "payoff"):
             summary[name] = mean_ci95(values[:, seat])[0]
+    if played.fallbacks is not None:
+        summary["fallback_share"] = played.fallbacks[seat]
     return {name: _plain(value) for name, value in summary.items()}
 
 

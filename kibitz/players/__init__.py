@@ -32,5 +32,8 @@ def player_named(game: Game, name: str) -> Player:
         return RulePlayer(game, rule)
     if name == "human":
         return HumanPlayer(game)
-    known = ", ".join([*sorted(game.rules), "human", "policy:RUN"])
+    if name.startswith("llm:"):
+        llm: Player = import_module("kibitz.players.llm").llm_player(game, name.removeprefix("llm:"))
+        return llm
+    known = ", ".join([*sorted(game.rules), "human", "policy:RUN", "llm:PRESET"])
     raise BadInput(f"There is no player {name!r} for {game.name}; there are {known}.")

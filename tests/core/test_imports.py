@@ -11,21 +11,8 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).resolve().parents[2] / "kibitz"
-ORDER = [
-    "core",
-    "games",
-    "llm",
-    "hints",
-    "players",
-    "evaluate",
-    "train",
-    "bench",
-    "live",
-    "show",
-    "cli_cricket",
-    "cli_llm",
-    "cli",
-]
+ORDER = ["core", "games", "llm", "hints", "players", "evaluate", "train", "bench", "live", "show"]
+ORDER += ["cli_cricket", "cli_llm", "cli"]
 # a rule may be a trained policy and a policy hears hints: these rooms stand side by side
 SAME = [{"llm", "hints", "players"}, {"evaluate", "train"}]
 

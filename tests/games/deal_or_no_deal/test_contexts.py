@@ -237,9 +237,7 @@ def test_parquet_without_pyarrow_names_the_extra(tmp_path: Path, monkeypatch: py
 
 
 @pytest.mark.parametrize(("line", "looks"), [(LOG, "a raw dialogue log"), (PROCESSED, "processed dialogues")])
-def test_dialogues_given_as_self_play_are_told_what_they_look_like(
-    tmp_path: Path, line: str, looks: str
-) -> None:
+def test_dialogues_given_as_self_play_are_told_what_they_look_like(tmp_path: Path, line: str, looks: str) -> None:
     file = write(tmp_path / "selfplay.txt", line)
     sentence = complaint(lambda: read_contexts(file, "self_play"))
     assert f"{file} looks like {looks}, which is dataset 'dialogues'" in sentence
@@ -249,9 +247,7 @@ def test_self_play_given_as_dialogues_is_told_what_it_looks_like(tmp_path: Path)
     text = write(tmp_path / "val.txt", SELF_PLAY)
     columns = parquet(tmp_path / "val.parquet", [{"input": side(OWN)}, {"input": side(PARTNER)}])
     assert f"{text} looks like self-play contexts" in complaint(lambda: read_human_games(text))
-    assert f"{columns} looks like self-play contexts" in complaint(
-        lambda: read_contexts(columns, "dialogues")
-    )
+    assert f"{columns} looks like self-play contexts" in complaint(lambda: read_contexts(columns, "dialogues"))
 
 
 def test_a_missing_file_is_told_what_would_be_right(tmp_path: Path) -> None:
@@ -407,9 +403,7 @@ def left_in_cache(tmp_path: Path) -> list[Path]:
 def test_download_fetches_once_what_read_contexts_then_reads(hub: Hub, tmp_path: Path) -> None:
     file = contexts.download("dialogues")
     assert contexts.download("dialogues") == file
-    assert hub.asked == [
-        "/datasets/deal_or_no_dialog/resolve/refs%2Fconvert%2Fparquet/dialogues/train/0000.parquet"
-    ]
+    assert hub.asked == ["/datasets/deal_or_no_dialog/resolve/refs%2Fconvert%2Fparquet/dialogues/train/0000.parquet"]
     assert left_in_cache(tmp_path) == [file] and tmp_path / "cache" / "kibitz" in file.parents
     assert len(read_contexts(file, "dialogues").counts) == 2
     assert len(read_contexts(tmp_path / "cache" / "kibitz" / "deal_or_no_dialog", "dialogues").counts) == 2

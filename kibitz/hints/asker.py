@@ -1,0 +1,126 @@
+"""A language model asked for acts: a position in words goes out, a legal act comes back or the reason why not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import jax
+import numpy as np
+
+from kibitz.core.act import Masks
+from kibitz.core.errors import BadInput
+from kibitz.core.game import Game
+from kibitz.llm.answer import CONFIDENCE, Answer
+from kibitz.llm.blocking import Blocking
+from kibitz.llm.client import connect
+from kibitz.llm.files import find
+from kibitz.llm.limits import Budget, Policy
+from kibitz.llm.preset import Preset
+from kibitz.llm.prompt import DEFAULT, Prompt
+from kibitz.llm.reply import Question, Reply
+
+History = list[Mapping[str, Any]]  # {"seat", "act"} of everything said so far, oldest first
+
+
+class Position(NamedTuple):
+    """What a seat is told when it is asked."""
+
+    settings: Any
+    view: Any
+    masks: Masks  # NumPy arrays
+    history: History
+
+
+class Advice(NamedTuple):
+    """The end of a question; no act exactly when the reply failed."""
+
+    act: tuple[int, ...] | None
+    confidence: float
+    reply: Reply
+
+
+class Asker:
+    """One game, one preset, one prompt. BadInput at once if the preset or the prompt cannot be used."""
+
+    def __init__(
+        self,
+        game: Game,
+        preset: Preset | str,
+        *,
+        prompt: Prompt | None = None,
+        cache: str | Path | None = None,
+        budget: Budget | None = None,
+        policy: Policy | None = None,
+    ) -> None:
+        self.game, self.prompt = game, prompt or Prompt.read(prompt_path(game))
+        settings = game.plain_options.settings()
+        sample = jax.device_get(game.view(settings, game.example, 0))
+        self.prompt.check(game.describe(settings, sample, []))
+        version = self.prompt.version
+        self.line = Blocking(lambda: connect(preset, cache=cache, budget=budget, policy=policy, prompt_version=version))
+
+    def question(self, position: Position) -> Question:
+        words = self.game.describe(position.settings, position.view, position.history)
+        answer = Answer.of(self.game.fields(position.view, position.masks))
+        return Question(self.prompt.messages(words), answer)
+
+    def ask(self, positions: Sequence[Position], within: float | None = None) -> list[Advice]:
+        """All at once, equal questions as one; advice in order."""
+        replies = self.line.ask_many([self.question(position) for position in positions], within)
+        return [self._advice(*pair) for pair in zip(positions, replies, strict=True)]
+
+    def _advice(self, position: Position, reply: Reply) -> Advice:
+        if reply.fields is None:
+            return Advice(None, 0.0, reply)
+        declared = self.game.fields(position.view, position.masks)
+        act = act_of_fields(self.game, declared, position.masks, reply.fields)
+        return Advice(act, float(reply.fields.get(CONFIDENCE, 1.0)), reply)
+
+    @property
+    def book(self) -> dict[str, Any]:
+        """What was asked so far, by outcome, and what it cost."""
+        return self.line.client.book.summary()
+
+    def close(self) -> None:
+        self.line.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def prompt_path(game: Game) -> str:
+    """A game's own template where there is one."""
+    own = f"configs/llm_prompt_{game.name}.txt"
+    try:
+        find(own)
+    except BadInput:
+        return DEFAULT
+    return own
+
+
+def act_of_fields(game: Game, declared: Mapping[str, Any], masks: Masks, fields: Mapping[str, Any]) -> tuple[int, ...]:
+    """The answer's fields as an act.
+
+    A field named like a head is that head; an array fills the heads that no field names, in order. The n-th open value
+    of a field is the n-th open value of its head, so fields may hold words. Heads nobody was asked about keep their
+    first open value.
+    """
+    opened = [np.flatnonzero(np.asarray(mask)).tolist() for mask in masks]
+    act = [values[0] for values in opened]
+    heads = {head.name: i for i, head in enumerate(game.heads)}
+    unnamed = iter([i for name, i in heads.items() if name not in declared])
+    for name, values in declared.items():
+        if name == CONFIDENCE:
+            continue
+        if name in heads:
+            act[heads[name]] = opened[heads[name]][list(values).index(fields[name])]
+            continue
+        for place, given in zip(values, fields[name], strict=True):
+            head = next(unnamed)
+            act[head] = opened[head][list(place).index(given)]
+    return tuple(act)

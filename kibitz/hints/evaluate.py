@@ -1,0 +1,304 @@
+"""Is a hint any good? Scores a source on a fixed set of positions, beside the game's reference player.
+
+Positions come from episodes in which seat 0 mixes reference and random acts, each stopped at a random turn. The regret
+of an act is what the reference earns from there minus what it earns after the act, against the same opponent with the
+same luck; single positions may show a negative one, because the reference does not know the opponent's hand either.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+from numpy.typing import NDArray
+
+from kibitz.core.act import Act, matter
+from kibitz.core.chance import episode_luck, happens, pick, seat_luck, seed_key, uniforms
+from kibitz.core.errors import BadInput
+from kibitz.core.game import Against, Game, Rule, against, choose, game_over, seated
+from kibitz.hints import overhear
+from kibitz.hints.asker import Asker, History, Position
+from kibitz.hints.injector import expert_rule
+from kibitz.llm.prompt import Prompt
+from kibitz.players import rule_named
+
+AT_ONCE = 128  # games in one compiled batch: a reference player's tables stay in the processor's cache
+CONTINUATIONS = 4  # lines of luck an act is followed along
+
+
+class Drawn(NamedTuple):
+    """Positions of the learner; games first."""
+
+    luck: Any  # u32[n, 2], the episode's
+    solo: Any
+    mind: Any  # the reference's, after it has chosen here
+    best: Act  # what it chose
+    advice: Act  # what the source chose, if it is a rule; otherwise the same
+    turn: Any  # i32[n], the learner's turns so far
+    view: Any
+    masks: Any
+    said: Any  # the opponent's opening; then for each turn: moved, my act, answered, the opponent's act
+    alive: Any  # bool[n]: there is a position; the opponent's opening may have ended the game
+
+
+def evaluate_hints(
+    game: Game,
+    options: Any,
+    source: str,
+    states: int = 200,
+    opponent: str = "heuristic",
+    seed: int = 0,
+    *,
+    checkpoint: str | None = None,
+    prompt: Prompt | None = None,
+    progress: Callable[[int], None] = lambda count: None,
+) -> dict[str, Any]:
+    """One object that says how good, how sure and how dear a source's hints are."""
+    if states < 1:
+        raise BadInput(f"states is {states}; it should be at least 1.")
+    other = rule_named(game, opponent)
+    if other is None:
+        raise BadInput(f"The opponent is {opponent!r}; it should be a player that needs no asking, as heuristic does.")
+    reference = game.rule(game.reference)
+    asker = Asker(game, source.removeprefix("llm:"), prompt=prompt) if source.startswith("llm:") else None
+    try:
+        adviser = reference if asker else _rule(game, source, checkpoint)
+        settings, drawn = draw_positions(game, options, states, opponent, seed, adviser)
+        follow = _programs(game, other, reference, adviser)[1]
+        progress(states // 2)
+        asked = _ask(game, asker, settings, drawn, states) if asker else _known(drawn, states)
+        acts = tuple(asked.acts[:, head].astype(np.int32) for head in range(len(game.heads)))
+        paid, best = (_followed(follow, settings, drawn, some) for some in (acts, drawn.best))
+        progress(states - states // 2)
+    finally:
+        if asker:
+            asker.close()
+    name = f"expert:{adviser.name}" if source == "expert" else source
+    about = {"game": game.name, "source": name, "states": states, "opponent": opponent, "seed": seed}
+    return about | {"reference": game.reference} | _scores(game, drawn, asked, best - paid)
+
+
+class _Asked(NamedTuple):
+    acts: NDArray[np.int64]  # i64[n, heads]; the reference's where there is no hint
+    there: NDArray[np.bool_]
+    confidence: NDArray[np.float64]
+    latency: NDArray[np.float64] | None  # of the questions that a model answered; None for a function
+    failures: dict[str, int]
+    cost: dict[str, float]
+
+
+def _rule(game: Game, source: str, checkpoint: str | None) -> Rule:
+    if source == "expert":
+        return expert_rule(game, checkpoint)
+    rule = rule_named(game, source)
+    if rule is None:
+        raise BadInput(f"There is no source of hints {source!r}; there are random, expert, llm:PRESET and any rule.")
+    return rule
+
+
+def _known(drawn: Drawn, states: int) -> _Asked:
+    acts = np.stack([np.asarray(head) for head in drawn.advice], axis=1).astype(np.int64)
+    return _Asked(acts, np.ones(states, bool), np.ones(states), None, {}, {"tokens": 0, "money": 0.0})
+
+
+def _ask(game: Game, asker: Asker, settings: Any, drawn: Drawn, states: int) -> _Asked:
+    began = time.perf_counter()
+    advice = asker.ask([position(game, settings, drawn, i) for i in range(states)])
+    seconds = time.perf_counter() - began
+    best = np.stack([np.asarray(head) for head in drawn.best], axis=1).astype(np.int64)
+    there = np.array([one.act is not None for one in advice])
+    acts = np.array([best[i] if one.act is None else one.act for i, one in enumerate(advice)])
+    latency = np.array([one.reply.latency for one in advice if one.reply.attempts and one.reply.source == "model"])
+    book = asker.book
+    failures = {kind: count for kind, count in book["failures"].items() if count}
+    cost = {
+        "tokens": book["prompt_tokens"] + book["completion_tokens"],
+        "money": book["money"],
+        "calls": book["calls"],
+        "shared": book["shared"],
+        "seconds": round(seconds, 3),
+    }
+    return _Asked(acts, there, np.array([one.confidence for one in advice]), latency, failures, cost)
+
+
+def position(game: Game, settings: Any, drawn: Drawn, i: int) -> Position:
+    """One of the drawn positions, as its seat would be told."""
+    view, masks, said = jax.tree.map(lambda leaf: np.asarray(leaf)[i], (drawn.view, drawn.masks, drawn.said))
+    history: History = []
+    (spoke, words), (moved, mine, answered, theirs) = said
+    if spoke:
+        history.append({"seat": 1, "act": tuple(int(x) for x in words)})
+    for turn in range(len(moved)):
+        if moved[turn]:
+            history.append({"seat": 0, "act": tuple(int(x[turn]) for x in mine)})
+        if moved[turn] and answered[turn]:
+            history.append({"seat": 1, "act": tuple(int(x[turn]) for x in theirs)})
+    return Position(settings, view, tuple(masks), history)
+
+
+def _followed(follow: Any, settings: Any, drawn: Drawn, acts: Act) -> NDArray[np.float64]:
+    """In pieces of one size, so that one program serves any number of positions."""
+    count, size = len(drawn.alive), AT_ONCE // CONTINUATIONS
+    paid = []
+    for first in range(0, count, size):
+        rows = np.arange(first, first + size) % count
+        paid.append(np.asarray(follow(settings, *jax.tree.map(lambda leaf: leaf[rows], (drawn, acts))), float))  # noqa: B023
+    return np.concatenate(paid)[:count]
+
+
+def draw_positions(
+    game: Game,
+    options: Any,
+    states: int,
+    opponent: str,
+    seed: int,
+    adviser: Rule | None = None,
+    reference: Rule | None = None,  # another walker than the game's reference, which takes long to compile
+) -> tuple[Any, Drawn]:
+    """So many positions of a seed, with what a rule advises there; settings come first."""
+    other, reference = rule_named(game, opponent), reference or game.rule(game.reference)
+    if other is None:
+        raise BadInput(f"The opponent is {opponent!r}; it should be a player that needs no asking, as heuristic does.")
+    adviser = adviser or reference
+    settings = seated(options.settings(), {1: other, 0: reference})
+    advised = settings if adviser is reference else seated(options.settings(), {1: other, 0: adviser})
+    turns = game.longest(settings) if game.simultaneous else game.longest(settings) // 2 + 1
+    draw, key = _programs(game, other, reference, adviser)[0], seed_key(seed)
+    parts: list[Drawn] = []
+    found = 0
+    while found < states:
+        numbers = jnp.arange(len(parts) * AT_ONCE, (len(parts) + 1) * AT_ONCE, dtype=jnp.int32)
+        parts.append(jax.device_get(draw(settings, advised, key, numbers, turns)))
+        found += int(parts[-1].alive.sum())
+        if len(parts) > 8 and found < len(parts):
+            raise BadInput(f"{opponent} ends too many games with its first act; name another opponent.")
+    drawn: Drawn = jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
+    kept = np.flatnonzero(drawn.alive)[:states]
+    chosen: Drawn = jax.tree.map(lambda leaf: np.asarray(leaf)[kept], drawn)
+    return settings, chosen
+
+
+@lru_cache(maxsize=16)
+def _programs(game: Game, opponent: Rule, reference: Rule, adviser: Rule) -> tuple[Any, Any]:
+    """Compiled: draw positions; follow an act from each of them."""
+    play = against(game, opponent)
+
+    def draw(settings: Any, advised: Any, key: Array, numbers: Array, turns: int) -> Drawn:
+        def one(number: Array) -> Drawn:
+            return _draw(play, reference, adviser, settings, advised, episode_luck(key, number), turns)
+
+        return jax.vmap(one)(numbers)
+
+    def follow(settings: Any, drawn: Drawn, acts: Act) -> Array:
+        lines = jnp.arange(CONTINUATIONS, dtype=jnp.int32)
+
+        def one(drawn: Drawn, act: Act) -> Array:
+            return jnp.mean(jax.vmap(lambda line: _follow(play, reference, settings, drawn, act, line))(lines))
+
+        return jax.vmap(one)(drawn, acts)
+
+    return jax.jit(draw, static_argnums=4), jax.jit(follow)
+
+
+def _draw(play: Against, reference: Rule, adviser: Rule, settings: Any, advised: Any, luck: Array, turns: int) -> Drawn:
+    game, mine, walk = play.game, seat_luck(luck, 0), seat_luck(luck, 2)
+    dice = game.rule("random")
+    u = uniforms(luck, 0, play.new_uniforms)
+    opening = overhear.opening(play, settings, game.new(settings, u[: game.new_uniforms]), u)
+    solo = play.new(settings, u)
+    alive = ~game_over(game, solo.state)
+    stop, _ = pick(uniforms(walk, 0, 1)[0], turns)
+
+    def start(rule: Rule, told: Any) -> Any:
+        return rule.start(told, 0, uniforms(mine, 0, rule.uniforms))
+
+    def consult(state: Any, minds: Any, turn: Array) -> tuple[Any, Act, Act]:
+        view, masks = game.view(settings, state, 0), game.legal(settings, state, 0)
+        first, best = reference.choose(settings, minds[0], view, masks, uniforms(mine, turn + 1, reference.uniforms))
+        if adviser is reference:
+            return (first, first), best, best
+        u = uniforms(mine, turn + 1, adviser.uniforms)
+        second, advice = adviser.choose(advised, minds[1], view, masks, u)
+        return (first, second), best, advice
+
+    def step(carry: Any, turn: Array) -> tuple[Any, Any]:
+        """One move, until the walk stops: from then on the position is looked at again and again."""
+        solo, minds, going, count, _ = carry
+        found = consult(solo.state, minds, count)
+        u = uniforms(walk, turn + 1, 1 + dice.uniforms)
+        view, masks = game.view(settings, solo.state, 0), game.legal(settings, solo.state, 0)
+        _, any_act = dice.choose(settings, dice.start(settings, 0, u[1:]), view, masks, u[1:])
+        act = choose(happens(u[0], 0.5)[0], found[1], any_act)
+        luck_now = uniforms(luck, turn + 1, play.step_uniforms)
+        answer = overhear.reply(play, settings, solo, act, luck_now)
+        moved, _, over = play.step(settings, solo, act, luck_now)
+        goes = going & (turn < stop) & ~over
+        solo, minds = choose(goes, (moved, found[0]), (solo, minds))
+        return (solo, minds, goes, count + goes, found), (goes, act, answer.spoke, answer.act)
+
+    minds = (start(reference, settings), start(adviser, advised))
+    nothing = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(consult, solo.state, minds, stop))
+    begun = (solo, minds, alive, jnp.int32(0), nothing)
+    (solo, _, _, count, (after, best, advice)), said = lax.scan(step, begun, jnp.arange(turns + 1, dtype=jnp.int32))
+    view, masks = game.view(settings, solo.state, 0), game.legal(settings, solo.state, 0)
+    return Drawn(luck, solo, after[0], best, advice, count, view, masks, (tuple(opening), said), alive)
+
+
+def _follow(play: Against, reference: Rule, settings: Any, drawn: Drawn, act: Act, line: Array) -> Array:
+    """What seat 0 earns with this act and the reference from then on."""
+    game, luck = play.game, episode_luck(drawn.luck, 1_000_000 + line)
+
+    def step(carry: Any) -> Any:
+        solo, mind, act, paid, turn, _ = carry
+        solo, rewards, over = play.step(settings, solo, act, uniforms(luck, turn + 1, play.step_uniforms))
+        view, masks = game.view(settings, solo.state, 0), game.legal(settings, solo.state, 0)
+        u = uniforms(seat_luck(luck, 0), turn + 2, reference.uniforms)
+        mind, act = reference.choose(settings, mind, view, masks, u)
+        return solo, mind, act, paid + rewards[0], turn + 1, over
+
+    start = (drawn.solo, drawn.mind, act, jnp.float32(0), jnp.asarray(drawn.turn, jnp.int32), jnp.bool_(False))
+    ended: Any = lax.while_loop(lambda carry: ~carry[5], step, start)
+    return jnp.asarray(ended[3])
+
+
+def _scores(game: Game, drawn: Drawn, asked: _Asked, regret: NDArray[np.float64]) -> dict[str, Any]:
+    best = np.stack([np.asarray(head) for head in drawn.best], axis=1)
+    count = len(best)
+    mine, theirs = (
+        np.stack([np.asarray(matter(game.matters, acts[:, 0], head)) for head in range(len(game.heads))], axis=1)
+        for acts in (asked.acts, best)
+    )
+    apart = np.abs(asked.acts - best)
+    same = (np.where(mine | theirs, apart, 0) == 0).all(axis=1)
+    both = (mine & theirs)[:, 1:]
+    offers = asked.there & both.any(axis=1)  # a distance there is only between two offers
+    there, latency = asked.there, asked.latency
+    regrets = regret[there]
+    half = 1.96 * regrets.std(ddof=1) / math.sqrt(len(regrets)) if len(regrets) > 1 else None
+    return {
+        "legal_share": float(there.mean()),
+        "agreement": _mean(same[there]),
+        "agreement_on_the_first_head": _mean(apart[there, 0] == 0),
+        "regret_mean": _mean(regrets),
+        "regret_half_ci95": half,
+        "distance": _mean(np.where(both, apart[:, 1:], 0).sum(axis=1)[offers]),
+        "distance_states": int(offers.sum()),
+        "confidence_mean": _mean(asked.confidence[there]),
+        "brier": _mean((asked.confidence - same)[there] ** 2),
+        "latency_median_s": None if latency is None or not len(latency) else float(np.median(latency)),
+        "latency_p95_s": None if latency is None or not len(latency) else float(np.percentile(latency, 95)),
+        "failed": count - int(there.sum()),
+        "failures": asked.failures,
+        **asked.cost,
+    }
+
+
+def _mean(values: NDArray[Any]) -> float | None:
+    return float(values.mean()) if len(values) else None

@@ -1,0 +1,55 @@
+"""A language model in a seat: `llm:PRESET`."""
+
+from __future__ import annotations
+
+import atexit
+from contextlib import suppress
+from functools import lru_cache
+from typing import Any
+
+from jax import Array
+
+from kibitz.core.game import Game
+from kibitz.core.player import Choice, Turn
+from kibitz.hints.asker import Advice, Asker, Position
+
+
+class NoAnswer(RuntimeError):
+    """The model gave no legal act; the sentence says why. The episode loop lets the heuristic play."""
+
+
+class LLMPlayer:
+    """Asked once a turn, with the position and the whole dialogue in words; remembers nothing itself."""
+
+    def __init__(self, name: str, asker: Asker) -> None:
+        self.name, self.asker = f"llm:{name}", asker
+
+    def begin(self, settings: Any, seat: int, luck: Array) -> None:
+        """Nothing to forget: every question tells the whole story."""
+
+    def choose(self, turn: Turn) -> Choice:
+        advice = self.advise(turn)
+        reply = advice.reply
+        if advice.act is None:
+            raise NoAnswer(str(reply.failure))
+        used = reply.usage
+        usage = {"prompt_tokens": used.prompt_tokens, "completion_tokens": used.completion_tokens, "money": used.money}
+        reason = f"{reply.text} (confidence {advice.confidence:.2f}, from {reply.source})"
+        return Choice(advice.act, self.name, reason, reply.latency, usage)
+
+    def advise(self, turn: Turn) -> Advice:
+        """The same without raising, with the whole reply."""
+        return self.asker.ask([Position(turn.settings, turn.view, turn.masks, turn.history)])[0]
+
+
+@lru_cache(maxsize=16)
+def llm_player(game: Game, preset: str) -> LLMPlayer:
+    """One for a process, because loading a model takes seconds; BadInput if the preset is not usable here."""
+    player = LLMPlayer(preset, Asker(game, preset))
+    atexit.register(_hang_up, player.asker)
+    return player
+
+
+def _hang_up(asker: Asker) -> None:
+    with suppress(Exception):  # the process ends; nobody is left to tell
+        asker.close()

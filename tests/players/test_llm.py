@@ -1,0 +1,134 @@
+"""A language model in a seat: legal acts, the heuristic when it fails, and nothing it should not know."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import jax.numpy as jnp
+import pytest
+
+from kibitz.core.episode import play_episode, table_for
+from kibitz.core.errors import BadInput
+from kibitz.core.game import Game
+from kibitz.core.player import Turn
+from kibitz.evaluate.match import evaluate
+from kibitz.games import get_game
+from kibitz.games.deal_or_no_deal.env import first_state
+from kibitz.hints.asker import Asker
+from kibitz.players import player_named
+from kibitz.players.llm import LLMPlayer, NoAnswer, llm_player
+from tests.hints.conftest import KEY, Prompts
+
+POOL = {"counts": [1, 2, 3], "my_utilities": [4, 2, 2]}
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> Iterator[None]:
+    """A cached player would remember an earlier test's server."""
+    llm_player.cache_clear()
+    yield
+    llm_player.cache_clear()
+
+
+@pytest.fixture
+def game() -> Game:
+    return get_game("deal_or_no_deal")
+
+
+def state(game: Game, theirs: list[int]) -> tuple[Any, Any]:
+    options = game.options()
+    settings = options.settings()
+    return settings, first_state(options, settings, {**POOL, "partner_utilities": theirs}, True)
+
+
+def turn(game: Game, theirs: list[int]) -> Turn:
+    settings, first = state(game, theirs)
+    view, masks = table_for(game).look(settings, first, 0)
+    history = [{"seat": 1, "act": (0, 1, 2, 0)}, {"seat": 0, "act": (1, 1, 0, 3)}]
+    return Turn(settings, 0, 0, view, masks, history, jnp.zeros(2, jnp.uint32))
+
+
+@pytest.mark.usefixtures("presets")
+def test_a_choice_carries_act_reason_latency_and_usage(game: Game) -> None:
+    with Asker(game, "fake-good") as asker:
+        choice = LLMPlayer("fake-good", asker).choose(turn(game, [1, 1, 1]))
+    assert choice.act == (0, 1, 0, 2)
+    assert choice.source == "llm:fake-good"
+    assert '"confidence": 0.7' in choice.reason
+    assert 0 < choice.latency < 2
+    assert choice.usage["prompt_tokens"] == 300
+    assert choice.usage["money"] == pytest.approx(340e-6)
+
+
+@pytest.mark.usefixtures("presets")
+@pytest.mark.parametrize(
+    ("model", "kind"),
+    [("illegal-act", "illegal"), ("html", "transport"), ("no-json", "not_json"), ("401", "refused"),
+     ("boolean", "wrong_shape")],
+)  # fmt: skip
+def test_a_failure_raises_with_its_kind_and_without_the_key(game: Game, model: str, kind: str) -> None:
+    with Asker(game, f"fake-{model}") as asker, pytest.raises(NoAnswer, match=kind) as raised:
+        LLMPlayer(model, asker).choose(turn(game, [1, 1, 1]))
+    assert KEY not in str(raised.value)
+
+
+@pytest.mark.usefixtures("presets")
+def test_the_heuristic_plays_for_a_model_that_fails_and_the_event_says_why(game: Game) -> None:
+    settings, first = state(game, [1, 1, 1])
+    with Asker(game, "fake-401") as asker:
+        players = [LLMPlayer("fake-401", asker), player_named(game, "heuristic")]
+        played = play_episode(game, settings, players, state=first)
+    mine = [event.payload for event in played.events if event.type == "decision" and event.payload["seat"] == 0]
+    assert mine
+    assert all(decision["fallback"].startswith("NoAnswer: ") for decision in mine)
+    assert all(decision["source"] == "heuristic" for decision in mine)
+    assert KEY not in json.dumps([event.as_dict() for event in played.events], default=str)
+
+
+def test_the_prompt_tells_the_dialogue_and_nothing_of_the_partners_values(game: Game, prompts: Prompts) -> None:
+    with Asker(game, "fake-good") as asker:
+        for theirs in ([1, 1, 1], [10, 0, 0], [9, 8, 7]):
+            LLMPlayer("fake-good", asker).choose(turn(game, theirs))
+    asked = prompts()
+    assert len(asked) == 3
+    assert len(set(asked)) == 1
+    assert "You: INSIST: I keep 1 book and 3 balls" in asked[0]
+    assert "Partner's values unknown" in asked[0]
+
+
+@pytest.mark.usefixtures("presets")
+def test_evaluate_takes_a_model_by_name(game: Game) -> None:
+    found = evaluate(game, game.options(), "llm:fake-good", "heuristic", 3)
+    assert found["player"] == "llm:fake-good"
+    assert found["episodes"] == 3
+    assert found["opponent"]["fallback_share"] == 0
+
+
+@pytest.mark.usefixtures("presets")
+def test_evaluate_says_how_often_the_heuristic_had_to_play_for_a_model(game: Game) -> None:
+    found = evaluate(game, game.options(), "llm:refused", "heuristic", 2)
+    assert found["fallback_share"] == 1
+    assert found["opponent"]["fallback_share"] == 0
+
+
+@pytest.mark.usefixtures("presets")
+def test_a_preset_that_cannot_be_used_is_refused_before_anything_is_played(game: Game) -> None:
+    with pytest.raises(BadInput, match="NO_SUCH_KEY is not set"):
+        player_named(game, "llm:keyless")
+    with pytest.raises(BadInput, match="no preset 'nobody'"):
+        player_named(game, "llm:nobody")
+    with pytest.raises(BadInput, match="llm:PRESET"):
+        player_named(game, "nobody")
+
+
+@pytest.mark.usefixtures("embedded")
+def test_the_real_embedded_model_plays_an_episode_without_help(game: Game) -> None:
+    options = game.options(max_turns=3, agent_starts=True)
+    settings = options.settings()
+    with Asker(game, "embedded") as asker:
+        played = play_episode(game, settings, [LLMPlayer("embedded", asker), player_named(game, "heuristic")], seed=1)
+    mine = [event.payload for event in played.events if event.type == "decision" and event.payload["seat"] == 0]
+    assert mine
+    assert all(decision["fallback"] == "" for decision in mine)
