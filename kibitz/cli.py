@@ -46,8 +46,11 @@ def evaluate(
     """How good is a player? Plays many episodes and prints its measures with an interval."""
     from kibitz import show
     from kibitz.evaluate import match
+    from kibitz.players import player_named
 
     record, chosen = _game(game, contexts, options)
+    for name in (player, opponent):
+        player_named(record, name)  # complains before anything is shown or played
     runs = match.runs_of(record, player, opponent)
     with show.progress(f"{player} v {opponent}", episodes * runs, quiet=as_json) as advance:
         result = match.evaluate(record, chosen, player, opponent, episodes, seed, advance)

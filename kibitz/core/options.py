@@ -31,8 +31,12 @@ class Options(BaseModel):
 
 def sentence(model: type[BaseModel], error: ValidationError, where: str) -> str:
     """The first complaint of pydantic in our words."""
-    first = error.errors()[0]
-    name = ".".join(str(part) for part in first["loc"] if not str(part).startswith(("function", "literal", "tuple")))
+    found = error.errors()
+    # of a field that may be this or that, the complaint that looked deepest is the one that was meant
+    first = max((e for e in found if e["loc"][:1] == found[0]["loc"][:1]), key=lambda e: len(e["loc"]))
+    name = ".".join(
+        str(part) for part in first["loc"] if not str(part).startswith(("function", "literal", "tuple", "dict["))
+    )
     if first["type"] == "extra_forbidden":
         known = sorted(model.model_fields)
         close = get_close_matches(name.split(".")[-1], known, 1)

@@ -71,7 +71,7 @@ def test_the_other_sides_values_are_not_shown_before_the_end(kibitz: Command) ->
         (("evaluate",), "Missing option '--player'"),
         (("evaluate", "--player", "nobody"), "There is no player 'nobody'"),
         (("evaluate", "--player", "bayes", "--game", "chess"), "There is no game 'chess'"),
-        (("evaluate", "--player", "bayes", "--episodes", "0"), "0"),
+        (("evaluate", "--player", "bayes", "--episodes", "0"), "'--episodes'"),
         (("evaluate", "--player", "bayes", "--set", "max_turn=3"), "did you mean 'max_turns'?"),
         (("evaluate", "--player", "bayes", "--set", "max_turns"), "name=value"),
         (("evaluate", "--player", "bayes", "--set", "max_turns=many"), "max_turns"),
@@ -100,7 +100,7 @@ def test_a_bad_line_of_contexts_is_named_by_its_number(kibitz: Command, tmp_path
 
 
 def test_leaving_a_game_half_way_is_said_and_not_a_crash(kibitz: Command) -> None:
-    done = kibitz("play", "--seed", "3", given="insist 0 0 0\n")
+    done = kibitz("play", "--seed", "3", given="insist 4 1 2\n")
     assert done.returncode == 2
     assert "input ended" in done.stderr
 

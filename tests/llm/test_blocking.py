@@ -26,20 +26,26 @@ def test_many_threads_share_one_client(answer: Answer) -> None:
     assert len(provider.asked) < 8 * 20  # equal questions met under way
 
 
+def _threads() -> set[threading.Thread]:
+    return {thread for thread in threading.enumerate() if thread.name == "kibitz-llm"}
+
+
 def test_closing_twice_is_no_mistake_and_leaves_no_thread(answer: Answer) -> None:
+    before = _threads()
     client = Blocking(lambda: Client(PRESET, Scripted()))
     assert client.ask(words(), answer).ok
     client.close()
     client.close()
-    assert not [thread for thread in threading.enumerate() if thread.name == "kibitz-llm"]
+    assert _threads() <= before
 
 
 def test_a_client_that_cannot_be_made_leaves_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = _threads()
     monkeypatch.delenv("NO_SUCH_KEY", raising=False)
     preset = Preset(provider="groq", model="x", key_env="NO_SUCH_KEY")
     with pytest.raises(BadInput, match="NO_SUCH_KEY is not set"):
         Blocking(lambda: connect(preset))
-    assert not [thread for thread in threading.enumerate() if thread.name == "kibitz-llm"]
+    assert _threads() <= before
 
 
 def test_nothing_heavy_is_loaded_before_a_provider_is_asked() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from kibitz.train.config import read_job
 from kibitz.train.run import Run
 from tests.conftest import ROOT
 from tests.train.conftest import TINY, Command, merged, rows
+from tests.train.test_runs import crash_after
 
 SOLVE: dict[str, dict[str, Any]] = {
     "ppo": {"lr": 0.02, "ent": 0.02, "ent_final": 0.0, "lr_final": 0.0, "epochs": 4, "minibatch": 64},
@@ -54,26 +56,37 @@ def test_the_games_are_split_over_two_devices(command: Command, tmp_path: Path) 
     assert sum(row["episodes"] for row in found) == 25600 / 4
 
 
+EARLY = 131_072  # steps, 32 updates
+
+
 @pytest.fixture(scope="module")
-def negotiated(tmp_path_factory: pytest.TempPathFactory) -> dict[str, float]:
-    """Share of the ceiling after 300 k steps of a small `ppo_fast.yaml`, by hint mode."""
+def negotiated(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[float, float]]:
+    """Share of the ceiling by steps for a small `ppo_fast.yaml`, by hint mode.
+
+    Hints of the reference player cost ten times the rest, so that run ends at the early steps.
+    """
     found = {}
     for mode in ("none", "expert"):
         changes = {
             "train": {"num_train_steps": 300_000, "num_envs": 128, "minibatch": 1024},
-            "logging": {"tensorboard": False, "eval_every": 300_000, "save_every": 300_000, "eval_episodes": 512},
+            "logging": {"tensorboard": False, "eval_every": EARLY, "save_every": 300_000, "eval_episodes": 512},
             "hints": {"mode": mode},
         }
         job = read_job(ROOT / "configs" / "ppo_fast.yaml", changes)
-        told = Run(job, tmp_path_factory.mktemp("negotiation") / mode).train()
-        found[mode] = told["share_of_ceiling"][0]
+        run = Run(job, tmp_path_factory.mktemp("negotiation") / mode)
+        if mode == "expert":
+            run.report = crash_after(EARLY)
+        with suppress(RuntimeError):
+            run.train()
+        found[mode] = {row["step"]: row["share_of_ceiling"] for row in rows(run.folder / "evaluations.csv")}
     return found
 
 
-def test_the_negotiation_is_learnt_within_300_k_steps(negotiated: dict[str, float]) -> None:
-    assert negotiated["none"] > 0.8
+def test_the_negotiation_is_learnt_within_300_k_steps(negotiated: dict[str, dict[float, float]]) -> None:
+    """Well beyond the 83 % of the ceiling that the partner's first counter-offer is worth."""
+    assert max(negotiated["none"]) > 300_000
+    assert negotiated["none"][max(negotiated["none"])] > 0.84
 
 
-def test_expert_hints_reach_clearly_more_in_the_same_steps(negotiated: dict[str, float]) -> None:
-    assert negotiated["expert"] > negotiated["none"] + 0.03
-    assert negotiated["expert"] > 0.9
+def test_expert_hints_reach_more_in_the_same_steps(negotiated: dict[str, dict[float, float]]) -> None:
+    assert negotiated["expert"][EARLY] > negotiated["none"][EARLY] + 0.015

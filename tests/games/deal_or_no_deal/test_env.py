@@ -558,7 +558,10 @@ BAD_OPTIONS: dict[str, tuple[dict[str, Any], list[str]]] = {
     "a mix of nothing": ({"partner": {}}, ["mix"]),
     "a mix without weight": ({"partner": {"heuristic": 0.0}}, ["weight"]),
     "a mix with a weight below zero": ({"partner": {"heuristic": 1.0, "mirror": -1.0}}, ["weight"]),
-    "a mix with a weight that is no number": ({"partner": {"heuristic": float("nan")}}, ["weight"]),
+    "a mix with a weight that is no number": (
+        {"partner": {"heuristic": float("nan")}},
+        ["partner.heuristic", "finite"],
+    ),
     "a threshold above the whole": ({"partner_threshold": 1.5}, ["partner_threshold", "1.5", "1"]),
     "a range that falls": ({"partner_threshold": (0.7, 0.5)}, ["0.7", "0.5"]),
     "an insist threshold above the other": ({"insist_threshold": 0.9}, ["insist_threshold", "0.9", "0.55"]),
