@@ -82,11 +82,13 @@ def negotiated(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[float
     return found
 
 
+@pytest.mark.conformance  # a minute of learning: where nothing else waits for it
 def test_the_negotiation_is_learnt_within_300_k_steps(negotiated: dict[str, dict[float, float]]) -> None:
     """Well beyond the 83 % of the ceiling that the partner's first counter-offer is worth."""
     assert max(negotiated["none"]) > 300_000
     assert negotiated["none"][max(negotiated["none"])] > 0.84
 
 
+@pytest.mark.conformance  # a minute of learning: where nothing else waits for it
 def test_expert_hints_reach_more_in_the_same_steps(negotiated: dict[str, dict[float, float]]) -> None:
     assert negotiated["expert"][EARLY] > negotiated["none"][EARLY] + 0.015
