@@ -2,7 +2,7 @@
 
 A batch of games is carried from step to step in this form. XLA computes each array that leaves a
 loop in a kernel of its own and computes again whatever several kernels share, so twenty small
-fields cost five times as much as three words (bargaining on two cores: 3 to 15 M steps/s).
+fields cost several times as much as three words.
 """
 
 from __future__ import annotations
