@@ -92,14 +92,13 @@ def frame(settings: Any, state: State, seat: int | None) -> dict[str, Any]:
     return drawn
 
 
-def tell(event: Mapping[str, Any]) -> str:
+def tell(event: Mapping[str, Any], drawn: Mapping[str, Any]) -> str:
     """A line of commentary for an event, or nothing."""
     payload = event["payload"]
     if event["type"] == "episode.started":
-        return f"{payload['frame']['overs']} overs a side. Seat {payload['frame']['batting']} bats."
+        return f"{drawn['overs']} overs a side. Seat {drawn['batting']} bats."
     if event["type"] == "step":
-        drawn = payload.get("frame")
-        ball = drawn and drawn.get("ball")
+        ball = drawn.get("ball")
         if not ball:
             return ""
         return f"{drawn['over_text']} {ball['text'].capitalize()}. {drawn['score']} for {drawn['wickets']}."
