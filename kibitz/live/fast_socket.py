@@ -18,7 +18,8 @@ class FastSocket(WebSocketsSansIOProtocol):
     """`push(frame)` writes at once, or says that the socket is full and the long way has to wait for it."""
 
     async def run_asgi(self) -> None:
-        self.scope["extensions"][PUSH] = self.push  # type: ignore[index, typeddict-item]
+        extensions: Any = self.scope["extensions"]
+        extensions[PUSH] = self.push
         await super().run_asgi()
 
     def push(self, frame: bytes) -> bool:
