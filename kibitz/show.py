@@ -15,7 +15,7 @@ from rich.table import Table
 
 from kibitz.core.episode import play_episode
 from kibitz.core.errors import BadInput
-from kibitz.core.event import Event
+from kibitz.core.event import Event, spoken
 from kibitz.core.game import Game, seated
 from kibitz.evaluate import match
 from kibitz.games import get_game
@@ -143,10 +143,9 @@ def play_at_terminal(game: Game, options: Any, opponent: str, seed: int | None, 
     settings = seated(options.settings(), {1: rule} if rule else {})
 
     def watch(event: Event) -> None:
-        seen = event.shown_to(0)
         if event.type == "episode.started":
-            tell(f"You are seat 0, {other.name} is seat 1. {game.tell(seen.as_dict())}")
-        elif line := game.tell(seen.as_dict()):
+            tell(f"You are seat 0, {other.name} is seat 1.")
+        elif line := spoken(event):
             tell(line)
 
     tell("Setting up the table ...")
@@ -193,7 +192,7 @@ def _tell_one(game: Game, options: Any) -> None:
             for seat, secret in event.payload["private"].items():
                 worth = ", ".join(map(str, secret["utilities"]))
                 out.print(f"  to seat {seat} a book, a hat and a ball are worth {worth}", highlight=False)
-        if line := game.tell(event.as_dict()):
+        elif line := spoken(event):
             out.print(f"  {line}", markup=False, highlight=False)
     out.print()
 
