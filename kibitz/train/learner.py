@@ -10,6 +10,7 @@ import optax
 from jax import Array, lax
 
 from kibitz.core import act as acts
+from kibitz.core.chance import block
 from kibitz.train.config import TrainOptions
 from kibitz.train.rollout import Games, Practice, pack_masks
 
@@ -43,7 +44,7 @@ def roll_out(
     heads = len(practice.game.heads)
 
     def one(games: Games, key: Array) -> tuple[Games, dict[str, Array]]:
-        u = jax.random.uniform(key, (heads + practice.step_uniforms, games.steps.shape[0]))
+        u = block(key, (heads + practice.step_uniforms, games.steps.shape[0]))
         features, masks = practice.observe(settings, games)
         logits, value = policy(features)
         act = acts.sample(logits, masks, u[:heads])
