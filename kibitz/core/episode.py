@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -170,7 +171,7 @@ def _ask(table: Table, player: Player, turn: Turn) -> Choice:
     latency = time.perf_counter() - began
     if not why:
         return replace(choice, latency=choice.latency or latency)
-    stand_in = _stand_in(table.game)
+    stand_in = copy.copy(_stand_in(table.game))  # episodes on other threads have one too
     stand_in.begin(turn.settings, turn.seat, turn.luck)
     return replace(stand_in.choose(turn), latency=latency, fallback=why)
 

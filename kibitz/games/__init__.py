@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from kibitz.core.errors import BadInput
 
 if TYPE_CHECKING:
+    from kibitz.core.environment import Environment
     from kibitz.core.game import Game
 
 GAMES = {
@@ -23,3 +24,11 @@ def get_game(name: str, options: Any = None) -> Game:
         raise BadInput(f"There is no game {name!r}; there are {', '.join(GAMES)}.")
     game: Game = import_module(GAMES[name]).game(options)
     return game
+
+
+def get_environment(name: str) -> type[Environment]:
+    """A game for agents that call tools: a class with `reset(options)`, `step(action)` and `state`."""
+    if name not in GAMES:
+        raise BadInput(f"There is no game {name!r}; there are {', '.join(GAMES)}.")
+    offered: type[Environment] = import_module(GAMES[name]).environment()
+    return offered

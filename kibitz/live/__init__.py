@@ -1,0 +1,1 @@
+"""Episodes for people and programs elsewhere: server, OpenEnv, speech."""
