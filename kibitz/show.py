@@ -227,12 +227,13 @@ def train(run: Run, resume: bool, as_json: bool, show: bool = True) -> dict[str,
         task = bar.add_task("compiling", total=total, told="")
 
         def report(told: dict[str, Any]) -> None:
-            text = f"return {told['return']:.2f}"
+            text = f"return {told['return']:.2f}" if "return" in told else "first steps"
             if "eval_share_of_ceiling" in told:
                 text += f", {100 * told['eval_share_of_ceiling']:.1f} % of ceiling"
             if "eval_agreement" in told:
                 text += f", agreed {100 * told['eval_agreement']:.0f} %"
-            text += f", {told['steps_per_s']:,.0f} steps/s"
+            text += f", {told['steps_per_s']:,.0f} steps/s" if "steps_per_s" in told else ""
+            text += f", {told['hints_per_s']:,.0f} hints/s" if "hints_per_s" in told else ""
             bar.update(task, completed=min(told["step"], total), description="training", told=text)
 
         run.report = report

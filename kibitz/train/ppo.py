@@ -42,11 +42,32 @@ def update(
     learner: Learner, settings: Any, flat: Flat, practice: Practice, config: TrainOptions, axis: str | None = None
 ) -> tuple[Learner, dict[str, Array]]:
     """One rollout and its epochs. `axis` names the devices over which the games are split."""
-    key, roll_key, shuffle_key = jax.random.split(jax.random.wrap_key_data(learner.key), 3)
+    learner, roll_key, shuffle_key = begin(learner, settings, practice, axis)
     policy = flat.rebuild(learner.weights)
     games, seen = roll_out(policy, practice, settings, learner.games, device_key(roll_key, axis), config.rollout)
-    _, last_value = policy(practice.observe(settings, games)[0])
-    reward = seen["reward"] / config.scale
+    return learn(learner._replace(games=games), seen, shuffle_key, settings, flat, practice, config, axis)
+
+
+def begin(learner: Learner, settings: Any, practice: Practice, axis: str | None = None) -> tuple[Learner, Array, Array]:
+    """Games go on from where they stand: the learner, the key of the rollout and that of the shuffles."""
+    key, roll_key, shuffle_key = jax.random.split(jax.random.wrap_key_data(learner.key), 3)
+    return learner._replace(key=jax.random.key_data(key)), roll_key, shuffle_key
+
+
+def learn(
+    learner: Learner,
+    seen: dict[str, Array],
+    shuffle_key: Array,
+    settings: Any,
+    flat: Flat,
+    practice: Practice,
+    config: TrainOptions,
+    axis: str | None = None,
+) -> tuple[Learner, dict[str, Array]]:
+    """The epochs over a rollout; the learner's games are those that it led to."""
+    policy = flat.rebuild(learner.weights)
+    _, last_value = policy(practice.observe(settings, learner.games)[0])
+    reward = seen["reward"] / config.unit
     advantage = advantages(reward, seen["value"], seen["over"], last_value, config.gamma, config.gae_lambda)
     batch = flattened(seen, advantage)
     ent = config.entropy_at(learner.updates)
@@ -66,8 +87,8 @@ def update(
     metrics = {name: jnp.mean(value) for name, value in told.items()} | episode_sums(seen, axis)
     metrics["explained_variance"] = 1 - jnp.var(batch.target - batch.value) / (jnp.var(batch.target) + 1e-8)
     metrics["ent"] = ent
-    after = learner._replace(weights=weights, moments=moments, games=games, key=jax.random.key_data(key))
-    return after._replace(updates=learner.updates + 1), averaged(metrics, axis)
+    after = learner._replace(weights=weights, moments=moments, updates=learner.updates + 1)
+    return after, averaged(metrics, axis)
 
 
 def advantages(reward: Array, value: Array, over: Array, last_value: Array, gamma: float, gae_lambda: float) -> Array:
