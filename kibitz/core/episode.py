@@ -78,15 +78,17 @@ def play_episode(
     observers: tuple[Observer, ...] = (),
     episode_id: str | None = None,
     state: Any = None,
+    swapped: bool = False,
 ) -> Episode:
     """Episode `number` of a seed, the same one that a batched evaluation plays under that number.
 
     A player that raises or gives an illegal act is replaced for that turn by the heuristic, and the
-    decision event says why. `state` begins somewhere else than at a fresh deal.
+    decision event says why. `state` begins somewhere else than at a fresh deal. `swapped` lets each
+    seat draw the other's luck, as in the second match of a pair.
     """
     table = table_for(game)
     luck = episode_luck(seed_key(seed), number)
-    lucks = [seat_luck(luck, seat) for seat in SEATS]
+    lucks = [seat_luck(luck, 1 - seat if swapped else seat) for seat in SEATS]
     state = table.new(settings, luck) if state is None else state
     stream = Stream(observers, episode_id)
     for seat, player in enumerate(players):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -45,9 +46,9 @@ def tables(options: Any) -> Yardstick:
     )
 
 
-def worth(settings: Settings, state: State, runs: int, wicket: int, ball: int) -> Array:
-    """Chance of the batting side with so many runs, wickets and legal balls more."""
-    score, wickets, legal = state.score + runs, state.wickets + wicket, state.legal + ball
+def worth(settings: Settings, state: State, more: Array) -> Array:
+    """Chance of the batting side with so many runs, wickets and legal balls more; `more` is i32[3]."""
+    score, wickets, legal = state.score + more[0], state.wickets + more[1], state.legal + more[2]
     ended = (wickets >= 10) | (legal >= 6 * settings.overs)
     legal = jnp.where(ended, 6 * settings.overs, legal)  # nobody is left to bat
     after = potential.chance(
@@ -57,25 +58,27 @@ def worth(settings: Settings, state: State, runs: int, wicket: int, ball: int) -
     return jnp.where(level, 0.5, after)
 
 
+RUNS, AGAIN, GONE = 0, 7, 15  # where they begin in EVENTS
+EVENTS = [(r, 0, 1) for r in range(7)] + [(r, 0, 0) for r in range(8)] + [(r, 1, 1) for r in range(3)]
+
+
 def outcome_worths(settings: Settings, state: State) -> Array:
     """f32[outcomes]: the batting side's chance after each of them."""
+    after = jax.vmap(lambda more: worth(settings, state, more))(jnp.array(EVENTS, jnp.int32))
 
-    def mean(cumulative: Array, values: list[Array]) -> Array:
-        share = jnp.diff(cumulative, prepend=0.0)
-        return jnp.sum(share * jnp.stack(values))
+    def mean(cumulative: Array, first: int) -> Array:
+        return jnp.sum(jnp.diff(cumulative, prepend=0.0) * after[first : first + cumulative.shape[0]])
 
     model = settings.model
-    runs = [worth(settings, state, r, 0, 1) for r in range(7)]
-    again = [worth(settings, state, r, 0, 0) for r in range(8)]
-    gone = [worth(settings, state, r, 1, 1) for r in range(3)]
-    over = rules.twenty_over(settings, state)
-    run_out = jnp.where(state.free_hit, 1.0, model.run_out[settings.era, over])
-    worths = [runs[hit] for hit in HITS] + [jnp.float32(0)] * 4
-    worths[WICKET] = (1 - run_out) * gone[0] + run_out * mean(model.run_out_runs, gone)
-    worths[WIDE] = mean(model.wide_runs, again[1:6])
-    worths[NO_BALL] = mean(model.no_ball_runs, [again[1 + hit] for hit in HITS])
-    worths[BYE] = mean(model.bye_runs, runs[1:5])
-    return jnp.stack(worths)
+    hits = after[jnp.array(HITS)]
+    struck = jnp.sum(jnp.diff(model.no_ball_runs, prepend=0.0) * after[AGAIN + 1 + jnp.array(HITS)])
+    run_out = jnp.where(state.free_hit, 1.0, model.run_out[settings.era, rules.twenty_over(settings, state)])
+    wicket = (1 - run_out) * after[GONE] + run_out * mean(model.run_out_runs, GONE)
+    rest = [wicket, mean(model.wide_runs, AGAIN + 1), struck, mean(model.bye_runs, RUNS + 1)]
+    return jnp.concatenate([hits, jnp.stack(rest)])
+
+
+assert (WICKET, WIDE, NO_BALL, BYE) == (6, 7, 8, 9)  # the order of `outcome_worths`
 
 
 def lost(yardstick: Yardstick, settings: Settings, state: State, acts: tuple[Act, Act]) -> Array:
