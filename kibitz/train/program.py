@@ -16,7 +16,7 @@ from jax.sharding import Mesh, PartitionSpec
 from kibitz.core.chance import seed_key
 from kibitz.core.errors import BadInput
 from kibitz.core.game import Game, Rule, seated
-from kibitz.evaluate.match import match_program
+from kibitz.evaluate.loop import match_program
 from kibitz.games import get_game
 from kibitz.hints.batched import LLMHints
 from kibitz.train import ppo, reinforce, supervised

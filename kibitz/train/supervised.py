@@ -10,8 +10,8 @@ import optax
 from jax import Array, lax
 
 from kibitz.core import act as acts
-from kibitz.core.chance import block
 from kibitz.core.act import Act
+from kibitz.core.chance import block
 from kibitz.train.config import TrainOptions
 from kibitz.train.learner import Learner, averaged, device_key, episode_sums, optimiser
 from kibitz.train.network import Flat
