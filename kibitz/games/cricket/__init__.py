@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from kibitz.core.game import Game, matters_always
-from kibitz.games.cricket import captains, frame, opening, rules, state, view, words
+from kibitz.games.cricket import captains, commentary, frame, opening, rules, state, view, words
 from kibitz.games.cricket.rules import Settings
 from kibitz.games.cricket.settings import CricketOptions
 
@@ -55,7 +55,7 @@ def build() -> Game:
         fields=words.fields,
         describe=words.describe,
         frame=frame.frame,
-        tell=frame.tell,
+        tell=commentary.tell,
         say=words.say,
         parse=words.parse,
         brief=words.brief,
