@@ -7,14 +7,13 @@ from typing import Any
 
 from kibitz.games.cricket import roster
 from kibitz.games.cricket.tactics import FIELDS, INTENTS, PLANS
-from kibitz.games.cricket.words import is_batting
 
 
-def calls(act: Any, frame: Mapping[str, Any], seat: int | None = None) -> list[dict[str, Any]]:
-    """What the captain would call to play this act from this frame, the ball last."""
+def calls(act: Any, seat: int, frame: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What the seat's captain would call to play this act from this frame, the ball last."""
     intent, plan, field, bowler, coming = (int(x) for x in act)
-    if is_batting(act) if seat is None else frame["batting"] == seat:
-        made = [("set_batting_plan", {"intent": INTENTS[intent]})]
+    if frame["batting"] == seat:
+        made: list[tuple[str, dict[str, str]]] = [("set_batting_plan", {"intent": INTENTS[intent]})]
         if coming:
             made.append(("choose_next_batter", {"batter": roster.name(frame["marks"][frame["batting"]], coming)}))
         made.append(("play_delivery", {}))

@@ -13,16 +13,14 @@ from kibitz.games.cricket.roster import surname
 SWING = 0.12  # of win probability: a ball worth a word of its own
 
 
-def tell(event: Mapping[str, Any], frame: Mapping[str, Any] | None = None) -> str:
+def tell(event: Mapping[str, Any], frame: Mapping[str, Any]) -> str:
     """A line for an event, or nothing; `frame` is the whole frame after it."""
-    payload = event["payload"]
-    drawn = frame or payload.get("frame") or {}
     if event["type"] == "episode.started":
-        return _opening(drawn)
+        return _opening(frame)
     if event["type"] == "step":
-        return _ball(drawn, int(payload.get("turn", 0)))
+        return _ball(frame, int(event["payload"].get("turn", 0)))
     if event["type"] == "episode.ended":
-        return _result(drawn)
+        return _result(frame)
     return ""
 
 
@@ -94,7 +92,11 @@ def _after(frame: Mapping[str, Any], ball: Mapping[str, Any], turn: int) -> list
     needed = frame["needed"]
     if needed and len(said) < 2 and (frame["balls_left"] <= 12 or (counted and legal % 6 == 0)):
         balls = f"{frame['balls_left']} ball{'s' * (frame['balls_left'] != 1)}"
-        asks = [f"{needed} needed from {balls}.", f"They need {needed} from {balls}.", f"{needed} to get, {balls} left."]
+        asks = [
+            f"{needed} needed from {balls}.",
+            f"They need {needed} from {balls}.",
+            f"{needed} to get, {balls} left.",
+        ]
         said.append(_pick(asks, turn, frame, "need"))
     elif abs(ball["win_change"]) >= SWING and len(said) < 2:
         good = frame["sides"][ball["batting"] if ball["win_change"] > 0 else 1 - ball["batting"]]

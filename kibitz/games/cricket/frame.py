@@ -79,6 +79,7 @@ def last_ball(settings: Any, state: State, sides: list[Eleven], now: float) -> d
     after = now if batting == int(state.batting) else 1 - now
     gone = None if int(ball.out) == NOBODY else int(ball.out)
     return {
+        "number": int(state.deliveries),  # two wides running look alike otherwise
         "at": f"{legal // 6}.{legal % 6 + 1}",
         "batting": batting,
         "outcome": OUTCOMES[int(ball.outcome)],

@@ -104,8 +104,8 @@ def last_ball_text(view: Any) -> str:
     if int(ball.outcome) == NOTHING or (int(view.legal) == 0 and int(view.score) == 0):
         return text
     who = f"{roster.name(view.bowling_mark, ball.bowler)} to {roster.name(view.batting_mark, ball.batter)}"
-    chosen = f"{PLANS[int(ball.plan)]} ball to a {FIELDS[int(ball.field)]} field, batter's intent {INTENTS[int(ball.intent)]}"
-    return f"{who}, {chosen}: {text}"
+    plan, field, intent = PLANS[int(ball.plan)], FIELDS[int(ball.field)], INTENTS[int(ball.intent)]
+    return f"{who}, {plan} ball to a {field} field, batter's intent {intent}: {text}"
 
 
 def brief(view: Any) -> str:
