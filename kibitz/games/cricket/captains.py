@@ -20,7 +20,8 @@ from kibitz.core.game import Rule
 from kibitz.games.cricket import tactics
 from kibitz.games.cricket.ball import FIRST_SPIN, phase_of
 from kibitz.games.cricket.course import resembles
-from kibitz.games.cricket.elevens import VARIANTS, Eleven
+from kibitz.games.cricket.elevens import VARIANTS
+from kibitz.games.cricket.roster import Eleven
 from kibitz.games.cricket.rules import Settings, first_of, last_of
 from kibitz.games.cricket.tactics import FIELDS, INTENTS, PLANS
 from kibitz.games.cricket.view import View
