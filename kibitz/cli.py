@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from kibitz import cli_llm
+from kibitz import cli_live, cli_llm
 from kibitz.cli_cricket import app as cricket
 from kibitz.core.errors import BadInput
 
@@ -23,6 +23,7 @@ app.add_typer(bench, name="bench")
 app.add_typer(cricket, name="cricket")
 app.add_typer(cli_llm.llm, name="llm")
 app.add_typer(cli_llm.hints, name="hints")
+cli_live.add_to(app, bench)
 
 GameName = Annotated[str, typer.Option("--game", help="which game")]
 Opponent = Annotated[str, typer.Option("--opponent", help="who sits in the other seat")]
@@ -37,7 +38,12 @@ def evaluate(
     player: Annotated[str, typer.Option("--player", help="whom to judge")],
     game: GameName = "deal_or_no_deal",
     opponent: Opponent = "heuristic",
-    episodes: Annotated[int, typer.Option("--episodes", min=1, help="how many")] = 1000,
+    episodes: Annotated[
+        int | None, typer.Option("--episodes", min=1, help="how many; 1000, or all of the pack", show_default=False)
+    ] = None,
+    pack: Annotated[
+        str | None, typer.Option("--pack", help="fixed scenarios, each from both sides: a name or a file")
+    ] = None,
     contexts: Contexts = "uniform",
     seed: Seed = 0,
     options: Set = None,
@@ -48,6 +54,12 @@ def evaluate(
     from kibitz.evaluate import match
     from kibitz.players import player_named
 
+    if pack is not None:
+        if contexts != "uniform" or options:
+            raise BadInput("A pack says what is played; leave --contexts and --set away.")
+        show.pack_evaluation(game, pack, player, opponent, episodes, seed, as_json)
+        return
+    episodes = 1000 if episodes is None else episodes
     record, chosen = _game(game, contexts, options)
     for name in (player, opponent):
         player_named(record, name)  # complains before anything is shown or played

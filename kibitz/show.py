@@ -18,7 +18,8 @@ from kibitz.core.errors import BadInput
 from kibitz.core.event import Event, spoken
 from kibitz.core.game import Game, seated
 from kibitz.evaluate import match
-from kibitz.games import get_game
+from kibitz.evaluate.packs import evaluate_pack
+from kibitz.games import get_game, get_pack
 from kibitz.players import player_named, rule_named
 from kibitz.players.human import HumanPlayer
 from kibitz.train.run import Run
@@ -35,6 +36,7 @@ NAMES = {
     "pareto": "Pareto-optimal deals",
 }
 HIDDEN = {"game", "player", "episodes", "seed", "seconds", "episodes_per_s", "opponent", "contexts", "return_ci95"}
+HIDDEN |= {"pack", "pairs"}
 SHARES = ("share", "agreement", "pareto")
 TOLD = 3  # the seed of the negotiation that `demo` tells: it takes a few rounds
 
@@ -93,9 +95,36 @@ def evaluation_table(found: dict[str, Any]) -> Table:
     return table
 
 
-def _half(side: dict[str, Any]) -> str:
-    low, high = side["return_ci95"]
-    return "?" if low is None else f"{(high - low) / 2:.2f}"
+def pack_evaluation(
+    name: str, pack_name: str, player: str, opponent: str, episodes: int | None, seed: int, as_json: bool
+) -> None:
+    """Evaluates on a pack with a bar, and prints what came of it."""
+    game, pack = get_game(name), get_pack(name, pack_name)
+    for one in (player, opponent):
+        player_named(game, one)  # complains before anything is shown or played
+    with progress(f"{player} v {opponent}, {pack.name}", episodes or pack.matches, quiet=as_json) as advance:
+        found = evaluate_pack(game, pack, player, opponent, episodes, seed, advance)
+    result(found, as_json, pack_table)
+
+
+def pack_table(found: dict[str, Any]) -> Table:
+    title = f"{found['game']}, pack {found['pack']}: {found['pairs']:,} scenarios, each from both sides"
+    table = Table(title=title, caption=f"{found['episodes']:,} matches, {found['episodes_per_s']:,.0f} a second")
+    table.add_column("")
+    sides = (found, found["opponent"])
+    for side in sides:
+        table.add_column(str(side["player"]), justify="right")
+    for name in (key for key in found if key not in HIDDEN and not key.endswith("_ci95")):
+        shown = [f"{side[name]:.4f}" if name.startswith("regret") else number(name, side[name]) for side in sides]
+        if name == "win_share":
+            shown = [f"{text} ± {_half(side, 'win_share', 100)}" for text, side in zip(shown, sides, strict=True)]
+        table.add_row(NAMES.get(name, name.replace("_", " ")), *shown)
+    return table
+
+
+def _half(side: dict[str, Any], name: str = "return", times: float = 1.0) -> str:
+    low, high = side[f"{name}_ci95"]
+    return "?" if low is None else f"{times * (high - low) / 2:.{1 if times > 1 else 2}f}"
 
 
 def bench_table(found: dict[str, Any]) -> Table:
@@ -227,12 +256,13 @@ def train(run: Run, resume: bool, as_json: bool, show: bool = True) -> dict[str,
         task = bar.add_task("compiling", total=total, told="")
 
         def report(told: dict[str, Any]) -> None:
-            text = f"return {told['return']:.2f}"
+            text = f"return {told['return']:.2f}" if "return" in told else "first steps"
             if "eval_share_of_ceiling" in told:
                 text += f", {100 * told['eval_share_of_ceiling']:.1f} % of ceiling"
             if "eval_agreement" in told:
                 text += f", agreed {100 * told['eval_agreement']:.0f} %"
-            text += f", {told['steps_per_s']:,.0f} steps/s"
+            text += f", {told['steps_per_s']:,.0f} steps/s" if "steps_per_s" in told else ""
+            text += f", {told['hints_per_s']:,.0f} hints/s" if "hints_per_s" in told else ""
             bar.update(task, completed=min(told["step"], total), description="training", told=text)
 
         run.report = report

@@ -85,6 +85,7 @@ def play_episode(
     about: Mapping[str, Any] | None = None,
     stop: Callable[[], None] = lambda: None,
     commentate: Commentate | None = None,
+    swapped: bool = False,
 ) -> Episode:
     """Episode `number` of a seed, the same one that a batched evaluation plays under that number.
 
@@ -92,11 +93,12 @@ def play_episode(
     decision event says why. `state` begins somewhere else than at a fresh deal; `script` holds both
     seats' choices for the first steps, taken from a record: nobody is asked for them. An adviser
     whispers before its seat is asked. `stop` is called before every step and ends the episode by
-    raising `Stopped`. Whatever ends it, the stream's last event says so.
+    raising `Stopped`. Whatever ends it, the stream's last event says so. `swapped` lets each seat
+    draw the other's luck, as in the second match of a pair.
     """
     table = table_for(game)
     luck = episode_luck(seed_key(seed), number)
-    lucks = [seat_luck(luck, seat) for seat in SEATS]
+    lucks = [seat_luck(luck, 1 - seat if swapped else seat) for seat in SEATS]
     state = table.new(settings, luck) if state is None else state
     whispers = dict(advisers or {})
     for seat, player in [*enumerate(players), *whispers.items()]:

@@ -8,9 +8,12 @@ from difflib import get_close_matches
 from typing import Any, Self
 
 import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
 from kibitz.core.errors import BadInput
+
+# of an option that names files of the machine or makes it fetch some: a stranger at a server may not set it
+OPERATOR: dict[str, JsonValue] = {"operator": True}
 
 
 class Options(BaseModel):
@@ -31,7 +34,8 @@ class Options(BaseModel):
 
 def sentence(model: type[BaseModel], error: ValidationError, where: str) -> str:
     """The first complaint of pydantic in our words."""
-    found = error.errors()
+    # a name that is not known is told before one that is not there: it may be the same, misspelt
+    found = sorted(error.errors(), key=lambda e: e["type"] == "missing")
     # of a field that may be this or that, the complaint that looked deepest is the one that was meant
     first = max((e for e in found if e["loc"][:1] == found[0]["loc"][:1]), key=lambda e: len(e["loc"]))
     name = ".".join(
@@ -42,6 +46,8 @@ def sentence(model: type[BaseModel], error: ValidationError, where: str) -> str:
         close = get_close_matches(name.split(".")[-1], known, 1)
         hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(known)}."
         return f"There is no {where} {name!r}; {hint}"
+    if first["type"] == "missing":
+        return f"The {where} {name!r} is not there; it is needed."
     message = first["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
     if first["type"] == "value_error":
         return message

@@ -1,1 +1,1 @@
-"""Episodes for people and programs elsewhere: server, OpenEnv, speech."""
+"""Watch episodes as they are played: runner, events, store, bus, HTTP and WebSocket. Needs the extra `live`."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from kibitz.core.game import Game, Rule
-from kibitz.games.deal_or_no_deal import bayes, contexts, frame, partner, reference, rules, view, words
+from kibitz.games.deal_or_no_deal import bayes, contexts, frame, partner, reference, review, rules, view, words
 from kibitz.games.deal_or_no_deal.settings import NegotiationOptions
 
 # the counts of AGREE and DISAGREE do not matter
@@ -64,6 +64,7 @@ def build(max_count: int = 4, revealed: bool = False, past_offers: int = 0) -> G
         legal_text=words.legal_text,
         contexts=contexts_options,
         private=frame.private,
+        review=partial(review.review, max_count=max_count),
     )
 
 
