@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from kibitz import cli_llm
+from kibitz import cli_live, cli_llm
 from kibitz.cli_cricket import app as cricket
 from kibitz.core.errors import BadInput
 
@@ -23,6 +23,7 @@ app.add_typer(bench, name="bench")
 app.add_typer(cricket, name="cricket")
 app.add_typer(cli_llm.llm, name="llm")
 app.add_typer(cli_llm.hints, name="hints")
+cli_live.add_to(app, bench)
 
 GameName = Annotated[str, typer.Option("--game", help="which game")]
 Opponent = Annotated[str, typer.Option("--opponent", help="who sits in the other seat")]
