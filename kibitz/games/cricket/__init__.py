@@ -70,3 +70,10 @@ def build() -> Game:
 def game(options: CricketOptions | None = None) -> Game:
     """One record fits all options."""
     return build()
+
+
+def environment() -> Any:
+    """The class for agents that call tools; see `kibitz.games.cricket.env`."""
+    from kibitz.games.cricket.env import CricketEnvironment
+
+    return CricketEnvironment
