@@ -113,12 +113,14 @@ def train(
 def demo(
     steps: Annotated[int, typer.Option("--steps", min=1, help="of training")] = 2_000_000,
     episodes: Annotated[int, typer.Option("--episodes", min=1, help="how many for each player")] = 2000,
+    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="open the cockpit")] = True,
+    leave: Annotated[bool, typer.Option("--exit", help="end when both live episodes have")] = False,
     as_json: Json = False,
 ) -> None:
-    """One negotiation told line by line, a negotiator trained from nothing, then players compared."""
-    from kibitz import show
+    """Train a negotiator, compare it with others, then watch it and a cricket match in the cockpit."""
+    from kibitz.demo import demo as run
 
-    show.demo(steps, episodes, as_json)
+    run(steps, episodes, browser, leave or as_json, as_json)
 
 
 @bench.command("env")

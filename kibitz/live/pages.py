@@ -85,7 +85,11 @@ def router() -> APIRouter:
     @routes.get("/static/{name:path}")
     def static(name: str, request: Request) -> Response:
         file = files().get(name)
-        return file.answer(request) if file else Response('{"error": "There is no such file."}', 404, media_type="application/json")
+        return (
+            file.answer(request)
+            if file
+            else Response('{"error": "There is no such file."}', 404, media_type="application/json")
+        )
 
     def page(request: Request) -> Response:
         return files()["page.html"].answer(request)
