@@ -14,7 +14,7 @@ from kibitz.games.cricket.ball import phase_of
 from kibitz.games.cricket.calibration import ERAS
 from kibitz.games.cricket.course import resembles
 from kibitz.games.cricket.tactics import FIELDS, INTENTS, PLANS
-from kibitz.games.cricket.winprob import _path
+from kibitz.games.cricket.winprob import path_of
 
 Call = dict[str, Any]
 
@@ -63,7 +63,7 @@ class HeuristicCaptain:
         if frame["free_hit"]:
             return "slog"
         temper, legal, overs = self._temper, frame["legal"], frame["overs"]
-        rests, usual = _path(overs)
+        rests, usual = path_of(overs)
         behind = 0.0
         if frame["super_over"]:
             rest, worn = 12.0, 0.0
@@ -152,4 +152,4 @@ def _over(frame: Mapping[str, Any]) -> int:
 def _bowled(player: Mapping[str, Any]) -> int:
     """Overs begun."""
     whole, _, part = player["bowling"]["overs"].partition(".")
-    return int(whole) + (part != "0")
+    return int(whole) + int(part != "0")
