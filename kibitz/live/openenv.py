@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 from fastapi import APIRouter, Depends, Request, Response, WebSocket, WebSocketDisconnect
 from fastapi.exceptions import RequestValidationError
+from fastapi.openapi.utils import get_openapi
 from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -143,7 +144,9 @@ def router(
         return Service(game, kept)
 
     whole.include_router(_routes(at_root, health))
-    whole.include_router(_routes(by_name, True), prefix="/envs/{game}")
+    named = _routes(by_name, True)
+    named.get("/openapi.json", include_in_schema=False)(_described(_routes(at_root, True)))
+    whole.include_router(named, prefix="/envs/{game}")
     whole.include_router(_task_routes(by_name, games))
     return whole
 
@@ -151,6 +154,17 @@ def router(
 class NoGame(NoSession):
     def __init__(self, game: str, games: Sequence[str]) -> None:
         Exception.__init__(self, f"There is no environment {game!r:.80}; there are {', '.join(games)}.")
+
+
+def _described(routes: APIRouter) -> Callable[[], dict[str, Any]]:
+    """What one game's address offers, for clients that take it for the whole server."""
+
+    def openapi() -> dict[str, Any]:
+        from kibitz import __version__
+
+        return get_openapi(title="kibitz", version=__version__, routes=routes.routes)
+
+    return openapi
 
 
 def _routes(which: Callable[..., Service], health: bool) -> APIRouter:

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 
 from kibitz.core.errors import BadInput
-from kibitz.games import GAMES, get_environment
+from kibitz.games import get_environment, get_pack, pack_names
 
 SEEDS = 1_000  # tasks of a game without packs
 PACK = "eval_pack_id"
@@ -22,20 +20,14 @@ PLAYER = re.compile(r"(?!human$)[a-z_]{1,40}(:[A-Za-z0-9][A-Za-z0-9_.-]{0,80})?"
 
 def splits(game: str) -> tuple[str, ...]:
     """Names of the shipped packs. A pack may also be a person's own file: never one that a caller names."""
-    if find_spec(f"{GAMES[game]}.pack") is None:
-        return ("default",)
-    names: tuple[str, ...] = import_module(f"{GAMES[game]}.pack").packs()
-    return names
+    return pack_names(game) or ("default",)
 
 
 def count(game: str, split: str) -> int:
     known = splits(game)
     if split not in known:
         raise BadInput(f"{game} has no split {split!r:.80}; it has {', '.join(known)}.")
-    if find_spec(f"{GAMES[game]}.pack") is None:
-        return SEEDS
-    matches: int = import_module(f"{GAMES[game]}.pack").pack(split).matches
-    return matches
+    return get_pack(game, split).matches if pack_names(game) else SEEDS
 
 
 def task(game: str, split: str, index: int) -> dict[str, Any]:
