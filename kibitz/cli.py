@@ -157,6 +157,25 @@ def bench_train(
     show.result(result, as_json, show.train_bench_table)
 
 
+@bench.command("hints")
+def bench_hints(
+    updates: Annotated[int, typer.Option("--updates", min=1, help="in each timed run")] = 20,
+    repeats: Annotated[int, typer.Option("--repeats", min=1, help="timed runs of each kind")] = 5,
+    options: Annotated[
+        list[str] | None, typer.Option("--set", help="a key of the job, as in hints.cadence_k=4")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Host-stepped training with random hints and with an LLM's from a warm cache; calls against their latency."""
+    from kibitz import show
+    from kibitz.bench import hints as subject
+    from kibitz.core.options import parse_settings
+
+    with show.progress("timing", 3 * repeats + 2, quiet=as_json) as advance:
+        result = subject.run(updates, repeats, parse_settings(options or []), advance)
+    show.facts(result, as_json)
+
+
 @bench.command("cricket")
 def bench_cricket(as_json: Json = False) -> None:
     """Cricket: balls a second, beside a plain NumPy batch; milliseconds of a win probability."""

@@ -34,7 +34,7 @@ class Hints(NamedTuple):
 
 
 class Looked(Protocol):
-    """What questions are made of; leaves are NumPy arrays with seeds and games first."""
+    """What questions are made of; leaves are arrays with seeds and games first."""
 
     view: Any
     masks: Any
@@ -98,7 +98,9 @@ class LLMHints:
         else:
             self._count("hits", seeds[found])
             missing = np.flatnonzero(~found)
-            rows[missing] = self._ask([(int(seeds[i]), int(games[i]), keys[i]) for i in missing], look())
+            rows[missing] = self._ask(
+                [(int(seeds[i]), int(games[i]), keys[i]) for i in missing], jax.device_get(look())
+            )
         if count := int(found.sum()):
             self.asker.remembered(count)
         given = rows >= 0
@@ -111,6 +113,10 @@ class LLMHints:
         confidence[seeds, games] = self.known.confidence[rows]
         available[seeds, games] = True
         return Hints(act, confidence, available)
+
+    def open(self) -> None:
+        """Connects and reads what is known; the first hints would do it, too."""
+        _ = self.known
 
     def book(self) -> dict[str, Any]:
         """Everything asked so far, by outcome, and what it cost."""
