@@ -8,7 +8,7 @@ INSTALL := $(PIP) install --constraint requirements.lock
 
 .PHONY: demo test conformance weights check lint types lock clean
 
-demo: $(VENV)/.base weights
+demo: $(VENV)/.demo weights
 	$(BIN)/kibitz demo
 
 test: $(VENV)/.test weights
@@ -32,6 +32,10 @@ $(VENV)/bin/python:
 
 $(VENV)/.base: pyproject.toml requirements.lock | $(VENV)/bin/python
 	$(INSTALL) -e .
+	@touch $@
+
+$(VENV)/.demo: $(VENV)/.base
+	$(INSTALL) -e ".[live,logs,embedded]"
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.base
