@@ -14,6 +14,7 @@ from kibitz.games import get_environment, get_pack, pack_names
 
 SEEDS = 1_000  # tasks of a game without packs
 PACK = "eval_pack_id"
+EPISODE = r"^[ -~]{1,255}$"  # a name that a caller gives
 # a rule's name, or a kind and a plain name: never a path, and nobody sits at this terminal
 PLAYER = re.compile(r"(?!human$)[a-z_]{1,40}(:[A-Za-z0-9][A-Za-z0-9_.-]{0,80})?")
 
@@ -55,8 +56,8 @@ def checked_options(game: str, given: Mapping[str, Any]) -> tuple[dict[str, Any]
     if not isinstance(inner, Mapping):
         raise BadInput(f"options is {inner!r:.80}; it should be an object.")
     name = values.pop("episode_id", None)
-    if name is not None and not (isinstance(name, str) and 0 < len(name) <= 255 and name.isprintable()):
-        raise BadInput("episode_id should be 1 to 255 printable characters.")
+    if name is not None and not (isinstance(name, str) and re.fullmatch(EPISODE, name)):
+        raise BadInput("episode_id should be 1 to 255 printable ASCII characters.")
     options = {**inner, **values}
     if "split" in options or "index" in options:
         split, index = options.pop("split", "default"), options.pop("index", 0)
