@@ -47,8 +47,11 @@ class Watcher:
             self.wake.set()
 
     def skip_to(self, seq: int) -> None:
-        """Told to fetch the rest itself: one that acknowledges goes on from there, any other from here."""
-        self.cursor, self.paused = seq, self.acked is not None
+        """Told to fetch the rest itself: one that acknowledges waits for its next word, any other goes on from here."""
+        if self.acked is None:
+            self.cursor = seq
+        else:
+            self.paused = True
 
 
 @dataclass(frozen=True)

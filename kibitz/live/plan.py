@@ -141,10 +141,10 @@ def game_of(wish: Wish, operator: bool = False) -> tuple[Game, Any]:
     """The record and the checked options; a stranger's options may name no file of this machine."""
     plain = get_game(wish.game)
     given = dict(wish.options)
-    for name in given:
+    for name, value in given.items():
         known = plain.options.model_fields.get(name)
         extra = known.json_schema_extra if known is not None else None
-        if not operator and given[name] is not None and isinstance(extra, dict) and extra.get("operator"):
+        if known and not operator and isinstance(extra, dict) and extra.get("operator") and value != known.default:
             raise BadInput(f"The option {name!r} is for the operator of this server; leave it out.")
     if wish.max_overs is not None and "max_overs" in plain.options.model_fields:
         given.setdefault("max_overs", wish.max_overs)

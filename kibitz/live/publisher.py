@@ -106,9 +106,17 @@ class LocalOutlet:
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
+        self._broken: Exception | None = None
 
     def send(self, told: Told) -> None:
-        self._bus.publish(told)
+        """After one event could not be stored none may follow: there would be a hole."""
+        if self._broken is not None:
+            raise self._broken
+        try:
+            self._bus.publish(told)
+        except Exception as error:
+            self._broken = error
+            raise
 
     def close(self) -> None:
         """Everything is committed already."""
