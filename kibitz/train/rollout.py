@@ -111,7 +111,9 @@ class Practice:
         zero = jnp.int32(0)
         over, games = past if past is not None else (jnp.bool_(True), None)
         since = jnp.where(over, 0, zero if games is None else games.since)
-        returned = jnp.where(over, 0.0, 0.0 if games is None else games.returned)
+        # a plain 0.0 would make the first batch another type than the next, and the program be compiled twice
+        nothing = jnp.float32(0)
+        returned = jnp.where(over, nothing, nothing if games is None else games.returned)
         steps = jnp.where(over, 0, zero if games is None else games.steps)
         packed = self.play.layout.pack(solo)
         if self.adviser is None:
