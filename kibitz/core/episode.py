@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -17,6 +18,7 @@ from kibitz.core.chance import episode_luck, seat_luck, seed_key, uniforms
 from kibitz.core.event import Event, Observer, Stream
 from kibitz.core.game import SEATS, Game
 from kibitz.core.player import Choice, Player, RulePlayer, Turn
+from kibitz.core.telling import Commentate, Telling
 
 
 @dataclass(frozen=True)
@@ -78,48 +80,85 @@ def play_episode(
     observers: tuple[Observer, ...] = (),
     episode_id: str | None = None,
     state: Any = None,
+    advisers: Mapping[int, Player] | None = None,
+    script: Sequence[Sequence[Choice | None]] = (),
+    about: Mapping[str, Any] | None = None,
+    stop: Callable[[], None] = lambda: None,
+    commentate: Commentate | None = None,
     swapped: bool = False,
 ) -> Episode:
     """Episode `number` of a seed, the same one that a batched evaluation plays under that number.
 
     A player that raises or gives an illegal act is replaced for that turn by the heuristic, and the
-    decision event says why. `state` begins somewhere else than at a fresh deal. `swapped` lets each
-    seat draw the other's luck, as in the second match of a pair.
+    decision event says why. `state` begins somewhere else than at a fresh deal; `script` holds both
+    seats' choices for the first steps, taken from a record: nobody is asked for them. An adviser
+    whispers before its seat is asked. `stop` is called before every step and ends the episode by
+    raising `Stopped`. Whatever ends it, the stream's last event says so. `swapped` lets each seat
+    draw the other's luck, as in the second match of a pair.
     """
     table = table_for(game)
     luck = episode_luck(seed_key(seed), number)
     lucks = [seat_luck(luck, 1 - seat if swapped else seat) for seat in SEATS]
     state = table.new(settings, luck) if state is None else state
-    stream = Stream(observers, episode_id)
-    for seat, player in enumerate(players):
+    whispers = dict(advisers or {})
+    for seat, player in [*enumerate(players), *whispers.items()]:
         player.begin(settings, seat, lucks[seat])
-    stream.emit("episode.started", _opening(game, settings, state, players))
-    history: list[Mapping[str, Any]] = []
-    returns, steps = np.zeros(2), 0
-    turn = np.asarray(table.to_act(state))
-    while turn.any():
-        acts: list[tuple[int, ...] | None] = [None, None]
-        for seat in np.flatnonzero(turn).tolist():
-            view, masks = table.look(settings, state, seat)
-            asked = Turn(settings, seat, steps, view, masks, list(history), lucks[seat])
-            choice = _ask(table, players[seat], asked)
-            acts[seat] = choice.act
-            stream.emit("decision", _decision(game, seat, steps, choice))
-        given = [act or acts[1 - seat] for seat, act in enumerate(acts)]
-        state, rewards, _ = table.step(settings, state, tuple(given), luck, steps)
-        returns += np.asarray(rewards, float)
-        for seat in np.flatnonzero(turn).tolist():
-            history.append({"seat": seat, "act": acts[seat]})
-            stream.emit("step", _happened(game, settings, state, seat, steps, acts[seat]))
-        steps += 1
-        turn = np.asarray(table.to_act(state))
-    scores = {name: _pair(value) for name, value in table.score(settings, state).items()}
+    telling = Telling(game, settings, Stream(observers, episode_id), commentate or game.tell)
     # the seed comes last: whoever has it can deal the hidden values again
-    drawn = {"seed": seed, "number": number, "steps": steps}
-    stream.emit("episode.ended", _ending(game, settings, state, returns, scores) | drawn)
+    drawn = {"seed": seed, "number": number}
+    telling.started(state, [player.name for player in players], about or {})
+    history: list[Mapping[str, Any]] = []
+    past: list[tuple[Any, tuple[tuple[int, ...] | None, ...]]] = []
+    returns = np.zeros(2)
+    try:
+        turn = np.asarray(table.to_act(state))
+        while turn.any():
+            stop()
+            told = script[len(past)] if len(past) < len(script) else (None, None)
+            choices: list[Choice | None] = [None, None]
+            for seat in np.flatnonzero(turn).tolist():
+                view, masks = table.look(settings, state, seat)
+                asked = Turn(settings, seat, len(past), view, masks, list(history), lucks[seat])
+                choices[seat] = _choice(table, telling, players[seat], whispers.get(seat), asked, told[seat])
+            # nobody learns of another's choice before all have chosen
+            for seat, choice in enumerate(choices):
+                if choice is not None:
+                    telling.decision(seat, len(past), choice)
+            acts = tuple(choice.act if choice else None for choice in choices)
+            given = [act or acts[1 - seat] for seat, act in enumerate(acts)]
+            after, rewards, _ = table.step(settings, state, tuple(given), luck, len(past))
+            past.append((state, acts))
+            state = after
+            returns += np.asarray(rewards, float)
+            history += [{"seat": seat, "act": act} for seat, act in enumerate(acts) if act is not None]
+            telling.step(state, len(past) - 1, acts, rewards)
+            turn = np.asarray(table.to_act(state))
+        scores = {name: _pair(value) for name, value in table.score(settings, state).items()}
+        review = game.review(settings, past, state)
+        telling.ended(state, returns, scores, {"review": review, "steps": len(past)} | drawn)
+    except BaseException as error:
+        telling.failed(state, error, {"steps": len(past)} | drawn)
+        raise
     return Episode(
-        stream.episode_id, tuple(stream.events), (float(returns[0]), float(returns[1])), scores, steps, state
-    )
+        telling.stream.episode_id, tuple(telling.stream.events), (float(returns[0]), float(returns[1])), scores,
+        len(past), state,
+    )  # fmt: skip
+
+
+def _choice(
+    table: Table, telling: Telling, player: Player, adviser: Player | None, turn: Turn, told: Choice | None
+) -> Choice:
+    """What the record says, or what the player answers once the adviser has whispered."""
+    if told is not None:
+        follow = getattr(player, "follow", None)
+        if follow is not None:
+            follow(turn)
+        return told
+    if adviser is not None:
+        hint = _ask(table, adviser, turn)
+        telling.hint(turn.seat, turn.number, hint)
+        turn = turn._replace(hint=hint)
+    return _ask(table, player, turn)
 
 
 def _ask(table: Table, player: Player, turn: Turn) -> Choice:
@@ -134,55 +173,9 @@ def _ask(table: Table, player: Player, turn: Turn) -> Choice:
     latency = time.perf_counter() - began
     if not why:
         return replace(choice, latency=choice.latency or latency)
-    stand_in = _stand_in(table.game)
+    stand_in = copy.copy(_stand_in(table.game))  # episodes on other threads have one too
     stand_in.begin(turn.settings, turn.seat, turn.luck)
     return replace(stand_in.choose(turn), latency=latency, fallback=why)
-
-
-def _opening(game: Game, settings: Any, state: Any, players: Sequence[Player]) -> dict[str, Any]:
-    return {
-        "game": game.name,
-        "version": game.version,
-        "players": [player.name for player in players],
-        "frame": game.frame(settings, state, None),
-        "private": _secrets(game, state),
-    }
-
-
-def _decision(game: Game, seat: int, number: int, choice: Choice) -> dict[str, Any]:
-    return {
-        "seat": seat,
-        "turn": number,
-        "act": list(choice.act),
-        "text": game.say(choice.act),
-        "source": choice.source,
-        "reason": choice.reason,
-        "latency": choice.latency,
-        "usage": dict(choice.usage),
-        "fallback": choice.fallback,
-    }
-
-
-def _happened(
-    game: Game, settings: Any, state: Any, seat: int, number: int, act: tuple[int, ...] | None
-) -> dict[str, Any]:
-    return {"seat": seat, "turn": number, "act": list(act or ()), "frame": game.frame(settings, state, None)}
-
-
-def _ending(
-    game: Game, settings: Any, state: Any, returns: Any, scores: Mapping[str, tuple[float, float]]
-) -> dict[str, Any]:
-    return {
-        "returns": [float(x) for x in returns],
-        # a measure that does not apply (the Pareto share of no deal) is null, which JSON can say
-        "scores": {name: [None if x != x else x for x in pair] for name, pair in scores.items()},
-        "frame": game.frame(settings, state, None),
-        "private": _secrets(game, state),
-    }
-
-
-def _secrets(game: Game, state: Any) -> dict[str, Any]:
-    return {str(seat): dict(game.private(state, seat)) for seat in SEATS}
 
 
 def _pair(value: Array) -> tuple[float, float]:

@@ -59,6 +59,11 @@ class Event:
         return json.dumps(self.as_dict(), separators=(",", ":"), allow_nan=False)
 
 
+def spoken(event: Event) -> str:
+    """The line of commentary that an event carries, or nothing."""
+    return event.payload["text"] if event.type in ("commentary", "episode.ended") else ""
+
+
 Observer = Callable[[Event], None]
 
 

@@ -81,7 +81,8 @@ class Game:
     """settings, view, history -> prompt variables."""
     frame: Callable[[Any, Any, int | None], Mapping[str, Any]]
     """settings, state, seat or nobody -> what the page draws for it."""
-    tell: Callable[[Mapping[str, Any]], str]  # an event -> a line of commentary, or ""
+    tell: Callable[[Mapping[str, Any], Mapping[str, Any]], str]
+    """An event's type and payload, the whole frame after it -> a line of commentary, or ""."""
     say: Callable[[Act], str]  # an act in words
     parse: Callable[[str, Any, Masks], tuple[int, ...]]
     """What a person typed, the view, the masks -> an act; BadInput says what would be right."""
@@ -90,6 +91,12 @@ class Game:
     contexts: Callable[[str], Mapping[str, Any]]
     """What `--contexts` names (`uniform` or a file) -> options that play on it."""
     private: Callable[[Any, int], Mapping[str, Any]]  # state, seat -> what only that seat knows
+    cast: Callable[[Any, Any], Mapping[str, Any]] = lambda settings, state: {}
+    """settings, first state -> names and other facts that stay, for whoever draws the episode."""
+    calls: Callable[[Act, int, Mapping[str, Any]], list[dict[str, Any]]] = lambda act, seat, frame: []
+    """act, seat, frame before it -> the same as tool calls, where the game has tools."""
+    review: Callable[[Any, list[tuple[Any, Any]], Any], Mapping[str, Any]] = lambda settings, past, state: {}
+    """settings, (state, acts) of every step, final state -> what can be said once it is over."""
     built_for: Any = None  # options this record fits (head sizes, features); None: the defaults
 
     @property

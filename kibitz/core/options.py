@@ -8,9 +8,12 @@ from difflib import get_close_matches
 from typing import Any, Self
 
 import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
 from kibitz.core.errors import BadInput
+
+# of an option that names files of the machine or makes it fetch some: a stranger at a server may not set it
+OPERATOR: dict[str, JsonValue] = {"operator": True}
 
 
 class Options(BaseModel):

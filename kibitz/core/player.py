@@ -15,18 +15,6 @@ from kibitz.core.chance import uniforms
 from kibitz.core.game import Game, Rule
 
 
-class Turn(NamedTuple):
-    """What a player is told when it is asked."""
-
-    settings: Any
-    seat: int
-    number: int  # steps of the game so far
-    view: Any
-    masks: tuple[np.ndarray[Any, Any], ...]
-    history: list[Mapping[str, Any]]  # {"seat", "act"} of everything said so far, oldest first
-    luck: Array  # u32[2], this seat's chance in this episode
-
-
 @dataclass(frozen=True)
 class Choice:
     """One act, and where it came from."""
@@ -37,6 +25,20 @@ class Choice:
     latency: float = 0.0  # seconds
     usage: Mapping[str, float] = field(default_factory=dict)  # tokens, money
     fallback: str = ""  # why somebody else answered; empty if nobody had to
+    confidence: float | None = None  # 0..1, where the source says how sure it is
+
+
+class Turn(NamedTuple):
+    """What a player is told when it is asked."""
+
+    settings: Any
+    seat: int
+    number: int  # steps of the game so far
+    view: Any
+    masks: tuple[np.ndarray[Any, Any], ...]
+    history: list[Mapping[str, Any]]  # {"seat", "act"} of everything said so far, oldest first
+    luck: Array  # u32[2], this seat's chance in this episode
+    hint: Choice | None = None  # what the seat's adviser whispered
 
 
 class Player(Protocol):
@@ -46,6 +48,9 @@ class Player(Protocol):
         """A new episode; nothing of the last one may be remembered."""
 
     def choose(self, turn: Turn) -> Choice: ...
+
+    # a player with a memory may have `follow(turn)`: called in place of `choose` where a record already
+    # says what was chosen
 
 
 class RulePlayer:
@@ -74,6 +79,10 @@ class RulePlayer:
             turn.settings, self._memory, turn.view, masks, turn.luck, turn.number, turn.seat
         )
         return Choice(tuple(int(x) for x in act), self.name)
+
+    def follow(self, turn: Turn) -> None:
+        """Remembers what it saw; what it would have said stays unsaid."""
+        self.choose(turn)
 
 
 def _known_seat(view: Any, seat: int) -> Any:

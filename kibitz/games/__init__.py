@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from kibitz.core.errors import BadInput
 
 if TYPE_CHECKING:
+    from kibitz.core.environment import Environment
     from kibitz.core.game import Game
     from kibitz.core.scenario import Pack
 
@@ -37,6 +38,12 @@ def get_pack(game: str, name: str) -> Pack:
         raise BadInput(f"{game} has no packs; evaluate it with a number of episodes.")
     pack: Pack = import_module(f"{_folder(game)}.pack").pack(name)
     return pack
+
+
+def get_environment(name: str) -> type[Environment]:
+    """A game for agents that call tools: a class with `reset(options)`, `step(action)` and `state`."""
+    offered: type[Environment] = import_module(_folder(name)).environment()
+    return offered
 
 
 def _has_packs(game: str) -> bool:

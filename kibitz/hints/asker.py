@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -14,7 +14,7 @@ from kibitz.core.errors import BadInput
 from kibitz.core.game import Game
 from kibitz.llm.answer import CONFIDENCE, Answer
 from kibitz.llm.blocking import Blocking
-from kibitz.llm.client import connect
+from kibitz.llm.client import Client, connect
 from kibitz.llm.files import find
 from kibitz.llm.limits import Budget, Policy
 from kibitz.llm.preset import Preset
@@ -53,6 +53,7 @@ class Asker:
         cache: str | Path | None = None,
         budget: Budget | None = None,
         policy: Policy | None = None,
+        connect: Callable[..., Client] = connect,  # a preset and keywords -> a client
     ) -> None:
         self.game, self.prompt = game, prompt or Prompt.read(prompt_path(game))
         settings = game.plain_options.settings()
@@ -67,8 +68,8 @@ class Asker:
         return Question(self.prompt.messages(words), answer)
 
     def ask(self, positions: Sequence[Position], within: float | None = None) -> list[Advice]:
-        """All at once, equal questions as one; advice in order."""
-        replies = self.line.ask_many([self.question(position) for position in positions], within)
+        """All at once, equal questions as one; advice in order. The first are on their way while others are written."""
+        replies = self.line.ask_many((self.question(position) for position in positions), within)
         return [self._advice(*pair) for pair in zip(positions, replies, strict=True)]
 
     def _advice(self, position: Position, reply: Reply) -> Advice:
@@ -77,6 +78,14 @@ class Asker:
         declared = self.game.fields(position.view, position.masks)
         act = act_of_fields(self.game, declared, position.masks, reply.fields)
         return Advice(act, float(reply.fields.get(CONFIDENCE, 1.0)), reply)
+
+    def again(self, advice: Advice) -> Advice:
+        """For a position that is known to be equal to one just asked: entered into the book, nothing is asked."""
+        return advice._replace(reply=self.line.client.shared(advice.reply))
+
+    def remembered(self, count: int) -> None:
+        """So many more questions were answered from what is known: entered into the book."""
+        self.line.client.remembered(count)
 
     @property
     def book(self) -> dict[str, Any]:

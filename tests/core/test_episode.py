@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from dataclasses import replace
+from typing import Any, ClassVar
 
 import pytest
 from jax import Array
@@ -11,7 +12,9 @@ from jax import Array
 from kibitz.core.check import check_game
 from kibitz.core.episode import play_episode
 from kibitz.core.event import LAST, TYPES, Event
+from kibitz.core.game import seated
 from kibitz.core.player import Choice, RulePlayer, Turn
+from kibitz.core.telling import Stopped
 from kibitz.games import get_game
 
 GAME = get_game("deal_or_no_deal")
@@ -67,7 +70,7 @@ def test_a_player_that_raises_is_replaced_for_that_turn_and_the_event_says_why()
     assert "no answer" in first["fallback"]
     assert second["source"] == "scripted"
     assert second["fallback"] == ""
-    assert second["reason"] == "because"
+    assert second["private"]["0"]["reason"] == "because"
 
 
 @pytest.mark.parametrize("nonsense", [(2, 0, 0, 0), (0, 7, 0, 0), (0, -1, 0, 0), (9, 0, 0, 0), (0, 0), ()])
@@ -122,13 +125,101 @@ def test_the_same_seed_gives_the_same_episode() -> None:
     assert [strip(e) for e in runs[0].events] == [strip(e) for e in runs[1].events]
 
 
+def test_an_adviser_whispers_to_its_seat_alone_before_it_chooses() -> None:
+    me = Scripted((4, 0, 0, 0))
+    played = play_episode(GAME, SETTINGS, [me, _heuristic()], seed=1, advisers={0: Scripted((0, 1, 0, 0))})
+    assert [event.type for event in played.events[2:5]] == ["hint", "decision", "step"]
+    hint = played.events[2]
+    assert hint.payload["private"]["0"]["act"] == [0, 1, 0, 0]
+    assert me.turns[0].hint is not None and me.turns[0].hint.act == (0, 1, 0, 0)
+    for watcher in (None, 1):
+        assert hint.shown_to(watcher).payload["private"] == {}
+
+
+def test_a_script_replays_a_record_and_players_go_on_from_there() -> None:
+    """Branching where nothing changes gives the same episode, for players with a memory too."""
+
+    def players() -> list[Any]:
+        return [RulePlayer(GAME, GAME.rule("bayes")), _heuristic()]
+
+    settings = seated(SETTINGS, {0: GAME.rule("bayes"), 1: GAME.rule("heuristic")})
+    for seed in range(20):
+        whole = play_episode(GAME, settings, players(), seed=seed)
+        if whole.steps > 3:
+            break
+    steps = [event.payload["acts"] for event in whole.events if event.type == "step"]
+    script = [[None if act is None else Choice(tuple(act), "record") for act in acts] for acts in steps[:2]]
+    branch = play_episode(GAME, settings, players(), seed=seed, script=script)
+    assert [e.payload["acts"] for e in branch.events if e.type == "step"] == steps
+    assert [e.payload["source"] for e in branch.events if e.type == "decision"][:3] == [
+        "record", "record", "bayes" if steps[2][0] is not None else "heuristic",
+    ]  # fmt: skip
+    assert branch.returns == whole.returns
+
+
+def test_captains_who_choose_at_once_are_both_asked_before_either_choice_is_told() -> None:
+    cricket = get_game("cricket")
+    told: list[Event] = []
+
+    class Nosy(RulePlayer):
+        seen: ClassVar[list[int]] = []
+
+        def choose(self, turn: Turn) -> Choice:
+            self.seen.append(sum(event.type == "decision" for event in told))
+            return super().choose(turn)
+
+    settings = cricket.options(max_overs=1, pool=2).settings()
+    players = [Nosy(cricket, cricket.rule("balanced")) for _ in range(2)]
+    play_episode(cricket, settings, players, seed=3, observers=(told.append,))
+    assert Nosy.seen[:6] == [0, 0, 2, 2, 4, 4]
+    kinds = [event.type for event in told if event.type != "commentary"]
+    assert kinds[1:7] == ["decision", "decision", "step"] * 2
+
+
+def test_frames_of_steps_hold_what_changed_and_add_up_to_the_whole() -> None:
+    played = play_episode(GAME, SETTINGS, [_heuristic(), _heuristic()], seed=1)
+    frame = dict(played.events[0].payload["frame"])
+    deltas = [event.payload["frame"] for event in played.events if event.type == "step"]
+    for delta in deltas:
+        assert all(frame[key] != value for key, value in delta.items())
+        frame |= delta
+    assert frame == played.events[-1].payload["frame"]
+    assert all("counts" not in delta for delta in deltas)
+
+
+@pytest.mark.parametrize(
+    ("raised", "kind"), [(Stopped("the owner stopped it"), "stopped"), (Stopped("bye", "shutdown"), "shutdown")]
+)
+def test_an_episode_that_is_stopped_says_so_in_its_last_event(raised: Stopped, kind: str) -> None:
+    seen: list[Event] = []
+
+    def stop() -> None:
+        if any(event.type == "step" for event in seen):
+            raise raised
+
+    with pytest.raises(Stopped):
+        play_episode(GAME, SETTINGS, [_heuristic(), _heuristic()], seed=1, observers=(seen.append,), stop=stop)
+    assert seen[-1].type == "episode.failed"
+    assert seen[-1].payload["kind"] == kind and str(raised) in seen[-1].payload["reason"]
+
+
+def test_rules_that_raise_end_the_episode_with_an_event_never_with_silence() -> None:
+    def review(settings: Any, past: Any, state: Any) -> Any:
+        raise RuntimeError("the game broke")
+
+    seen: list[Event] = []
+    with pytest.raises(RuntimeError):
+        play_episode(
+            replace(GAME, review=review), SETTINGS, [_heuristic(), _heuristic()], seed=1, observers=(seen.append,)
+        )
+    assert seen[-1].type == "episode.failed" and "the game broke" in seen[-1].payload["reason"]
+
+
 def test_check_game_accepts_the_negotiation() -> None:
     check_game(GAME, games=64)
 
 
 def test_check_game_finds_a_broken_promise() -> None:
-    from dataclasses import replace
-
     import jax.numpy as jnp
 
     def no_mask(settings: Any, state: Any, seat: int) -> Any:

@@ -102,7 +102,7 @@ class Sample:
 
     def ppo(self, vector: Any, ent: float) -> Any:
         old, value, advantage, target = self.numbers
-        batch = ppo.Batch(self.features, pack_masks(self.masks), self.act, old - 1, value, advantage, target)
+        batch = ppo.Batch(self.features.T, pack_masks(self.masks), self.act, old - 1, value, advantage, target)
         return ppo.loss(vector, self.flat, batch, self.practice, self.config, jnp.float32(ent))
 
     def reinforce(self, vector: Any, ent: float) -> Any:
@@ -216,6 +216,25 @@ def test_the_baseline_of_reinforce_does_not_see_the_returns_it_is_compared_with(
     np.testing.assert_array_equal(seen[0]["value"], seen[1]["value"])
 
 
+@pytest.mark.parametrize("count", [24, 64, 1024])
+def test_shuffles_are_as_random_as_sorted_keys(count: int) -> None:
+    """Neighbours and far pairs share a quarter of the batch as often, and vary as much, as by true chance."""
+    keys = jax.random.split(jax.random.key(0), 4000)
+    orders = np.asarray(jax.jit(jax.vmap(lambda key: ppo.scattered(key, count)))(keys))
+    true = np.asarray(jax.jit(jax.vmap(lambda key: jax.random.permutation(key, count)))(keys))
+    assert (np.sort(orders, axis=1) == np.arange(count)).all()
+
+    def together(orders: Any, gap: int) -> Any:
+        quarter = np.argsort(orders, axis=1) * 4 // count
+        return (quarter == np.roll(quarter, -gap, axis=1)).mean(axis=1)
+
+    chance = (count / 4 - 1) / (count - 1)
+    for gap in (1, 2, 4, count // 4, count // 2):
+        ours, theirs = together(orders, gap), together(true, gap)
+        assert abs(ours.mean() - chance) < 5 * theirs.std() / len(keys) ** 0.5
+        assert abs(ours.std() / theirs.std() - 1) < 0.15
+
+
 def test_shuffling_keeps_every_sample_whole() -> None:
     n = 24
     column = jnp.arange(n, dtype=jnp.float32)
@@ -224,10 +243,10 @@ def test_shuffling_keeps_every_sample_whole() -> None:
         column[:, None] * jnp.ones(3), whole[None].astype(jnp.uint32), jnp.stack([whole] * 2), *[column] * 4
     )
     parts = ppo.shuffled(batch, jax.random.key(0), 4)
-    assert parts.features.shape == (4, 6, 3)
+    assert parts.features.shape == (4, 3, 6)
     assert parts.act.shape == (4, 2, 6)
     order = np.asarray(parts.log_prob)
     assert sorted(order.ravel().tolist()) == list(range(n))
     assert order.ravel().tolist() != list(range(n))
-    for x in (parts.features[..., 1], parts.masks[:, 0], parts.act[:, 0], parts.act[:, 1], parts.value, parts.target):
+    for x in (parts.features[:, 1], parts.masks[:, 0], parts.act[:, 0], parts.act[:, 1], parts.value, parts.target):
         np.testing.assert_array_equal(np.asarray(x, float), order)

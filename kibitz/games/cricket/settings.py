@@ -8,11 +8,12 @@ from typing import Any, Literal
 import jax.numpy as jnp
 from pydantic import Field
 
-from kibitz.core.options import Options
+from kibitz.core.options import OPERATOR, Options
 from kibitz.games.cricket import ball, captains, course, elevens, potential
 from kibitz.games.cricket.calibration import ERAS, calibration
 from kibitz.games.cricket.course import powerplay_balls
-from kibitz.games.cricket.elevens import Eleven, Sides
+from kibitz.games.cricket.elevens import Sides
+from kibitz.games.cricket.roster import Eleven
 from kibitz.games.cricket.rules import Settings
 
 
@@ -26,7 +27,7 @@ class CricketOptions(Options):
     seed: int = Field(0, ge=0, description="of the invented sides")
     pool: int = Field(32, ge=1, le=1024, description="invented sides that matches are drawn from; 2 keep their seats")
     shaping: float = Field(0.0, ge=0.0, le=1.0, description="share of the reward paid as win probability moves")
-    elevens: str | None = Field(None, description="YAML file with two sides of your own")
+    elevens: str | None = Field(None, description="YAML file with two sides of your own", json_schema_extra=OPERATOR)
 
     def sides(self) -> list[Eleven]:
         """The sides by index, for names."""

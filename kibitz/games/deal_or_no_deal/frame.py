@@ -36,13 +36,13 @@ def frame(settings: Any, state: State, seat: int | None) -> dict[str, Any]:
     return drawn
 
 
-def tell(event: Mapping[str, Any]) -> str:
+def tell(event: Mapping[str, Any], drawn: Mapping[str, Any]) -> str:
     """A line of commentary for an event, or nothing. Names no private value."""
     payload = event["payload"]
     if event["type"] == "episode.started":
         return f"On the table: {share(payload['frame']['counts'])}."
     if event["type"] == "step":
-        seat, (act_type, *kept) = payload["seat"], payload["act"]
+        seat, (act_type, *kept) = next((i, act) for i, act in enumerate(payload["acts"]) if act is not None)
         who = f"Seat {seat}"
         if act_type == AGREE:
             return f"{who} agrees. It is a deal."

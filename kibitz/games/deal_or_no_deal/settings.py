@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, field_validator, model_validator
 
-from kibitz.core.options import Options
+from kibitz.core.options import OPERATOR, Options
 from kibitz.games.deal_or_no_deal import contexts
 from kibitz.games.deal_or_no_deal.partner import KINDS, Row, tempers
 from kibitz.games.deal_or_no_deal.rules import MAX_UTILITY, Settings
@@ -26,9 +26,13 @@ class NegotiationOptions(Options):
     disagree_ends: bool = Field(True, description="DISAGREE ends the episode; false: it only loses a turn")
     min_count: int = Field(1, ge=1, le=7, description="fewest items of a type in uniform contexts")
     max_count: int = Field(4, ge=1, le=7, description="most items of a type; sizes the count heads")
-    use_dataset: bool = Field(False, description="contexts from a data set in place of uniform ones")
+    use_dataset: bool = Field(
+        False, description="contexts from a data set in place of uniform ones", json_schema_extra=OPERATOR
+    )
     dataset: Literal["self_play", "dialogues"] = Field("self_play", description="which part of the data set")
-    dataset_path: str | None = Field(None, description="its file or folder; null: the hub's copy")
+    dataset_path: str | None = Field(
+        None, description="its file or folder; null: the hub's copy", json_schema_extra=OPERATOR
+    )
     points_budget: int | None = Field(None, ge=1, le=70, description="what each seat's whole pool is worth")
     partner: str | dict[str, float] = Field(
         "heuristic", description="kind of heuristic partner, or a mix of kinds by weight"

@@ -120,8 +120,7 @@ def test_a_frame_is_plain_data_and_public() -> None:
         assert abs(sum(drawn["win_probability"]) - 1) < 1e-9
     other = state._replace(levels=tuple(jnp.int32(x) for x in (1, 2, 3)))
     assert record.frame(settings, other, None) == record.frame(settings, state, None)
-    event = {"type": "step", "payload": {"frame": record.frame(settings, state, None)}}
-    assert record.tell(event) == ""
+    assert record.tell({"type": "step", "payload": {}}, record.frame(settings, state, None)) == ""
 
 
 def test_features_are_scaled_for_a_network() -> None:

@@ -189,7 +189,9 @@ def test_the_partners_utilities_are_in_the_prompt_only_when_revealed() -> None:
 
 
 def step_event(seat: int, act: Act) -> dict[str, Any]:
-    return {"type": "step", "payload": {"seat": seat, "act": [act[0], *act[1]]}}
+    acts = [None, None]
+    acts[seat] = [act[0], *act[1]]
+    return {"type": "step", "payload": {"acts": acts}}
 
 
 def test_commentary_tells_every_act_apart() -> None:
@@ -200,6 +202,6 @@ def test_commentary_tells_every_act_apart() -> None:
         (DISAGREE, NOTHING),
         (END, (1, 0, 0)),
     ]
-    lines = [GAME.tell(step_event(0, act)) for act in acts]
+    lines = [GAME.tell(step_event(0, act), {}) for act in acts]
     assert len(set(lines)) == len(acts) and all(line.endswith(".") for line in lines)
-    assert GAME.tell({"type": "something.else", "payload": {}}) == ""
+    assert GAME.tell({"type": "something.else", "payload": {}}, {}) == ""

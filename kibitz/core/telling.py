@@ -1,0 +1,122 @@
+"""What an episode tells as it goes: the payload of every event, and the lines between them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from kibitz.core.event import Stream
+from kibitz.core.game import SEATS, Game
+from kibitz.core.player import Choice
+
+Commentate = Callable[[Mapping[str, Any], Mapping[str, Any]], str]
+"""An event and the whole frame after it -> a line of commentary, or nothing."""
+
+
+class Stopped(Exception):
+    """Somebody ended the episode; the sentence says who. `kind` goes into the last event."""
+
+    def __init__(self, reason: str, kind: str = "stopped") -> None:
+        super().__init__(reason)
+        self.kind = kind
+
+
+class Telling:
+    """One episode's stream. What only a seat may know is under `private` and nowhere else."""
+
+    def __init__(self, game: Game, settings: Any, stream: Stream, commentate: Commentate) -> None:
+        self.stream = stream
+        self._game, self._settings, self._commentate = game, settings, commentate
+        self._frame: Mapping[str, Any] = {}
+
+    def started(self, state: Any, players: Sequence[str], about: Mapping[str, Any]) -> None:
+        game = self._game
+        self._draw(state)
+        self._emit(
+            "episode.started",
+            {
+                "game": game.name,
+                "version": game.version,
+                "players": list(players),
+                "frame": self._frame,
+                "cast": game.cast(self._settings, state),
+                "about": dict(about),
+                "private": self._secrets(state),
+            },
+            0,
+        )
+
+    def hint(self, seat: int, turn: int, hint: Choice) -> None:
+        whispered = {"act": list(hint.act), "text": self._game.say(hint.act), "reason": hint.reason}
+        told = _asked(seat, turn, hint) | {"private": {str(seat): whispered | {"confidence": hint.confidence}}}
+        self._emit("hint", told)
+
+    def decision(self, seat: int, turn: int, choice: Choice) -> None:
+        chosen = {
+            "act": list(choice.act),
+            "text": self._game.say(choice.act),
+            "calls": self._game.calls(choice.act, seat, self._frame),
+            # a player's reasons may speak of what only it knows
+            "private": {str(seat): {"reason": choice.reason}},
+        }
+        self._emit("decision", _asked(seat, turn, choice) | chosen)
+
+    def step(self, state: Any, turn: int, acts: Sequence[tuple[int, ...] | None], rewards: Any) -> None:
+        """The frame travels as the keys that changed."""
+        before = self._frame
+        self._draw(state)
+        changed = {key: value for key, value in self._frame.items() if key not in before or before[key] != value}
+        told = {
+            "turn": turn,
+            "acts": [None if act is None else list(act) for act in acts],
+            "rewards": [float(x) for x in rewards],
+            "frame": changed,
+        }
+        self._emit("step", told, turn)
+
+    def ended(
+        self, state: Any, returns: Any, scores: Mapping[str, tuple[float, float]], more: Mapping[str, Any]
+    ) -> None:
+        told = {
+            "returns": [float(x) for x in returns],
+            # a measure that does not apply (the Pareto share of no deal) is null, which JSON can say
+            "scores": {name: [None if x != x else x for x in pair] for name, pair in scores.items()},
+            "frame": self._frame,
+            "private": self._secrets(state),
+        }
+        # the closing line is part of the last event: before it, points are nobody's business
+        said = {"text": self._line("episode.ended", told), "audio": None}
+        self.stream.emit("episode.ended", told | said | dict(more))
+
+    def failed(self, state: Any, error: BaseException, more: Mapping[str, Any]) -> None:
+        kind = error.kind if isinstance(error, Stopped) else "error" if isinstance(error, Exception) else "stopped"
+        reason = str(error) if isinstance(error, Stopped) else f"{type(error).__name__}: {error}"
+        told = {"kind": kind, "reason": reason, "frame": self._frame, "private": self._secrets(state)}
+        self.stream.emit("episode.failed", told | dict(more))
+
+    def _emit(self, kind: str, payload: Mapping[str, Any], turn: int | None = None) -> None:
+        self.stream.emit(kind, payload)
+        line = self._line(kind, payload) if turn is not None else ""
+        if line:
+            self.stream.emit("commentary", {"turn": turn, "text": line, "audio": None})
+
+    def _line(self, kind: str, payload: Mapping[str, Any]) -> str:
+        return self._commentate({"type": kind, "payload": payload}, self._frame)
+
+    def _draw(self, state: Any) -> None:
+        self._frame = self._game.frame(self._settings, state, None)
+
+    def _secrets(self, state: Any) -> dict[str, Any]:
+        return {str(seat): dict(self._game.private(state, seat)) for seat in SEATS}
+
+
+def _asked(seat: int, turn: int, choice: Choice) -> dict[str, Any]:
+    """What everybody may know of how a choice came about."""
+    return {
+        "seat": seat,
+        "turn": turn,
+        "source": choice.source,
+        "latency": choice.latency,
+        "usage": dict(choice.usage),
+        "fallback": choice.fallback,
+    }

@@ -1,0 +1,189 @@
+"""The server: one FastAPI app with everything embedded."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, PlainTextResponse
+from starlette.exceptions import HTTPException
+
+import kibitz
+from kibitz.core.errors import BadInput
+from kibitz.live import metrics, models, routes_custom, routes_episodes, watch
+from kibitz.live.bus import Bus
+from kibitz.live.bus_redis import open_link
+from kibitz.live.config import LiveConfig
+from kibitz.live.runner import Runner, end_broken
+from kibitz.live.security import Guard, TooLarge
+from kibitz.live.store import StoreAway, open_store
+from kibitz.live.warm import Warmth
+
+log = logging.getLogger("kibitz.live")
+PROBLEMS: dict[int | str, dict[str, Any]] = {
+    status: {"model": models.Problem, "description": why}
+    for status, why in (
+        (401, "the token is missing or wrong"),
+        (403, "from another site"),
+        (413, "too large"),
+        (422, "something in the request is wrong"),
+        (429, "too many"),
+        (503, "the store is away"),
+    )
+}
+
+
+def create_app(config: LiveConfig | None = None) -> FastAPI:
+    """Opens the store at once, so that a wrong one is a sentence and not a broken server."""
+    config = config or LiveConfig()
+    config.check()
+    store = open_store(config.store, config.patience, f"{config.host}:{config.port}")
+    bus = Bus(store, open_link(config.bus))
+    app = FastAPI(
+        title="kibitz", version=kibitz.__version__, docs_url=None, redoc_url=None, responses=PROBLEMS, lifespan=_life
+    )
+    app.state.config, app.state.bus, app.state.warmth = config, bus, Warmth()
+    app.state.speech = _speech(config)
+    app.state.runner = Runner(bus, config, app.state.speech)
+    app.state.guard = Guard(None, config)
+    app.include_router(routes_custom.router())
+    app.include_router(routes_episodes.router())
+    app.include_router(watch.router())
+    _include_others(app)
+    _add_plain_routes(app)
+    _add_errors(app)
+    app.add_middleware(_guarded, state=app.state)
+    return app
+
+
+def _guarded(app: Any, state: Any) -> Guard:
+    guard: Guard = state.guard
+    guard.app = app
+    return guard
+
+
+@asynccontextmanager
+async def _life(app: FastAPI) -> AsyncIterator[None]:
+    state = app.state
+    bus: Bus = state.bus
+    bus.attach(asyncio.get_running_loop())
+    await asyncio.to_thread(_end_interrupted, bus)
+    tasks = [asyncio.create_task(_watch_drivers(bus, state.config.driver_silence))]
+    if bus.link is not None:
+        tasks.append(asyncio.create_task(bus.link.run(bus.hub)))
+    if state.config.warm:
+        state.warmth.start(state.config.runs)
+    try:
+        yield
+    finally:
+        state.warmth.stop()
+        await shut_down(state)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if bus.link is not None:
+            bus.link.close()
+        await asyncio.to_thread(bus.store.close)
+
+
+async def shut_down(state: Any) -> None:
+    """Episodes end with an event that says why, then watchers are let go."""
+    await state.runner.close()
+    await asyncio.sleep(0.05)  # the last events are on their way to the sockets
+    state.bus.hub.close()
+
+
+def _end_interrupted(bus: Bus) -> None:
+    """What a crash has left running is closed, so that its record is whole."""
+    for row in bus.store.left_running():
+        log.warning("episode %s was interrupted", row.episode_id)
+        end_broken(bus, row.episode_id, "interrupted", "The server stopped in the middle of it.")
+
+
+async def _watch_drivers(bus: Bus, silence: float) -> None:
+    """Drivers elsewhere that have said nothing for long are taken for gone."""
+    while True:
+        await asyncio.sleep(max(silence / 10, 0.5))
+        try:
+            await asyncio.to_thread(routes_episodes.end_silent, bus, silence)
+        except Exception as error:  # the store is away; the next round comes
+            log.warning("cannot look for silent drivers: %s", error)
+
+
+def _speech(config: LiveConfig) -> Any:
+    if find_spec("kibitz.live.speech") is None:
+        return None
+    return import_module("kibitz.live.speech").open_speech(config.audio)
+
+
+def _include_others(app: FastAPI) -> None:
+    """OpenEnv, speech and the pages bring their own routes."""
+    if app.state.speech is not None:
+        app.include_router(app.state.speech.router())
+    if find_spec("kibitz.live.openenv") is not None:
+        from kibitz.games import GAMES
+
+        app.include_router(import_module("kibitz.live.openenv").router(list(GAMES)))
+    pages = "kibitz.live.pages" if find_spec("kibitz.live.pages") is not None else "kibitz.live.plain_page"
+    app.include_router(import_module(pages).router())
+
+
+def _add_plain_routes(app: FastAPI) -> None:
+    @app.get("/health")
+    async def health() -> dict[str, Any]:
+        """Whether it lives, and whether the games are compiled yet."""
+        state = app.state
+        return {
+            "status": "healthy",
+            "version": kibitz.__version__,
+            "warm": state.warmth.state,
+            "store": state.bus.store.name,
+            "bus": state.bus.name,
+            "running": len(state.runner.running),
+        }
+
+    @app.get("/metrics", response_class=PlainTextResponse)
+    async def figures() -> PlainTextResponse:
+        """For Prometheus."""
+        return PlainTextResponse(metrics.page(app.state), media_type="text/plain; version=0.0.4")
+
+
+def _add_errors(app: FastAPI) -> None:
+    """Every error is one sentence."""
+
+    @app.exception_handler(RequestValidationError)
+    async def wrong(request: Request, error: RequestValidationError) -> JSONResponse:
+        first = error.errors()[0]
+        name = ".".join(str(part) for part in first["loc"] if part not in ("body", "query", "path"))
+        return _problem(422, f"{name or 'The body'}: {first['msg'].removeprefix('Value error, ')}.")
+
+    @app.exception_handler(BadInput)
+    async def bad(request: Request, error: BadInput) -> JSONResponse:
+        return _problem(422, str(error))
+
+    @app.exception_handler(StoreAway)
+    async def away(request: Request, error: StoreAway) -> JSONResponse:
+        return _problem(503, str(error))
+
+    @app.exception_handler(TooLarge)
+    async def large(request: Request, error: TooLarge) -> JSONResponse:
+        return _problem(413, str(error))
+
+    @app.exception_handler(HTTPException)
+    async def plain(request: Request, error: HTTPException) -> JSONResponse:
+        return JSONResponse({"error": str(error.detail)}, error.status_code, error.headers)
+
+    @app.exception_handler(Exception)
+    async def broken(request: Request, error: Exception) -> JSONResponse:
+        return _problem(500, "Something went wrong in the server; its log says what.")
+
+
+def _problem(status: int, sentence: str) -> JSONResponse:
+    return JSONResponse({"error": sentence}, status)

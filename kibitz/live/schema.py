@@ -1,0 +1,112 @@
+"""JSON schemas of every event type: published at /custom/schema, and tested against real episodes."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from kibitz.core.event import VERSION
+
+Private = dict[str, dict[str, Any]]
+Frame = dict[str, Any]
+
+
+class Payload(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class Started(Payload):
+    game: str
+    version: int
+    players: list[str] = Field(min_length=2, max_length=2)
+    frame: Frame = Field(description="whole")
+    cast: dict[str, Any] = Field(description="names and other facts that stay")
+    about: dict[str, Any] = Field(description="how the episode was set up")
+    private: Private = Field(description="by seat: what only that seat may know before the end")
+
+
+class Asked(Payload):
+    seat: int = Field(ge=0, le=1)
+    turn: int = Field(ge=0)
+    source: str = Field(description="who chose")
+    latency: float = Field(description="seconds")
+    usage: dict[str, float]
+    fallback: str = Field(description="why somebody else answered; empty if nobody had to")
+    private: Private
+
+
+class Decision(Asked):
+    act: list[int]
+    text: str
+    calls: list[dict[str, Any]] = Field(description="the act as tool calls; empty if the game has none")
+
+
+class Step(Payload):
+    turn: int = Field(ge=0)
+    acts: list[list[int] | None]
+    rewards: list[float]
+    frame: Frame = Field(description="only the keys that changed")
+
+
+class Commentary(Payload):
+    turn: int = Field(ge=0)
+    text: str
+    audio: str | None
+
+
+class Ended(Payload):
+    text: str = Field(description="the closing line")
+    audio: str | None
+    returns: list[float]
+    scores: dict[str, list[float | None]]
+    frame: Frame
+    review: dict[str, Any]
+    private: Private
+    seed: int
+    number: int
+    steps: int
+
+
+class Failed(Payload):
+    kind: str = Field(pattern="^(stopped|error|shutdown|interrupted)$")
+    reason: str
+    frame: Frame | None
+    private: Private
+    steps: int
+    seed: int | None = None
+    number: int | None = None
+
+
+PAYLOADS: dict[str, type[Payload]] = {
+    "episode.started": Started,
+    "hint": Asked,
+    "decision": Decision,
+    "step": Step,
+    "commentary": Commentary,
+    "episode.ended": Ended,
+    "episode.failed": Failed,
+}
+
+
+@cache
+def event_schemas() -> dict[str, Any]:
+    """By event type: the whole envelope."""
+    return {kind: _envelope(kind, payload.model_json_schema()) for kind, payload in PAYLOADS.items()}
+
+
+def _envelope(kind: str, payload: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": {
+            "v": {"const": VERSION},
+            "episode_id": {"type": "string"},
+            "seq": {"type": "integer", "minimum": 0},
+            "ts": {"type": "number", "description": "seconds since 1970"},
+            "type": {"const": kind},
+            "payload": payload,
+        },
+        "required": ["v", "episode_id", "seq", "ts", "type", "payload"],
+        "additionalProperties": False,
+    }

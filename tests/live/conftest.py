@@ -1,0 +1,129 @@
+"""Real servers in processes of their own, on free ports, with stores in temporary folders."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.live.machines import Postgres, Redis
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@dataclass
+class Served:
+    """A running `kibitz serve`."""
+
+    url: str
+    process: subprocess.Popen[str]
+
+    @property
+    def ws(self) -> str:
+        return self.url.replace("http", "ws", 1) + "/custom/ws"
+
+    def start(self, **wish: Any) -> str:
+        """Begins an episode, as fast as it goes unless told otherwise; its id."""
+        answer = httpx.post(f"{self.url}/custom/start_episode", json={"pace": 0.0} | wish, timeout=60)
+        assert answer.status_code == 202, answer.text
+        return str(answer.json()["episode_id"])
+
+    def events(self, episode_id: str, **query: Any) -> list[dict[str, Any]]:
+        answer = httpx.get(f"{self.url}/episodes/{episode_id}/events", params=query, timeout=30)
+        assert answer.status_code == 200, answer.text
+        return [json.loads(line) for line in answer.text.splitlines()]
+
+    def get(self, path: str, **query: Any) -> Any:
+        answer = httpx.get(self.url + path, params=query, timeout=30)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    def wait_for_end(self, episode_id: str) -> dict[str, Any]:
+        """Watches until the last event; the episode as the list shows it."""
+        from websockets.sync.client import connect
+
+        with connect(f"{self.ws}?episode_id={episode_id}", open_timeout=30) as socket:
+            for _ in socket:
+                pass
+        found: dict[str, Any] = self.get(f"/episodes/{episode_id}")
+        assert found["status"] != "running"
+        return found
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait(10)
+
+    def stop(self) -> int:
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        code = self.process.wait(20)
+        if self.process.stdout:
+            self.process.stdout.close()
+        return code
+
+
+Serve = Callable[..., Served]
+
+
+def start_server(store: Path | str, *more: str, env: dict[str, str] | None = None) -> Served:
+    """Returns once it answers."""
+    words = [sys.executable, "-m", "kibitz.cli", "serve", "--port", "0", "--store", str(store), "--json", *more]
+    process = subprocess.Popen(
+        words, stdout=subprocess.PIPE, text=True, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT), **(env or {})}
+    )
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    assert line, "the server did not start"
+    return Served(json.loads(line)["url"], process)
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Serve]:
+    """Starts servers as a test wants them; all are ended after it."""
+    started: list[Served] = []
+
+    def run(*more: str, store: Path | str | None = None, env: dict[str, str] | None = None) -> Served:
+        served = start_server(store or tmp_path / "kibitz.db", *more, env=env)
+        started.append(served)
+        return served
+
+    yield run
+    for served in started:
+        served.stop()
+
+
+@pytest.fixture(scope="session")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """One server for all tests that need nothing special."""
+    one = start_server(tmp_path_factory.mktemp("live") / "kibitz.db", "--no-warm", "--max-episodes", "8")
+    yield one
+    assert one.stop() == 0
+
+
+@pytest.fixture
+def server(served: Served) -> str:
+    """Its base URL."""
+    return served.url
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
+    one = Postgres(tmp_path_factory.mktemp("postgres"))
+    yield one
+    one.stop()
+
+
+@pytest.fixture(scope="session")
+def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Redis]:
+    one = Redis(tmp_path_factory.mktemp("redis"))
+    yield one
+    one.stop()
