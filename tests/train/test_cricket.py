@@ -23,7 +23,18 @@ TINY: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize(("algo", "hint"), [("ppo", "none"), ("ppo", "random"), ("reinforce", "expert")])
+HEAVY = pytest.mark.conformance  # half a minute each, nearly all of it compiling
+
+
+@pytest.mark.parametrize(
+    ("algo", "hint"),
+    [
+        ("ppo", "none"),
+        pytest.param("ppo", "random", marks=HEAVY),
+        pytest.param("ppo", "expert", marks=HEAVY),
+        pytest.param("reinforce", "expert", marks=HEAVY),
+    ],
+)
 def test_the_same_trainer_runs_on_cricket(algo: str, hint: str, tmp_path: Path) -> None:
     job = Job.read(TINY | {"algo": algo, "hints": {"mode": hint}})
     run = Run(job, tmp_path / "run")
