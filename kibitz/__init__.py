@@ -15,14 +15,16 @@ if TYPE_CHECKING:
     from kibitz.core.check import check_game
     from kibitz.core.errors import BadInput
     from kibitz.games import get_game
+    from kibitz.games.cricket.env import CricketEnvironment
     from kibitz.games.deal_or_no_deal.env import NegotiationEnv
     from kibitz.hints import HintInjectorEnv
 
 __version__ = "0.1.0"
-__all__ = ["BadInput", "HintInjectorEnv", "NegotiationEnv", "check_game", "get_game"]
+__all__ = ["BadInput", "CricketEnvironment", "HintInjectorEnv", "NegotiationEnv", "check_game", "get_game"]
 
 _LATE = {
     "BadInput": "kibitz.core.errors",
+    "CricketEnvironment": "kibitz.games.cricket.env",
     "HintInjectorEnv": "kibitz.hints",
     "NegotiationEnv": "kibitz.games.deal_or_no_deal.env",
     "check_game": "kibitz.core.check",
@@ -33,6 +35,11 @@ gymnasium.register(
     id="DealOrNoDialog-v0",
     entry_point="kibitz.games.deal_or_no_deal.env:NegotiationEnv",
     vector_entry_point="kibitz.games.deal_or_no_deal.env:NegotiationVectorEnv",
+)
+gymnasium.register(
+    id="Cricket-v0",
+    entry_point="kibitz.games.cricket.gym_env:CricketEnv",
+    vector_entry_point="kibitz.games.cricket.gym_env:CricketVectorEnv",
 )
 
 

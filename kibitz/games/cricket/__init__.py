@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from kibitz.core.game import Game, matters_always
-from kibitz.games.cricket import captains, frame, opening, rules, state, view, words
+from kibitz.games.cricket import calls, captains, commentary, frame, opening, roster, rules, state, view, words
 from kibitz.games.cricket.rules import Settings
 from kibitz.games.cricket.settings import CricketOptions
 
@@ -55,16 +55,25 @@ def build() -> Game:
         fields=words.fields,
         describe=words.describe,
         frame=frame.frame,
-        tell=frame.tell,
+        tell=commentary.tell,
         say=words.say,
         parse=words.parse,
         brief=words.brief,
         legal_text=words.legal_text,
         contexts=contexts,
         private=frame.private,
+        cast=roster.cast,
+        calls=calls.calls,
     )
 
 
 def game(options: CricketOptions | None = None) -> Game:
     """One record fits all options."""
     return build()
+
+
+def environment() -> Any:
+    """The class for agents that call tools; see `kibitz.games.cricket.env`."""
+    from kibitz.games.cricket.env import CricketEnvironment
+
+    return CricketEnvironment

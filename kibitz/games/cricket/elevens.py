@@ -8,18 +8,17 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 import yaml
 from jax import Array
 from numpy.typing import NDArray
-from pydantic import Field, model_validator
 
 from kibitz.core.errors import BadInput
-from kibitz.core.options import Options
 from kibitz.games.cricket.ball import FIRST_SPIN, TYPES, phase_of
+from kibitz.games.cricket.roster import Eleven, Player, mark
 from kibitz.games.cricket.tactics import row
 
 Floats = NDArray[np.float64]
@@ -35,47 +34,6 @@ def names() -> dict[str, list[str]]:
     return loaded
 
 
-class Player(Options):
-    """One of eleven, with ratings from 0 to 100."""
-
-    name: str = Field(min_length=1, max_length=40)
-    hand: Literal["right", "left"] = "right"
-    bowls: Literal["pace_right", "pace_left", "spin_off", "spin_leg", "spin_left_orth", "spin_left_wrist"] = (
-        "pace_right"
-    )
-    keeper: bool = False
-    strike: int = Field(50, ge=0, le=100, description="finds runs: fewer dots, more fours")
-    power: int = Field(50, ge=0, le=100, description="hits sixes")
-    safety: int = Field(50, ge=0, le=100, description="is hard to get out")
-    versus_spin: int = Field(50, ge=0, le=100, description="runs against spin rather than pace")
-    economy: int = Field(25, ge=0, le=100, description="concedes little")
-    threat: int = Field(40, ge=0, le=100, description="takes wickets")
-    control: int = Field(40, ge=0, le=100, description="bowls few wides")
-
-
-class Eleven(Options):
-    """A side in its batting order."""
-
-    name: str = Field(min_length=1, max_length=40)
-    players: tuple[Player, ...]
-
-    @model_validator(mode="after")
-    def _is_a_side(self) -> Eleven:
-        if len(self.players) != 11:
-            raise ValueError(f"{self.name} has {len(self.players)} players; a side has eleven.")
-        keepers = sum(player.keeper for player in self.players)
-        if keepers != 1:
-            raise ValueError(f"{self.name} has {keepers} wicketkeepers; mark exactly one player 'keeper: true'.")
-        names = [player.name for player in self.players]
-        if len(set(names)) != 11:
-            raise ValueError(f"{self.name} names a player twice; give each of the eleven a name of his own.")
-        return self
-
-    @property
-    def keeper(self) -> int:
-        return next(i for i, player in enumerate(self.players) if player.keeper)
-
-
 class Sides(NamedTuple):
     """Elevens as tables. Rows of `batters` are [eleven, player, bowling type], of `bowlers` [.., phase]."""
 
@@ -88,6 +46,7 @@ class Sides(NamedTuple):
     hitters: Array  # i32[elevens * 2], who opens a super over
     closers: Array  # i32[elevens * 2], who bowls it, and who if he may not
     orders: Array  # i32[elevens * VARIANTS * 20], prepared orders of bowling, see captains.orders
+    marks: Array  # i32[elevens], by which `roster` knows their names
 
     @property
     def size(self) -> int:
@@ -205,6 +164,7 @@ def sides(elevens: list[Eleven], fitted: dict[str, Any], orders: NDArray[np.int3
         hitters=jnp.asarray(np.sort(hitters, axis=1).reshape(-1), jnp.int32),
         closers=jnp.asarray(closers.reshape(-1), jnp.int32),
         orders=jnp.asarray(orders.reshape(-1), jnp.int32),
+        marks=jnp.asarray([mark(e) for e in elevens], jnp.int32),
     )
 
 

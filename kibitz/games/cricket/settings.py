@@ -12,7 +12,8 @@ from kibitz.core.options import OPERATOR, Options
 from kibitz.games.cricket import ball, captains, course, elevens, potential
 from kibitz.games.cricket.calibration import ERAS, calibration
 from kibitz.games.cricket.course import powerplay_balls
-from kibitz.games.cricket.elevens import Eleven, Sides
+from kibitz.games.cricket.elevens import Sides
+from kibitz.games.cricket.roster import Eleven
 from kibitz.games.cricket.rules import Settings
 
 

@@ -30,6 +30,8 @@ class View(NamedTuple):
     bats: Array  # bool[], this seat's side is batting
     batting_eleven: Array  # i32[], index among the sides
     bowling_eleven: Array
+    batting_mark: Array  # i32[], by which `roster` knows the side
+    bowling_mark: Array
     second: Array
     supers: Array
     first: Array
@@ -59,6 +61,7 @@ class View(NamedTuple):
 
 def view(settings: Settings, state: State, seat: int) -> View:
     bats_first = state.batting == 0
+    batting = jnp.where(bats_first, state.elevens[0], state.elevens[1])
     bowling = jnp.where(bats_first, state.elevens[1], state.elevens[0])
     shown = jnp.where(state.bowler == NOBODY, state.last_bowler, state.bowler)
     kind = settings.sides.types[bowling * 11 + jnp.minimum(shown, 10)]
@@ -66,8 +69,10 @@ def view(settings: Settings, state: State, seat: int) -> View:
     return View(
         seat=seat,
         bats=state.batting == seat,
-        batting_eleven=jnp.where(bats_first, state.elevens[0], state.elevens[1]),
+        batting_eleven=batting,
         bowling_eleven=bowling,
+        batting_mark=settings.sides.marks[batting],
+        bowling_mark=settings.sides.marks[bowling],
         second=state.second,
         supers=state.supers,
         first=state.first,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from functools import cache, partial
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 
 from kibitz.core.game import Game, Rule
-from kibitz.games.deal_or_no_deal import bayes, contexts, frame, partner, reference, rules, view, words
+from kibitz.games.deal_or_no_deal import bayes, contexts, frame, partner, reference, review, rules, view, words
 from kibitz.games.deal_or_no_deal.settings import NegotiationOptions
 
 # the counts of AGREE and DISAGREE do not matter
@@ -63,6 +64,7 @@ def build(max_count: int = 4, revealed: bool = False, past_offers: int = 0) -> G
         legal_text=words.legal_text,
         contexts=contexts_options,
         private=frame.private,
+        review=partial(review.review, max_count=max_count),
     )
 
 
@@ -70,3 +72,8 @@ def game(options: NegotiationOptions | None = None) -> Game:
     """The record that fits the options."""
     chosen: Any = options or NegotiationOptions()
     return build(chosen.max_count, chosen.reveal_partner_utilities, chosen.past_offers)
+
+
+def environment() -> Any:
+    """The game for agents that call tools."""
+    return import_module("kibitz.games.deal_or_no_deal.tool_env").NegotiationEnvironment

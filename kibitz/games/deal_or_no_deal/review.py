@@ -1,0 +1,71 @@
+"""What can be said of a negotiation once it is over: every allocation, the fair point, the reference's acts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import jax
+import numpy as np
+
+from kibitz.games.deal_or_no_deal import bayes
+from kibitz.games.deal_or_no_deal.reference import allocations
+from kibitz.games.deal_or_no_deal.rules import Settings, State
+from kibitz.games.deal_or_no_deal.view import view
+from kibitz.games.deal_or_no_deal.words import say
+
+LARGEST = 40_000  # cells of the reference's tables that are worked out in well under a second
+
+
+def review(settings: Settings, past: Sequence[tuple[State, Any]], state: State, max_count: int) -> dict[str, Any]:
+    """For the page: the payoff plane, and what `bayes` would have done at each turn."""
+    kept = allocations(max_count)
+    counts = np.array([int(x) for x in state.counts])
+    kept = kept[(kept <= counts).all(axis=1)]
+    mine, theirs = (np.array([int(x) for x in items]) for items in state.utilities)
+    points = np.stack([kept @ mine, (counts - kept) @ theirs], axis=1)
+    nash = points[int(points.prod(axis=1).argmax())]
+    return {
+        "allocations": [
+            {"seat0": keep, "payoffs": paid, "pareto": bool(best)}
+            for keep, paid, best in zip(kept.tolist(), points.tolist(), _pareto(points), strict=True)
+        ],
+        "nash": nash.tolist(),
+        "reference": _reference(settings, past, max_count),
+    }
+
+
+def _pareto(points: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """bool[n]: nothing is better for one side and no worse for the other."""
+    no_worse = (points[None] >= points[:, None]).all(axis=2)
+    better = (points[None] > points[:, None]).any(axis=2)
+    alone: np.ndarray[Any, Any] = ~(no_worse & better).any(axis=1)
+    return alone
+
+
+def _reference(settings: Settings, past: Sequence[tuple[State, Any]], max_count: int) -> list[dict[str, Any]]:
+    """Empty where its tables would take longer than anybody wants to wait at the end of an episode."""
+    span = int(settings.max_count) - int(settings.min_count) + 1
+    times = int(settings.max_turns) + 1 if np.asarray(settings.tempers.fall).any() else 1
+    if times * span**3 * (max_count + 1) ** 3 > LARGEST:
+        return []
+    rule, choose = bayes.rule(max_count), _chooser(max_count)
+    # either seat looks its table up under its own number; one compiled function serves both as seat 0
+    studied = [rule.study(settings, seat).ladders[seat] for seat in (0, 1)]
+    asked = [settings._replace(ladders=(ladder, ladder)) for ladder in studied]
+    memories = [rule.start(settings, seat, np.zeros(0)) for seat in (0, 1)]
+    told = []
+    for turn, (state, _) in enumerate(past):
+        seat = int(state.seat)
+        seen = view(settings, state, seat)._replace(seat=np.int32(0))
+        memories[seat], act = choose(asked[seat], memories[seat], seen)
+        words = tuple(int(x) for x in act)
+        told.append({"turn": turn, "seat": seat, "act": list(words), "text": say(words)})
+    return told
+
+
+@cache
+def _chooser(max_count: int) -> Any:
+    rule = bayes.rule(max_count)
+    return jax.jit(lambda settings, memory, seen: rule.choose(settings, memory, seen._replace(seat=0), (), np.zeros(0)))

@@ -1,0 +1,172 @@
+"""Names, frames, calls and commentary: what watchers are shown."""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import cache
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from kibitz.core.episode import Episode, play_episode
+from kibitz.core.event import spoken
+from kibitz.games.cricket import game, roster
+from kibitz.games.cricket.ball import HOWS, NO_BALL
+from kibitz.games.cricket.fielders import fielders, outside
+from kibitz.games.cricket.frame import chance, frame
+from kibitz.games.cricket.phrases import PHRASES
+from kibitz.games.cricket.settings import CricketOptions
+from kibitz.games.cricket.tactics import FIELDS, INTENTS, OUTCOMES, PLANS, declared
+from kibitz.players import player_named
+from tests.games.cricket.pitch import FOUR, ONE, SIX, WICKET, WIDE, begin, certain, plain, play
+
+
+@cache
+def match(seed: int, overs: int = 3, again: bool = False) -> Episode:
+    """Played anew for `again`."""
+    record = game()
+    players = [player_named(record, name) for name in ("balanced", "aggressive")]
+    return play_episode(record, CricketOptions(max_overs=overs).settings(), players, seed=seed)
+
+
+def frames(episode: Episode) -> list[dict[str, Any]]:
+    """Whole frames again, from the deltas."""
+    whole: list[dict[str, Any]] = []
+    for event in episode.events:
+        if event.type in ("episode.started", "step"):
+            whole.append((whole[-1] if whole else {}) | dict(event.payload["frame"]))
+    return whole
+
+
+def test_a_mark_leads_back_to_its_side_and_strangers_have_no_names() -> None:
+    sides = CricketOptions(pool=4, seed=9).sides()
+    marks = [int(x) for x in CricketOptions(pool=4, seed=9).settings().sides.marks]
+    assert [roster.side(mark) for mark in marks] == sides
+    assert roster.name(12345, 3) == "no. 4"
+    assert roster.name(marks[0], 15) == "nobody"
+
+
+def test_the_cast_names_both_sides_with_their_skills() -> None:
+    cast = match(1).events[0].payload["cast"]
+    for side in cast["sides"]:
+        assert len(side["players"]) == 11
+        assert [p["role"] for p in side["players"]].count("keeper") == 1
+        assert {p["bats"] for p in side["players"]} <= {"left", "right"}
+        assert all(p["skills"]["power"] >= 0 for p in side["players"])
+    json.dumps(cast)
+
+
+def test_a_frame_says_who_is_in_the_middle() -> None:
+    cast = match(1).events[0].payload["cast"]["sides"]
+    for drawn in frames(match(1)):
+        batters, bowlers = (cast[seat]["players"] for seat in (drawn["batting"], 1 - drawn["batting"]))
+        assert drawn["striker"]["name"] == batters[drawn["striker"]["player"]]["name"]
+        assert drawn["bowler"] is None or drawn["bowler"]["name"] == bowlers[drawn["bowler"]["player"]]["name"]
+        if ball := drawn["ball"]:
+            assert ball["batter_name"] == cast[ball["batting"]]["players"][ball["batter"]]["name"]
+            assert ball["bowler_name"] == cast[1 - ball["batting"]]["players"][ball["bowler"]]["name"]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_balls_change_adds_up_to_the_result(seed: int) -> None:
+    whole = frames(match(seed))
+    for before, after in pairwise(whole):
+        ball = after["ball"]
+        seat = ball["batting"]
+        moved = after["win_probability"][seat] - before["win_probability"][seat]
+        assert ball["win_change"] == pytest.approx(moved, abs=1e-4)
+        assert ball["number"] == (before["ball"] or {"number": 0})["number"] + 1
+
+
+def test_a_tie_is_taken_back_with_par_in_place_of_what_was_forgotten() -> None:
+    settings = plain(5)
+    before = begin(second=True, first=40, score=40, legal=29, wickets=4, bowler=9, deliveries=59)
+    after = play(certain(settings, 0), before)
+    drawn = frame(settings, after, None)
+    assert drawn["super_over"] == 1
+    assert drawn["ball"]["batting"] == 0
+    assert drawn["ball"]["win_change"] == pytest.approx(chance(settings, after) - chance(settings, before), abs=0.05)
+
+
+def test_every_field_has_eleven_men_and_keeps_the_ring() -> None:
+    for field in FIELDS:
+        for left in (False, True):
+            men = fielders(field, left)
+            assert len({position for _, _, position in men}) == 11
+            assert all(0 <= angle < 360 and 0 < distance <= 1 for angle, distance, _ in men)  # type: ignore[operator]
+        assert outside(field) == declared()["outside_ring"][field]
+    assert [360 - a for a, _, n in fielders("death", False) if n == "point"] == [
+        a for a, _, n in fielders("death", True) if n == "point"
+    ]
+
+
+def test_acts_are_told_as_calls_of_the_side_that_chose() -> None:
+    for event in match(2).events:
+        if event.type == "decision":
+            made = [call["tool"] for call in event.payload["calls"]]
+            assert made[-1] in ("play_delivery", "bowl_delivery")
+            assert ("set_field" in made) == (made[-1] == "bowl_delivery")
+    drawn = frame(plain(5), begin(batting=1), None)
+    assert game().calls((4, 2, 1, 0, 5), 1, drawn)[0] == {"tool": "set_batting_plan", "arguments": {"intent": "slog"}}
+    named = game().calls((2, 0, 1, 9, 0), 0, drawn)[0]["arguments"]["bowler"]
+    assert named == roster.side(plain(5).sides.marks[0]).players[9].name
+
+
+def test_there_is_a_line_for_every_outcome_and_dismissal_with_variety() -> None:
+    for name in [*OUTCOMES[:6], "wide", "no_ball", *(how.replace(" ", "_") for how in HOWS[1:])]:
+        assert len(PHRASES[name]) >= 2
+    for key in PHRASES:
+        kind, _, choice = key.partition("/")
+        assert kind in PHRASES
+        assert choice in ("", *INTENTS, *PLANS)
+
+
+def lines(episode: Episode) -> list[str]:
+    return [line for event in episode.events if (line := spoken(event))]
+
+
+def test_commentary_names_players_varies_and_repeats_itself_with_the_seed() -> None:
+    said = lines(match(3, 5))
+    text = "\n".join(said)
+    names = {p["name"].split()[-1] for s in match(3, 5).events[0].payload["cast"]["sides"] for p in s["players"]}
+    assert len([n for n in names if n in text]) >= 6
+    balls = [re.sub(r"^\d+\.\d ", "", line) for line in said[1:-1]]
+    assert len(set(balls)) > 0.7 * len(balls)
+    assert "{" not in text
+    assert lines(match(3, 5, again=True)) == said
+
+
+def after(outcome: int, how: str = "", **fields: Any) -> str:
+    """The line for a certain ball."""
+    settings = plain(5)
+    state = play(certain(settings, outcome, how), begin(bowler=9, **fields))
+    return game().tell({"type": "step", "payload": {"turn": 7}}, frame(settings, state, None))
+
+
+def test_commentary_tells_what_matters() -> None:
+    assert re.search("[Ss]ix|stands|miles", after(SIX, legal=8, score=10))
+    assert "50 up" in after(FOUR, legal=20, score=48)
+    assert "powerplay is done" in after(ONE, legal=8, score=12)
+    assert re.search("11/1", after(WICKET, "bowled", legal=14, score=11))
+    assert "free hit" in after(NO_BALL, legal=14, score=11)
+    assert "Wide" in after(WIDE, legal=14, score=11) or "wide" in after(WIDE, legal=14, score=11)
+    assert re.search("[Oo]ver", after(ONE, legal=17, score=20))
+    assert re.search(r"\b9\b.*\b5 balls", after(ONE, legal=24, score=30, second=True, first=39, deliveries=54))
+    assert "need 52 to win" in after(ONE, legal=29, score=50)
+    assert "super over" in after(ONE, legal=29, score=39, second=True, first=40, deliveries=59)
+
+
+def result(**fields: Any) -> str:
+    settings = plain(5)
+    state = begin(over=True, second=True, **fields)
+    return game().tell({"type": "episode.ended", "payload": {}}, frame(settings, state, None))
+
+
+def test_the_result_is_said_as_scorers_say_it() -> None:
+    assert result(winner=0, first=40, score=41, wickets=3, legal=27).endswith("win by 7 wickets with 3 balls to spare.")
+    assert result(winner=1, first=40, score=39, wickets=3, legal=30).endswith("win by 1 run.")
+    assert "off the last ball" in result(winner=0, first=40, score=44, wickets=9, legal=30)
+    assert "super over" in result(winner=1, first=9, score=4, supers=1)
+    assert "tie" in result(winner=2, first=9, score=9)
