@@ -19,9 +19,11 @@ from typing import Any, NamedTuple
 
 from fastapi import APIRouter, Depends, Request, Response, WebSocket, WebSocketDisconnect
 from fastapi.exceptions import RequestValidationError
+from fastapi.openapi.utils import get_openapi
 from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from starlette.exceptions import HTTPException
 
 from kibitz.core.environment import models
 from kibitz.core.errors import BadInput
@@ -43,8 +45,8 @@ class ResetRequest(Strict):
 
     model_config = ConfigDict(extra="allow", strict=True, allow_inf_nan=False)
 
-    seed: int | None = Field(None, ge=0, lt=2**64)
-    episode_id: str | None = Field(None, max_length=255)
+    seed: int | None = Field(None, ge=0, lt=2**53, description="as far as every JSON reader can count")
+    episode_id: str | None = Field(None, pattern=openenv_tasks.EPISODE)
     session_id: str | None = Field(None, max_length=64)
 
 
@@ -97,6 +99,10 @@ class Route(APIRoute):
                 first = error.errors()[0]
                 where = ".".join(str(part) for part in first["loc"][1:])
                 return _sorry(422, f"{where or 'The body'}: {first['msg']}.")
+            except HTTPException as error:
+                if error.status_code != 400:
+                    raise
+                return _sorry(422, "The body is not valid JSON.")
             except ValidationError as error:
                 first = error.errors()[0]
                 return _sorry(422, f"action.{'.'.join(map(str, first['loc']))}: {first['msg']}.")
@@ -142,8 +148,10 @@ def router(
             raise NoGame(game, games)
         return Service(game, kept)
 
-    whole.include_router(_routes(at_root, health))
-    whole.include_router(_routes(by_name, True), prefix="/envs/{game}")
+    whole.include_router(_routes(at_root, health, default))
+    named = _routes(by_name, True)
+    named.get("/openapi.json", include_in_schema=False)(_described(_routes(at_root, True)))
+    whole.include_router(named, prefix="/envs/{game}")
     whole.include_router(_task_routes(by_name, games))
     return whole
 
@@ -153,7 +161,29 @@ class NoGame(NoSession):
         Exception.__init__(self, f"There is no environment {game!r:.80}; there are {', '.join(games)}.")
 
 
-def _routes(which: Callable[..., Service], health: bool) -> APIRouter:
+def _described(routes: APIRouter) -> Callable[[], dict[str, Any]]:
+    """What one game's address offers, for clients that take it for the whole server."""
+
+    def openapi() -> dict[str, Any]:
+        from kibitz import __version__
+
+        return get_openapi(title="kibitz", version=__version__, routes=routes.routes)
+
+    return openapi
+
+
+def _step_request(game: str) -> type[StepRequest]:
+    """Described with the game's own action. The game is imported when somebody asks for the description."""
+
+    def describe(schema: dict[str, Any]) -> None:
+        schema["properties"]["action"] = models(get_environment(game)).action.model_json_schema()
+
+    config = ConfigDict(json_schema_extra=describe)
+    return type(f"Step_{game}", (StepRequest,), {"model_config": config, "__module__": __name__})
+
+
+def _routes(which: Callable[..., Service], health: bool, game: str | None = None) -> APIRouter:
+    """`game` if there is only one."""
     routes = APIRouter(route_class=Route, responses=ERRORS)
     chosen = Depends(which)
 
@@ -166,11 +196,14 @@ def _routes(which: Callable[..., Service], health: bool) -> APIRouter:
         session = _session(service, request, given.pop("session_id", None))
         return await _stepped(service, response, session, session.reset, given)
 
-    @routes.post("/step", response_model=Stepped)
     async def step(request: Request, response: Response, body: StepRequest, service: Service = chosen) -> Any:
         """One action. Without a session a new one begins with default options."""
         session = _session(service, request, body.session_id)
         return await _stepped(service, response, session, session.step, body.action)
+
+    if game is not None:  # its actions can be described
+        step.__annotations__["body"] = _step_request(game)
+    routes.post("/step", response_model=Stepped)(step)
 
     @routes.get("/state")
     async def state(request: Request, session_id: str | None = None, service: Service = chosen) -> dict[str, Any]:
@@ -195,7 +228,7 @@ def _routes(which: Callable[..., Service], health: bool) -> APIRouter:
         async def healthy(service: Service = chosen) -> dict[str, Any]:
             return {"status": "healthy", "sessions": len(service.sessions), "max_sessions": service.sessions.limit}
 
-    @routes.post("/mcp")
+    @routes.post("/mcp", responses={200: {"model": dict[str, Any]}, 202: {"description": "a notification"}})
     async def mcp(request: Request, service: Service = chosen) -> Response:
         """JSON-RPC; `initialize` answers with a session in `Mcp-Session-Id`."""
         named = request.headers.get(MCP_HEADER) or request.headers.get(HEADER) or ""
@@ -203,10 +236,12 @@ def _routes(which: Callable[..., Service], health: bool) -> APIRouter:
         headers = {MCP_HEADER: said.session.id} if said.session is not None else None
         return Response(status_code=202) if said.body is None else JSONResponse(said.body, headers=headers)
 
-    @routes.delete("/mcp", status_code=204)
+    @routes.delete("/mcp", status_code=204, include_in_schema=False)
     async def mcp_end(request: Request, service: Service = chosen) -> Response:
-        """Ends the session in `Mcp-Session-Id`."""
-        session = service.sessions.find(service.game, request.headers.get(MCP_HEADER) or "")
+        """Ends the session in `Mcp-Session-Id`; without one there is nothing to delete here."""
+        if MCP_HEADER not in request.headers:
+            return JSONResponse({"error": f"DELETE needs {MCP_HEADER}."}, 405, headers={"Allow": "POST"})
+        session = service.sessions.find(service.game, request.headers[MCP_HEADER])
         service.sessions.close(session.id)
         return Response(status_code=204)
 

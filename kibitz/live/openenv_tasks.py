@@ -7,35 +7,28 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 
 from kibitz.core.errors import BadInput
-from kibitz.games import GAMES, get_environment
+from kibitz.games import get_environment, get_pack, pack_names
 
 SEEDS = 1_000  # tasks of a game without packs
 PACK = "eval_pack_id"
+EPISODE = r"^[ -~]{1,255}$"  # a name that a caller gives
 # a rule's name, or a kind and a plain name: never a path, and nobody sits at this terminal
 PLAYER = re.compile(r"(?!human$)[a-z_]{1,40}(:[A-Za-z0-9][A-Za-z0-9_.-]{0,80})?")
 
 
 def splits(game: str) -> tuple[str, ...]:
     """Names of the shipped packs. A pack may also be a person's own file: never one that a caller names."""
-    if find_spec(f"{GAMES[game]}.pack") is None:
-        return ("default",)
-    names: tuple[str, ...] = import_module(f"{GAMES[game]}.pack").packs()
-    return names
+    return pack_names(game) or ("default",)
 
 
 def count(game: str, split: str) -> int:
     known = splits(game)
     if split not in known:
         raise BadInput(f"{game} has no split {split!r:.80}; it has {', '.join(known)}.")
-    if find_spec(f"{GAMES[game]}.pack") is None:
-        return SEEDS
-    matches: int = import_module(f"{GAMES[game]}.pack").pack(split).matches
-    return matches
+    return get_pack(game, split).matches if pack_names(game) else SEEDS
 
 
 def task(game: str, split: str, index: int) -> dict[str, Any]:
@@ -63,8 +56,8 @@ def checked_options(game: str, given: Mapping[str, Any]) -> tuple[dict[str, Any]
     if not isinstance(inner, Mapping):
         raise BadInput(f"options is {inner!r:.80}; it should be an object.")
     name = values.pop("episode_id", None)
-    if name is not None and not (isinstance(name, str) and 0 < len(name) <= 255 and name.isprintable()):
-        raise BadInput("episode_id should be 1 to 255 printable characters.")
+    if name is not None and not (isinstance(name, str) and re.fullmatch(EPISODE, name)):
+        raise BadInput("episode_id should be 1 to 255 printable ASCII characters.")
     options = {**inner, **values}
     if "split" in options or "index" in options:
         split, index = options.pop("split", "default"), options.pop("index", 0)

@@ -27,6 +27,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from fastapi import APIRouter, Response
+from fastapi.responses import FileResponse, JSONResponse
+
 from kibitz.core.event import Event, spoken
 from kibitz.core.paths import cache_folder
 from kibitz.live.voices import CartesiaTTS, Chosen, Speaker, Unspoken, choose, chosen
@@ -112,11 +115,8 @@ class Speech:
             late = "It was not spoken in time." if name in self._under_way else "There is no such audio."
             return self._failed.get(name, late)
 
-    def router(self) -> Any:
+    def router(self) -> APIRouter:
         """`GET /audio/{name}`."""
-        from fastapi import APIRouter, Response
-        from fastapi.responses import FileResponse, JSONResponse
-
         routes = APIRouter(tags=["speech"])
 
         @routes.get("/audio/{name}", response_class=FileResponse, responses={404: {"description": "not spoken"}})

@@ -260,7 +260,7 @@ def choose(wanted: str = "auto") -> Chosen:
         if why := speaker.why_not():
             raise BadInput(f"The voice {wanted} cannot be used: {why}.")
         return Chosen(speaker, "asked for")
-    missing = []
+    missing: list[str] = []
     for name, kind in SPEAKERS.items():
         speaker = kind()
         why = speaker.why_not()

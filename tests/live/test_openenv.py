@@ -50,6 +50,8 @@ def test_the_six_things_a_validator_asks_for_are_there(http: httpx.Client) -> No
     assert {"action", "observation", "state"} <= set(http.get("/schema").json())
     described = http.get("/openapi.json").json()
     assert {"/reset", "/step", "/state", "/envs/{game}/reset"} <= set(described["paths"])
+    action = described["components"]["schemas"][f"Step_{NEGOTIATION}"]["properties"]["action"]
+    assert action["properties"]["act_type"]["maximum"] == 4
     assert http.post("/mcp", json={}).json()["jsonrpc"] == "2.0"
 
 
@@ -138,6 +140,8 @@ def test_a_wrong_http_call_gets_one_sentence(http: httpx.Client) -> None:
         http.post("/step", json={"action": {"act_type": 9}}),
         http.post("/step", json={"action": {"act_type": 0}, "more": 1}),
         http.post("/step", content=b"{"),
+        http.post("/step", content=b"\xff", headers={"Content-Type": "application/json"}),
+        http.post("/reset", json={"episode_id": ""}),
         http.post(f"/{NEGOTIATION}/tasks", json={"split": "no"}),
         http.post(f"/{NEGOTIATION}/task", json={"split": "default", "index": 10**9}),
     ]

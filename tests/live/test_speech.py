@@ -259,6 +259,7 @@ def test_the_page_gets_the_sound_by_its_address(tmp_path: Path) -> None:
         got = httpx.get(f"{base}{url}", timeout=30)
         assert (got.status_code, got.headers["content-type"]) == (200, "audio/wav")
         assert loudness(got.content)[0] > 1000
+        assert "/audio/{name}" in httpx.get(f"{base}/openapi.json", timeout=30).json()["paths"]
         for name in ("0" * 32 + ".wav", "..%2f..%2fetc%2fpasswd", "x", f"{'0' * 31}g.wav"):
             missing = httpx.get(f"{base}/audio/{name}", timeout=30)
             assert missing.status_code == 404

@@ -4,11 +4,11 @@ import { h, put, s, set } from "./dom.js";
 const ROWS = 400;
 const PAD = { left: 38, right: 10, top: 10, bottom: 24 };
 
-export function table(head, rows, caption) {
+export function table(head, rows, caption, left = []) {
   return h("table", { class: "data" },
     caption && h("caption", {}, caption),
-    h("thead", {}, h("tr", {}, head.map((cell) => h("th", { scope: "col" }, cell)))),
-    h("tbody", {}, rows.map((row) => h("tr", {}, row.map((cell, i) => h(i ? "td" : "th", i ? {} : { scope: "row" }, String(cell)))))));
+    h("thead", {}, h("tr", {}, head.map((cell, i) => h("th", { scope: "col", class: left.includes(i) && "left" }, cell)))),
+    h("tbody", {}, rows.map((row) => h("tr", {}, row.map((cell, i) => h(i ? "td" : "th", i ? { class: left.includes(i) && "left" } : { scope: "row" }, String(cell)))))));
 }
 
 // spec: x and y ranges, xt and yt ticks [[value, label]], draw(px, py, size) -> nodes, label, head, rows()
@@ -61,12 +61,12 @@ export const key = (seat, text) => {
   return label;
 };
 
-// round numbers that cover 0..top in about `n` steps
-export function ticks(top, n = 4) {
-  const raw = Math.max(top, 1e-9) / n;
+// round numbers from `low` to `top` in about `n` steps
+export function ticks(top, n = 4, low = 0) {
+  const raw = Math.max(top - low, 1e-9) / n;
   const unit = 10 ** Math.floor(Math.log10(raw));
   const step = [1, 2, 5, 10].map((k) => k * unit).find((x) => x >= raw);
   const found = [];
-  for (let v = 0; v <= top + step * 0.01; v += step) found.push(Math.round(v * 1e6) / 1e6);
+  for (let v = Math.ceil(low / step - 0.001) * step; v <= top + step * 0.01; v += step) found.push(Math.round(v * 1e6) / 1e6);
   return found;
 }

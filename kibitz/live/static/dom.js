@@ -56,10 +56,12 @@ export function when(draw) {
 }
 
 // the server's sentence is what a person gets to read
-export async function ask(path, body, method) {
+export async function ask(path, body) {
   const options = { headers: { Accept: "application/json" } };
+  const known = sessionStorage.getItem("token");
+  if (known) options.headers.Authorization = `Bearer ${known}`;
   if (body !== undefined) {
-    options.method = method || "POST";
+    options.method = "POST";
     options.headers["Content-Type"] = "application/json";
     options.body = JSON.stringify(body);
   }
@@ -69,9 +71,24 @@ export async function ask(path, body, method) {
   } catch {
     return { ok: false, status: 0, data: {}, error: "The server does not answer." };
   }
+  if (answer.status === 401 && (await askToken(known))) return ask(path, body);
   const data = await answer.json().catch(() => ({}));
   const error = answer.ok ? "" : data.error || `The server answered ${answer.status}.`;
   return { ok: answer.ok, status: answer.status, data, error };
+}
+
+// a server that others can reach wants its token for everything that changes something
+function askToken(known) {
+  const input = h("input", { type: "password", autocomplete: "off", "aria-label": "Token" });
+  const dialog = h("dialog", { class: "small", "aria-label": "Token" }, h("form", { method: "dialog", class: "start" }, h("h2", {}, "This server wants its token"),
+    h("p", { class: "dim" }, known ? "The one given before was not right." : "Whoever started it knows it. It is kept until this tab is closed."), input, h("button", { class: "primary", value: "ok" }, "Go on")));
+  document.body.append(dialog);
+  dialog.showModal();
+  return new Promise((done) => dialog.addEventListener("close", () => {
+    dialog.remove();
+    if (dialog.returnValue === "ok" && input.value) sessionStorage.setItem("token", input.value);
+    done(dialog.returnValue === "ok" && Boolean(input.value));
+  }));
 }
 
 const PATHS = {

@@ -5,12 +5,14 @@ const LONGEST = 4000;
 export class Feed {
   // `since()` is the last seq the page has; `take(events)` is false when some are missing
   constructor({ id, token, since, take, tell }) {
-    Object.assign(this, { id, token, since, take, tell, tries: 0, closed: false, delay: null, caught: -1, acked: -1 });
+    Object.assign(this, { id, token, since, take, tell, tries: 0, closed: false, finished: false, any: !id, delay: null, caught: -1, acked: -1 });
     this.open();
   }
 
   address(scheme) {
-    const query = new URLSearchParams({ since: this.since() });
+    // without an id of its own the page goes on to whatever is played next
+    if (this.any && this.finished) this.id = null;
+    const query = new URLSearchParams({ since: this.id ? this.since() : -1 });
     if (this.id) query.set("episode_id", this.id);
     if (this.token) query.set("seat_token", this.token);
     return `${scheme}//${location.host}/custom/ws?${query}`;
@@ -42,16 +44,19 @@ export class Feed {
 
   message(message, how) {
     this.tries = 0;
-    if (message.hello) this.caught = message.hello.seq ?? -1;
-    else if (message.idle) return this.say("idle");
+    if (message.hello) {
+      this.caught = message.hello.seq ?? -1;
+      if (this.any) this.id = message.hello.episode_id;
+      this.finished = false;
+    } else if (message.idle) return this.say("idle");
     else if (message.resync !== undefined) return this.again();
     const events = message.events || (message.type && message.payload ? [message] : []);
     if (!events.length) return this.say(how);
-    if (!this.id) this.id = events[0].episode_id;
     const mine = events.filter((event) => event.episode_id === this.id);
     const last = mine[mine.length - 1];
     if (last && last.seq > this.caught) this.delay = Math.max(0, Date.now() - last.ts * 1000);
     if (!this.take(mine)) return this.again();
+    if (last && /^episode\.(ended|failed)$/.test(last.type)) this.finished = true;
     if (last) this.ack(last.seq);
     return this.say(how);
   }
@@ -72,6 +77,11 @@ export class Feed {
 
   lost(socket) {
     if (socket !== this.socket || this.closed) return;
+    if (this.finished && !this.any) {
+      this.closed = true;
+      this.say("replay");
+      return;
+    }
     this.tries += 1;
     const wait = Math.min(LONGEST, FIRST * 2 ** (this.tries - 1)) * (0.75 + Math.random() / 2);
     this.say("reconnecting");

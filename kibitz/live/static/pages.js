@@ -56,13 +56,13 @@ class Leaderboard extends HTMLElement {
     const place = h("div", { class: "page" }, h("h1", {}, "Leaderboard"), h("p", { class: "dim" }, "Loading…"));
     this.append(place);
     const { ok, data, error } = await ask("/leaderboard.json");
-    const rows = records(data.players || data.leaderboard || data.rows || [], "player");
+    const rows = records(data.players || [], "player");
     if (!ok || !rows.length) return place.replaceChildren(h("h1", {}, "Leaderboard"), h("section", { class: "card" }, ok ? empty("Nobody has a record yet", "Every finished episode counts for both of its players. Start one, and the table fills.", h("a", { class: "primary", href: "/custom" }, "Start an episode")) : h("p", { class: "error" }, error)));
     const games = [...new Set(rows.map((one) => one.game))];
     return place.replaceChildren(h("h1", {}, "Leaderboard"), ...games.map((game) => {
       const mine = rows.filter((one) => one.game === game).sort((a, b) => (b.rating ?? b.mean_return ?? 0) - (a.rating ?? a.mean_return ?? 0));
       const keys = Object.keys(mine[0]).filter((key) => key !== "game" && key !== "player" && typeof mine[0][key] !== "object");
-      return h("section", { class: "card", "aria-label": words(game) }, h("h2", {}, words(game)), h("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": `${words(game)} table` }, table(["", "Player", ...keys.map(words)], mine.map((one, i) => [i + 1, one.player, ...keys.map((key) => tidy(one[key]))]))));
+      return h("section", { class: "card", "aria-label": words(game) }, h("h2", {}, words(game)), h("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": `${words(game)} table` }, table(["", "Player", ...keys.map(words)], mine.map((one, i) => [i + 1, one.player, ...keys.map((key) => tidy(one[key]))]), "", [1])));
     }), h("p", { class: "dim small" }, "What the store has, not a rating: opponents differ."));
   }
 }
@@ -81,30 +81,38 @@ class Runs extends HTMLElement {
       const answer = await ask(`/runs/${encodeURIComponent(name)}.json`);
       if (!answer.ok) return put(about, answer.error);
       const run = answer.data;
-      const points = run.points || run.curve || [];
-      put(about, `${name}: ${Object.entries(run).filter(([, v]) => ["string", "number"].includes(typeof v)).map(([k, v]) => `${words(k)} ${tidy(v)}`).join(" · ")}`);
+      const points = run.curve || [];
+      put(about, `${words(run.game)} · seed ${run.seed ?? 0}${(run.advisers || []).length ? ` · advised by ${run.advisers.join(", ")}` : ""} · ${many(points.length, "evaluation")}`);
       return curve.draw(curveSpec(name, points));
     };
-    const buttons = runs.map((run) => h("button", { type: "button", "aria-pressed": "false", onclick: (event) => show(run.name, event.currentTarget) }, h("b", {}, run.name), h("span", { class: "dim small" }, [run.game && words(run.game), run.algo, run.hint && `hint ${run.hint}`, run.steps && `${run.steps.toLocaleString()} steps`].filter(Boolean).join(" · "))));
+    const buttons = runs.map((run) => h("button", { type: "button", "aria-pressed": "false", onclick: (event) => show(run.name, event.currentTarget) }, h("b", {}, run.name), h("span", { class: "dim small" }, [words(run.game), run.changed && ago(run.changed)].filter(Boolean).join(" · "))));
     place.replaceChildren(h("h1", {}, "Training runs"), h("div", { class: "runs" }, h("div", { class: "card runlist", role: "group", "aria-label": "Runs" }, buttons), h("section", { class: "card", "aria-label": "Curve" }, curve.node, about)));
     buttons[0].click();
   }
 }
 
-const MEASURES = ["share_of_ceiling", "return", "mean_return", "value"];
+const MEASURES = ["share_of_ceiling", "win_share", "return_mean"];
 
 function curveSpec(name, points) {
-  const measure = MEASURES.find((key) => points.some((p) => typeof p[key] === "number")) || "value";
-  const xy = points.filter((p) => typeof p[measure] === "number").map((p) => [p.step, p[measure]]);
+  const measure = MEASURES.find((key) => points.some((p) => typeof p[key] === "number")) || "return_mean";
+  const told = points.filter((p) => typeof p[measure] === "number");
+  const seeds = [...new Set(told.map((p) => p.seed))];
+  const each = seeds.map((seed) => told.filter((p) => p.seed === seed).map((p) => [p.step, p[measure]]));
+  // the mean over seeds, with every seed behind it
+  const xy = [...new Set(told.map((p) => p.step))].map((step) => {
+    const there = told.filter((p) => p.step === step);
+    return [step, there.reduce((sum, p) => sum + p[measure], 0) / there.length];
+  });
   const end = xy.length ? xy[xy.length - 1][0] : 1;
-  const low = Math.min(0, ...xy.map((p) => p[1]));
-  const top = Math.max(measure === "share_of_ceiling" ? 1 : 0.01, ...xy.map((p) => p[1]));
+  const lowest = Math.min(...told.map((p) => p[measure]), 1);
+  const top = Math.max(measure === "share_of_ceiling" ? 1 : 0.01, ...told.map((p) => p[measure]));
+  const low = lowest < 0 ? lowest : Math.max(0, Math.floor((lowest - 0.05) * 10) / 10);
   const short = (v) => (v >= 1e6 ? `${v / 1e6}M` : v >= 1e3 ? `${v / 1e3}k` : String(v));
   return {
-    x: [0, end], y: [low, top], xt: ticks(end).map((v) => [v, short(v)]), yt: ticks(top).map((v) => [v, String(v)]),
+    x: [0, end], y: [low, top], xt: ticks(end).map((v) => [v, short(v)]), yt: ticks(top, 5, low).map((v) => [v, String(v)]),
     label: xy.length ? `${words(measure)} of ${name}: ${tidy(xy[0][1])} at first, ${tidy(xy[xy.length - 1][1])} after ${many(end, "step")}.` : "No points yet.",
     head: ["Step", words(measure)], rows: () => xy.map(([x, y]) => [x.toLocaleString(), tidy(y)]),
-    draw: (px, py, size) => (xy.length ? [line(xy, px, py, "line seat0"), label(px(end), py(xy[xy.length - 1][1]), tidy(xy[xy.length - 1][1]), size, words(measure))].flat() : []),
+    draw: (px, py, size) => (xy.length ? [seeds.length > 1 ? each.map((one) => line(one, px, py, "line thin")) : [], line(xy, px, py, "line seat0"), label(px(end), py(xy[xy.length - 1][1]), tidy(xy[xy.length - 1][1]), size, words(measure))].flat() : []),
   };
 }
 

@@ -19,8 +19,8 @@ export class Replay {
     const fork = button("branch", "Branch from here with another player", branch);
     this.node = h("div", { class: "replay", role: "region", "aria-label": "Replay" },
       h("div", { class: "track" }, this.ticks, this.slider),
-      h("div", { class: "row" }, button("first", "To the start (Home)", () => this.go(0)), button("back", "Back one (←)", () => this.move(-1)), this.playButton,
-        button("on", "On one (→)", () => this.move(1)), button("last", "To the end (End)", () => this.go(timeline.last)), this.speed, this.where, h("span", { class: "gap" }), this.menu, link, fork, this.liveButton));
+      h("div", { class: "row" }, button("first", "To the start (Home)", () => this.go(0), { class: "ghost wideonly" }), button("back", "Back one (←)", () => this.move(-1)), this.playButton,
+        button("on", "On one (→)", () => this.move(1)), button("last", "To the end (End)", () => this.go(timeline.last), { class: "ghost wideonly" }), this.speed, this.where, h("span", { class: "gap" }), this.menu, link, fork, this.liveButton));
     this.onkey = (event) => this.key(event);
     document.addEventListener("keydown", this.onkey);
   }

@@ -1,6 +1,8 @@
 // A person's seat: what may be chosen now, the time that is left, the adviser's hint.
 import { ask, h, put } from "./dom.js";
 
+const FEW = 6; // choices that are buttons; more of them are a list
+
 export class Seat {
   constructor(timeline, token) {
     Object.assign(this, { timeline, token, asking: false, turn: null, drawn: "", wait: 120, closed: false });
@@ -23,6 +25,7 @@ export class Seat {
   async look() {
     clearTimeout(this.timer);
     if (this.asking || this.closed) return;
+    if (["ended", "failed"].includes(this.timeline.live.status)) return void this.draw();
     this.asking = true;
     const { ok, data } = await ask(`/episodes/${this.timeline.id}/turn?seat_token=${encodeURIComponent(this.token)}`);
     this.asking = false;
@@ -74,14 +77,18 @@ export class Seat {
     const { heads, masks, fields } = this.turn;
     const words = live.adapter.seatForm || { label: (head) => head, value: (head, value) => String(value) };
     const chosen = masks.map((mask) => mask.indexOf(true));
+    const hinted = (this.turn.hint || {}).act || [];
     const last = this.chosen || {};
     const rows = heads.map((head, at) => {
       const values = fields[head];
       const open = masks[at].flatMap((yes, i) => (yes ? [i] : []));
       if (!values || !open.length) return null;
-      if (open.includes(last[head])) chosen[at] = last[head];
+      // what was chosen before, else something in the middle; of many people the first
+      chosen[at] = open.includes(last[head]) ? last[head] : open[open.length > FEW ? 0 : Math.floor((open.length - 1) / 2)];
       const pick = (i) => () => { chosen[at] = i; };
-      return h("fieldset", { class: "choices" }, h("legend", {}, words.label(head)), open.map((i, k) => h("label", {}, h("input", { type: "radio", name: `head-${head}`, value: i, checked: i === chosen[at], onchange: pick(i) }), h("span", {}, words.value(head, values[k], live, this.seat)))));
+      const told = (i, k) => `${words.value(head, values[k], live, this.seat)}${hinted[at] === i ? " ✦" : ""}`;
+      if (open.length > FEW) return h("label", { class: "field" }, words.label(head), h("select", { "aria-label": words.label(head), onchange: (event) => pick(Number(event.target.value))() }, open.map((i, k) => h("option", { value: i, selected: i === chosen[at] }, told(i, k)))));
+      return h("fieldset", { class: "choices" }, h("legend", {}, words.label(head)), open.map((i, k) => h("label", {}, h("input", { type: "radio", name: `head-${head}`, value: i, checked: i === chosen[at], onchange: pick(i) }), h("span", {}, told(i, k)))));
     });
     const go = () => {
       this.chosen = Object.fromEntries(heads.map((head, at) => [head, chosen[at]]));

@@ -3,6 +3,13 @@ import { ago, ask, h, many } from "./dom.js";
 import { episodes } from "./pages.js";
 
 const title = (text) => text.replaceAll("_", " ");
+const called = (player) => (player.title || player.name).replace(/:(?=\S)/, ": ");
+
+// its name is set beside the words it stands under, so that a chosen value is no part of it
+function field(label, input, note) {
+  input.setAttribute("aria-label", label);
+  return h("label", { class: "field" }, label, input, note && h("small", { class: "dim" }, note));
+}
 
 // one input for one option, by its JSON schema; options of other kinds are left at their defaults
 function optionField(name, schema, value) {
@@ -19,14 +26,14 @@ function optionField(name, schema, value) {
   if (!input) return null;
   input.read = () => (choices ? input.value : found("boolean") ? { true: true, false: false, "": null }[input.value] : Number(input.value));
   input.usual = value;
-  return h("label", { class: "field", title: schema.description }, title(name), input, h("small", { class: "dim" }, schema.description || ""));
+  return field(title(name).replace(/^./, (c) => c.toUpperCase()), input, schema.description);
 }
 
 function playerSelect(label, players, wanted) {
   const groups = Map.groupBy ? Map.groupBy(players, (p) => p.kind || "players") : new Map([["players", players]]);
-  const option = (p) => h("option", { value: p.name, disabled: !p.usable, selected: p.name === wanted }, `${p.title || p.name}${p.usable ? "" : " – not available"}`);
+  const option = (p) => h("option", { value: p.name, disabled: !p.usable, selected: p.name === wanted }, `${called(p)}${p.usable ? "" : " – not available"}`);
   const select = h("select", {}, [...groups].map(([kind, all]) => h("optgroup", { label: kind }, all.map(option))));
-  return { select, node: h("label", { class: "field" }, label, select) };
+  return { select, node: field(label, select) };
 }
 
 export function startPanel(app, done) {
@@ -55,7 +62,7 @@ function gamePanel(app, name, game, speech, done) {
   const own = playerSelect("Seat 0", game.players, wanted(["balanced", "captain:balanced", "bayes", "heuristic"]));
   const other = playerSelect("Seat 1", game.players, wanted(["aggressive", "captain:aggressive", "heuristic"]));
   const missing = game.players.filter((p) => !p.usable);
-  const advisers = h("select", {}, h("option", { value: "" }, "nobody"), game.players.filter((p) => p.usable && p.name !== "human").map((p) => h("option", { value: p.name }, p.title || p.name)));
+  const advisers = h("select", {}, h("option", { value: "" }, "nobody"), game.players.filter((p) => p.usable && p.name !== "human").map((p) => h("option", { value: p.name }, called(p))));
   const pack = h("select", {}, (game.packs && game.packs.length ? game.packs : ["default"]).map((x) => h("option", { value: x }, x)));
   const properties = (game.options || {}).properties || {};
   const defaults = game.defaults || {};
@@ -88,12 +95,12 @@ function gamePanel(app, name, game, speech, done) {
     if (done) done();
     return app.go(answer.data.url || `/e/${answer.data.episode_id}`);
   };
-  const why = missing.length > 0 && h("details", { class: "missing" }, h("summary", {}, `${many(missing.length, "player")} not available here`), h("dl", {}, missing.flatMap((p) => [h("dt", {}, p.title || p.name), h("dd", {}, p.why || "not set up")])));
+  const why = missing.length > 0 && h("details", { class: "missing" }, h("summary", {}, `${many(missing.length, "player")} not available here`), h("dl", {}, missing.flatMap((p) => [h("dt", {}, called(p)), h("dd", {}, p.why || "not set up")])));
   const box = (input, text) => h("label", { class: "check" }, input, h("span", {}, text));
   return h("form", { onsubmit: send }, h("div", { class: "pair" }, own.node, other.node), why,
-    h("div", { class: "pair" }, length && h("label", { class: "field" }, "Overs a side", length), h("label", { class: "field" }, "Pack", pack), h("label", { class: "field" }, "Adviser of seat 0", advisers), h("label", { class: "field" }, "Pace", pace)),
-    box(tts, h("span", {}, "Spoken commentary ", h("small", { class: "dim" }, speech.speaker ? `voice: ${speech.speaker}${speech.why ? `, ${speech.why}` : ""}` : speech.why || ""))), box(open, "Open table: watchers see both sides' secrets at once"),
-    h("details", {}, h("summary", {}, "More settings"), h("div", { class: "pair" }, h("label", { class: "field" }, "Seed", seed), extra)), trouble, go);
+    h("div", { class: "pair" }, length && field("Overs a side", length), field("Pack", pack), field("Adviser of seat 0", advisers), field("Pace", pace)),
+    box(tts, h("span", {}, "Spoken commentary ", h("small", { class: "dim" }, speech.speaker && speech.speaker !== "silence" ? `voice: ${speech.speaker}` : speech.why || ""))), box(open, "Open table: watchers see both sides' secrets at once"),
+    h("details", {}, h("summary", {}, "More settings"), h("div", { class: "pair" }, field("Seed", seed), extra)), trouble, go);
 }
 
 // 409: what is in the way, and the two things one can do about it
@@ -101,6 +108,12 @@ function busy(app, { data, error }, again, done) {
   const now = data.current || {};
   const stop = async () => {
     await ask("/custom/stop_episode", { episode_id: now.episode_id });
+    // it ends at its next turn
+    for (let i = 0; i < 40; i++) {
+      const { data: { running = [] } } = await ask("/custom/status");
+      if (!running.some((one) => one.episode_id === now.episode_id)) break;
+      await new Promise((done) => { setTimeout(done, 150); });
+    }
     again();
   };
   return [h("p", { class: "error" }, error || "An episode is already running."), h("p", {}, `${title(now.game || "An episode")}: ${(now.players || []).join(" v ")}${now.started_at ? `, started ${ago(now.started_at)}` : ""}.`),

@@ -1,5 +1,5 @@
 // One episode on the page, live or again: score line, the game's own drawing, the talk, the replay bar.
-import { ask, badge, button, h, list, many, put, set, when } from "./dom.js";
+import { ask, badge, h, icon, list, many, put, set } from "./dom.js";
 import { Feed } from "./feed.js";
 import { Replay, branchDialog } from "./replay.js";
 import { Seat } from "./seat.js";
@@ -173,10 +173,6 @@ export class Watch extends HTMLElement {
     this.revealed = true;
     this.connection(this.feed.state, null);
     this.timeline.reveal();
-    if (this.episode) return;
-    // the page without an id goes on to whatever starts next
-    this.feed.close();
-    this.connect();
   }
 
   remember() {
@@ -208,7 +204,7 @@ export class Watch extends HTMLElement {
     const origin = from && (from.episode_id || from);
     this.meta.replaceChildren(...[h("span", { class: `status ${live.status}` }, words), h("span", {}, state.adapter.title || state.game), h("span", { class: "dim" }, facts.join(" · ")),
       origin && h("a", { href: `/e/${origin}` }, "branched from another episode"), h("span", { class: "gap" }),
-      live.status === "running" ? button("stop", "Stop this episode", () => this.stop(), { class: "ghost stop" }) : h("button", { type: "button", class: "primary", onclick: () => openStart(this.app) }, "New episode")].filter(Boolean));
+      live.status === "running" ? h("button", { type: "button", class: "stop", onclick: () => this.stop() }, icon("stop"), "Stop") : h("button", { type: "button", class: "primary", onclick: () => openStart(this.app) }, "New episode")].filter(Boolean));
   }
 
   async stop() {

@@ -209,11 +209,11 @@ function fieldCard() {
   const svg = s("svg", { class: "ground", viewBox: "0 0 300 300", role: "img" },
     s("circle", { class: "grass", cx: 150, cy: 150, r: 142 }), s("circle", { class: "rope", cx: 150, cy: 150, r: 139 }),
     s("circle", { class: "ring", cx: 150, cy: 150, r: 64 }), s("rect", { class: "strip", x: 144, y: 126, width: 12, height: 48, rx: 2 }), men);
-  const pitch = s("svg", { class: "pitch", viewBox: "0 0 96 300", role: "img" },
-    s("rect", { class: "strip", x: 10, y: 8, width: 76, height: 284, rx: 6 }),
-    ...[["short", 0.4], ["good", 0.58], ["full", 0.73], ["yorker", 0.9]].map(([name, at]) => s("text", { class: "zone", x: 48, y: up(at) + 4 }, name)),
-    ...[0.5, 0.66, 0.82].map((at) => s("path", { class: "crease faint", d: `M16 ${up(at)}H80` })),
-    s("path", { class: "crease", d: "M14 28H82M14 272H82" }), s("path", { class: "stumps", d: "M42 12v9M48 12v9M54 12v9" }), where);
+  const pitch = s("svg", { class: "pitch", viewBox: "0 0 110 300", role: "img" },
+    s("rect", { class: "strip", x: 36, y: 8, width: 72, height: 284, rx: 6 }),
+    ...[["short", 0.4], ["good", 0.58], ["full", 0.73], ["yorker", 0.9]].map(([name, at]) => s("text", { class: "zone", x: 31, y: up(at) + 4 }, name)),
+    ...[0.5, 0.66, 0.82].map((at) => s("path", { class: "crease faint", d: `M36 ${up(at)}H108` })),
+    s("path", { class: "crease", d: "M40 28H104M40 272H104" }), s("path", { class: "stumps", d: "M66 12v9M72 12v9M78 12v9" }), where);
   const caption = h("p", { class: "dim small" });
   const node = card("Field and pitch", "field", h("div", { class: "grounds" }, svg, pitch), caption);
   const draw = when((state) => {
@@ -232,7 +232,7 @@ function fieldCard() {
     where.replaceChildren(...recent.map((entry, i) => {
       const [from, to] = LENGTHS[entry.plan] || [0.5, 0.7];
       const off = (entry.plan === "wide_of_off" ? 26 : 10) - wobble(entry.turn + 1) * 18;
-      const x = 48 + (entry.left ? off : -off);
+      const x = 72 + (entry.left ? off : -off);
       const y = up(from + (to - from) * wobble(entry.turn * 7 + 3));
       return s("g", { class: `ball ${entry.kind}${i === recent.length - 1 ? " latest" : ""}` }, s("circle", { cx: x, cy: y, r: i === recent.length - 1 ? 9 : 6.5 }), s("text", { x, y: y + 3.6 }, entry.sign));
     }));
@@ -246,5 +246,5 @@ function fieldCard() {
 const WORDS = { intent: "Batting intent", plan: "Delivery", field: "Field", bowler: "Bowler", next_batter: "Next batter" };
 export const seatForm = {
   label: (head) => WORDS[head] || head,
-  value: (head, value, state, seat) => (head === "bowler" || head === "next_batter" ? nameOf(state, seat)(value) : String(value).replaceAll("_", " ")),
+  value: (head, value, state, seat) => (typeof value === "number" ? nameOf(state, seat)(value) : value.replaceAll("_", " ")),
 };

@@ -43,10 +43,12 @@ export function scoreboard(state) {
   const done = state.ended;
   const sides = [0, 1].map((seat) => {
     const own = points(state, seat);
-    const share = done ? String(done.returns[seat]) : own ? `of ${worth(own, f.counts || [0, 0, 0])}` : "hidden";
+    const offer = state.memory.offers[state.memory.offers.length - 1];
+    const share = done ? String(done.returns[seat]) : own && offer ? String(worth(own, offer.shares[seat])) : own ? "–" : "?";
+    const whole = own ? `of ${worth(own, state.memory.counts)} points${done ? "" : " on offer"}` : "values hidden";
     return {
       seat, name: state.players[seat], by: `seat ${seat}`, active: !f.over && f.seat === seat,
-      won: done && f.deal && done.returns[seat] > done.returns[1 - seat], main: share, sub: done || own ? "points" : "values",
+      won: done && f.deal && done.returns[seat] > done.returns[1 - seat], main: share, sub: whole,
     };
   });
   const gone = (f.max_turns || 0) - (f.turns_left || 0);
@@ -112,7 +114,7 @@ function planeCard() {
   const picture = chart("Payoff plane", 300, h("span", { class: "keys" }, ["Pareto set", "Nash point", "offers in order"].map((x, i) => h("span", { class: `key p${i}` }, x))));
   const wait = h("p", { class: "dim" }, "Each side's values are its own until the end. Then every possible split is drawn here, with the Pareto set, the Nash point and the path of the offers.");
   const own = chart("What each offer gives you", 200);
-  const node = h("section", { class: "card", "aria-label": "Payoffs" }, picture.node, own.node, wait);
+  const node = h("section", { class: "card payoffs", "aria-label": "Payoffs" }, picture.node, own.node, wait);
   let drawn = null;
   const draw = when((state) => {
     if (!drawn || drawn.id !== state.id || !drawn.plane || drawn.plane !== state.review) drawn = { id: state.id, plane: plane(state) };
@@ -141,7 +143,7 @@ function planeSpec(state, { allocations, nash }) {
     draw: (px, py, size) => [
       dots.map((one) => s("circle", { class: one.pareto ? "dot best" : "dot", cx: px(one.payoffs[0]), cy: py(one.payoffs[1]), r: one.pareto ? 4.5 : 2.5 })),
       s("path", { class: "edge", d: edge.map(([x, y], i) => `${i ? "L" : "M"}${px(x)} ${py(y)}`).join("") }),
-      s("path", { class: "nash", d: star(px(nash[0]), py(nash[1]), 9) }),
+      s("path", { class: "nash", d: star(px(nash[0]), py(nash[1]), 15) }),
       s("path", { class: "path", d: path.map((o, i) => `${i ? "L" : "M"}${px(o.pays[0])} ${py(o.pays[1])}`).join("") }),
       path.map((o, i) => s("g", { class: `stop seat${o.seat}` }, o.seat ? s("path", { d: diamond(px(o.pays[0]), py(o.pays[1]), 10) }) : s("circle", { cx: px(o.pays[0]), cy: py(o.pays[1]), r: 8 }), s("text", { x: px(o.pays[0]), y: py(o.pays[1]) + 3.6 }, String(i + 1)))),
       s("text", { class: "axis", x: size.right, y: size.bottom - 5, "text-anchor": "end" }, `${state.players[0]} (seat 0) →`), s("text", { class: "axis", x: size.left + 6, y: size.top + 8 }, `↑ ${state.players[1]} (seat 1)`),

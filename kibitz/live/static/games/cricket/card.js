@@ -35,7 +35,8 @@ function innings1(state, inn) {
   const hands = nameOf(state, 1 - inn.seat);
   const f = state.frame;
   const there = f.batting === inn.seat && !f.over && f.innings === inn.number ? [f.striker.player, f.other.player] : [];
-  const how = (b) => (b.how ? `${b.how.replaceAll("_", " ")}${b.bowler === null ? "" : `, b ${hands(b.bowler)}`}` : there.includes(b.player) ? "batting" : "not out");
+  const by = (how, name) => ({ bowled: `b ${name}`, "caught and bowled": `c and b ${name}` })[how] ?? `${how}, b ${name}`;
+  const how = (b) => (b.how ? (b.bowler === null ? b.how : by(b.how, hands(b.bowler))) : there.includes(b.player) ? "batting" : "not out");
   const batting = [...inn.batters.values()].map((b) => row(names(b.player), how(b), [b.runs, b.balls, b.fours, b.sixes, b.balls ? Math.round((100 * b.runs) / b.balls) : "–"], b.how ? "" : "strike"));
   const extras = Object.values(inn.extras).reduce((a, b) => a + b, 0);
   const e = inn.extras;
@@ -44,7 +45,7 @@ function innings1(state, inn) {
   const scroll = (label, node) => h("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": label }, node);
   return [
     scroll("Batting", h("table", { class: "data" }, heads(["Batting", "R", "B", "4s", "6s", "SR"]), h("tbody", {}, batting),
-      h("tfoot", {}, row("Extras", `wides ${e.wides}, no-balls ${e.no_balls}, byes ${e.byes}, leg byes ${e.leg_byes}`, [extras, "", "", "", ""]), row("Total", `${inn.wickets} wickets, ${overs(inn.legal)} overs`, [inn.total, "", "", "", rate(inn.total, inn.legal)])))),
+      h("tfoot", {}, row("Extras", `wides ${e.wides}, no-balls ${e.no_balls}, byes ${e.byes}, leg byes ${e.leg_byes}`, [extras, "", "", "", ""]), row("Total", `${inn.wickets} wicket${inn.wickets === 1 ? "" : "s"}, ${overs(inn.legal)} overs`, [inn.total, "", "", "", rate(inn.total, inn.legal)])))),
     h("p", { class: "falls small" }, h("b", {}, "Fall of wickets "), falls || "none yet"),
     scroll("Bowling", h("table", { class: "data" }, heads(["Bowling", "O", "R", "W", "Econ", "wd+nb"]), h("tbody", {}, bowling))),
   ];
