@@ -133,8 +133,8 @@ async def _watch(given: argparse.Namespace) -> dict[str, Any]:
         await asyncio.wait_for(done.wait(), given.seconds)
     with open(given.out, "wb") as file:
         found.tofile(file)
-    for one in silent:
-        one.close()
+    for stuck in silent:
+        stuck.close()
     expected = given.watchers * given.events
     return {
         "expected": expected,
