@@ -6,15 +6,15 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 # a lock file of exact versions, as constraints: what an extra does not ask for is not installed
 INSTALL := $(PIP) install --constraint requirements.lock
 
-.PHONY: demo test conformance check lint types lock clean
+.PHONY: demo test conformance weights check lint types lock clean
 
-demo: $(VENV)/.base
+demo: $(VENV)/.demo weights
 	$(BIN)/kibitz demo
 
-test: $(VENV)/.test
+test: $(VENV)/.test weights
 	$(BIN)/python -m pytest -m "not conformance" -n 2 --dist loadfile
 
-conformance: $(VENV)/.conformance
+conformance: $(VENV)/.conformance weights
 	$(BIN)/python -m pytest -m conformance
 
 check: lint types test
@@ -34,6 +34,10 @@ $(VENV)/.base: pyproject.toml requirements.lock | $(VENV)/bin/python
 	$(INSTALL) -e .
 	@touch $@
 
+$(VENV)/.demo: $(VENV)/.base
+	$(INSTALL) -e ".[live,logs,embedded]"
+	@touch $@
+
 $(VENV)/.test: $(VENV)/.base
 	$(INSTALL) -e ".[test]"
 	@touch $@
@@ -43,6 +47,11 @@ $(VENV)/.conformance: $(VENV)/.test
 	$(INSTALL) torch==2.13.0
 	$(INSTALL) -e ".[conformance]"
 	@touch $@
+
+# the embedded language model, in the user's cache; without it hints and players of a model are missing, nothing else
+weights: | $(VENV)/.base
+	@test -e $(VENV)/.weights || { $(BIN)/kibitz llm install && touch $(VENV)/.weights; } || \
+		echo "kibitz: going on without the embedded model; what needs it says so"
 
 # exact versions of everything that the extras pull in; no addresses
 lock:

@@ -16,6 +16,7 @@ import numpy as np
 from jax import Array, lax
 
 import kibitz  # noqa: F401  (registers the environment)
+from kibitz.core.chance import block
 from kibitz.core.game import Game, against, choose, seated
 from kibitz.games import get_game
 
@@ -110,7 +111,7 @@ def batched_steps(game: Game) -> Callable[[], int]:
     def steps(settings: Any, packed: Any, paid: Array, key: Array) -> tuple[Any, Array]:
         def body(carry: Any, key: Array) -> tuple[Any, None]:
             packed, paid = carry
-            packed, rewards = many(settings, packed, jax.random.uniform(key, (wanted, GAMES)))
+            packed, rewards = many(settings, packed, block(key, (wanted, GAMES)))
             return (packed, paid + rewards), None
 
         return lax.scan(body, (packed, paid), jax.random.split(key, STEPS))[0]

@@ -7,6 +7,7 @@ fewer bits. A float32 uniform holds 23 bits; a choice among n costs log2(n) of t
 
 from __future__ import annotations
 
+import math
 from typing import TypeAlias
 
 import jax
@@ -53,3 +54,25 @@ def uniforms(luck: Array, turn: Scalar, n: int) -> Array:
     are stepped in.
     """
     return jax.random.uniform(jax.random.fold_in(jax.random.wrap_key_data(luck), turn), (n,), jnp.float32)
+
+
+def block(key: Array, shape: tuple[int, ...]) -> Array:
+    """f32[shape] for one step of a whole batch; `key` is a JAX key, used for this block alone.
+
+    A counter and the key's two words go through integer hashes (multiply, fold high bits into low).
+    The cipher behind `jax.random.uniform` costs more on a CPU than the rules of a small game do;
+    this is a sixteenth of it. Where an episode must be the same alone and in a batch, `uniforms` is right.
+    """
+    # the cipher once, on the key alone: its words are then at hand and not looked up again for every number
+    first, second = jax.random.key_data(jax.random.fold_in(key, 0)).astype(jnp.uint32)
+    count = jax.lax.iota(jnp.uint32, math.prod(shape)).reshape(shape)
+    bits = _hash(_hash(count + first) ^ second)
+    # 23 random bits behind the one of 1.0: a float in [1, 2)
+    return jax.lax.bitcast_convert_type((bits >> 9) | jnp.uint32(0x3F800000), jnp.float32) - 1.0
+
+
+def _hash(x: Array) -> Array:
+    """One u32 to another, every bit of it depending on every bit (constants: C. Wellons, lowbias32)."""
+    x = (x ^ (x >> 16)) * jnp.uint32(0x7FEB352D)
+    x = (x ^ (x >> 15)) * jnp.uint32(0x846CA68B)
+    return x ^ (x >> 16)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -84,6 +85,7 @@ def play_episode(
     about: Mapping[str, Any] | None = None,
     stop: Callable[[], None] = lambda: None,
     commentate: Commentate | None = None,
+    swapped: bool = False,
 ) -> Episode:
     """Episode `number` of a seed, the same one that a batched evaluation plays under that number.
 
@@ -91,11 +93,12 @@ def play_episode(
     decision event says why. `state` begins somewhere else than at a fresh deal; `script` holds both
     seats' choices for the first steps, taken from a record: nobody is asked for them. An adviser
     whispers before its seat is asked. `stop` is called before every step and ends the episode by
-    raising `Stopped`. Whatever ends it, the stream's last event says so.
+    raising `Stopped`. Whatever ends it, the stream's last event says so. `swapped` lets each seat
+    draw the other's luck, as in the second match of a pair.
     """
     table = table_for(game)
     luck = episode_luck(seed_key(seed), number)
-    lucks = [seat_luck(luck, seat) for seat in SEATS]
+    lucks = [seat_luck(luck, 1 - seat if swapped else seat) for seat in SEATS]
     state = table.new(settings, luck) if state is None else state
     whispers = dict(advisers or {})
     for seat, player in [*enumerate(players), *whispers.items()]:
@@ -170,7 +173,7 @@ def _ask(table: Table, player: Player, turn: Turn) -> Choice:
     latency = time.perf_counter() - began
     if not why:
         return replace(choice, latency=choice.latency or latency)
-    stand_in = _stand_in(table.game)
+    stand_in = copy.copy(_stand_in(table.game))  # episodes on other threads have one too
     stand_in.begin(turn.settings, turn.seat, turn.luck)
     return replace(stand_in.choose(turn), latency=latency, fallback=why)
 

@@ -34,7 +34,8 @@ class Options(BaseModel):
 
 def sentence(model: type[BaseModel], error: ValidationError, where: str) -> str:
     """The first complaint of pydantic in our words."""
-    found = error.errors()
+    # a name that is not known is told before one that is not there: it may be the same, misspelt
+    found = sorted(error.errors(), key=lambda e: e["type"] == "missing")
     # of a field that may be this or that, the complaint that looked deepest is the one that was meant
     first = max((e for e in found if e["loc"][:1] == found[0]["loc"][:1]), key=lambda e: len(e["loc"]))
     name = ".".join(
@@ -45,6 +46,8 @@ def sentence(model: type[BaseModel], error: ValidationError, where: str) -> str:
         close = get_close_matches(name.split(".")[-1], known, 1)
         hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(known)}."
         return f"There is no {where} {name!r}; {hint}"
+    if first["type"] == "missing":
+        return f"The {where} {name!r} is not there; it is needed."
     message = first["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
     if first["type"] == "value_error":
         return message

@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array, lax
 from numpy.typing import NDArray
 
-from kibitz.core.chance import episode_luck, seat_luck, seed_key, uniforms
+from kibitz.core.chance import seed_key
 from kibitz.core.episode import play_episode
 from kibitz.core.errors import BadInput
-from kibitz.core.game import SEATS, Game, Rule, choose, seated
+from kibitz.core.game import SEATS, Game, Rule, seated
+from kibitz.evaluate.loop import match_program
 from kibitz.evaluate.statistics import mean_ci95
 from kibitz.players import player_named, rule_named
 
@@ -74,56 +74,6 @@ def play_hosts(
 @lru_cache(maxsize=32)
 def _program(game: Game, rules: tuple[Rule, Rule]) -> Any:
     return jax.jit(match_program(game, rules))
-
-
-def match_program(game: Game, rules: tuple[Rule, Rule]) -> Any:
-    """settings, key, episode numbers -> returns f32[n, 2] and scores; to be compiled."""
-
-    def one_turn(settings: Any, luck: Array, carry: Any, seats: tuple[int, ...]) -> Any:
-        """The seats choose at once; nothing happens unless one of them is to act."""
-        state, minds, returns, number = carry
-        turn = game.to_act(state)
-        minds = list(minds)
-        chosen: list[Any] = [None, None]
-        for seat in seats:
-            rule, mine = rules[seat], seat_luck(luck, seat)
-            view, masks = game.view(settings, state, seat), game.legal(settings, state, seat)
-            mind, chosen[seat] = rule.choose(
-                settings, minds[seat], view, masks, uniforms(mine, number + 1, rule.uniforms)
-            )
-            minds[seat] = choose(turn[seat], mind, minds[seat])
-        acts: Any = [act if act is not None else chosen[1 - seat] for seat, act in enumerate(chosen)]
-        after, rewards, _ = game.step(settings, state, tuple(acts), uniforms(luck, number + 1, game.step_uniforms))
-        acted = jnp.any(jnp.stack([turn[seat] for seat in seats]))
-        moved = (after, returns + rewards, number + 1)
-        state, returns, number = choose(acted, moved, (state, returns, number))
-        return state, tuple(minds), returns, number
-
-    def begin(settings: Any, luck: Array) -> Any:
-        state = game.new(settings, uniforms(luck, 0, game.new_uniforms))
-        minds = tuple(
-            rules[seat].start(settings, seat, uniforms(seat_luck(luck, seat), 0, rules[seat].uniforms))
-            for seat in SEATS
-        )
-        return state, minds, jnp.zeros(2), jnp.int32(0)
-
-    def round_of(settings: Any, luck: Array, carry: Any) -> Any:
-        if game.simultaneous:
-            return one_turn(settings, luck, carry, SEATS)
-        for seat in SEATS:
-            carry = one_turn(settings, luck, carry, (seat,))
-        return carry
-
-    def run(settings: Any, key: Array, numbers: Array) -> tuple[Array, dict[str, Array]]:
-        lucks = jax.vmap(lambda number: episode_luck(key, number))(numbers)
-        carry = jax.vmap(lambda luck: begin(settings, luck))(lucks)
-        turn: Any = jax.vmap(lambda luck, one: round_of(settings, luck, one))
-        running: Any = jax.vmap(game.to_act)
-        ended: Any = lax.while_loop(lambda many: jnp.any(running(many[0])), lambda many: turn(lucks, many), carry)
-        state, _, returns, _ = ended
-        return returns, dict(jax.vmap(lambda s: game.score(settings, s))(state))
-
-    return run
 
 
 def evaluate(
@@ -208,15 +158,15 @@ def _summary(game: Game, played: Played, seat: int, reference: NDArray[np.float6
             summary[name] = mean_ci95(values[:, seat])[0]
     if played.fallbacks is not None:
         summary["fallback_share"] = played.fallbacks[seat]
-    return {name: _plain(value) for name, value in summary.items()}
+    return {name: plain(value) for name, value in summary.items()}
 
 
 def _share(part: float, whole: float) -> float | None:
     return part / whole if whole else None
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """JSON has no NaN: a number that does not exist is null."""
     if isinstance(value, list):
-        return [_plain(x) for x in value]
+        return [plain(x) for x in value]
     return None if isinstance(value, float) and math.isnan(value) else value

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -14,7 +14,7 @@ from kibitz.core.errors import BadInput
 from kibitz.core.game import Game
 from kibitz.llm.answer import CONFIDENCE, Answer
 from kibitz.llm.blocking import Blocking
-from kibitz.llm.client import connect
+from kibitz.llm.client import Client, connect
 from kibitz.llm.files import find
 from kibitz.llm.limits import Budget, Policy
 from kibitz.llm.preset import Preset
@@ -53,6 +53,7 @@ class Asker:
         cache: str | Path | None = None,
         budget: Budget | None = None,
         policy: Policy | None = None,
+        connect: Callable[..., Client] = connect,  # a preset and keywords -> a client
     ) -> None:
         self.game, self.prompt = game, prompt or Prompt.read(prompt_path(game))
         settings = game.plain_options.settings()
@@ -62,21 +63,38 @@ class Asker:
         self.line = Blocking(lambda: connect(preset, cache=cache, budget=budget, policy=policy, prompt_version=version))
 
     def question(self, position: Position) -> Question:
+        return self._question(position, self.game.fields(position.view, position.masks))
+
+    def ask(self, positions: Iterable[Position], within: float | None = None) -> list[Advice]:
+        """All at once, equal questions as one; advice in order. The first are on their way while others are written."""
+        asked: list[tuple[Position, Mapping[str, Any]]] = []
+
+        def questions() -> Iterator[Question]:
+            for position in positions:
+                declared = self.game.fields(position.view, position.masks)
+                asked.append((position, declared))
+                yield self._question(position, declared)
+
+        replies = self.line.ask_many(questions(), within)
+        return [self._advice(*pair, reply) for pair, reply in zip(asked, replies, strict=True)]
+
+    def _question(self, position: Position, declared: Mapping[str, Any]) -> Question:
         words = self.game.describe(position.settings, position.view, position.history)
-        answer = Answer.of(self.game.fields(position.view, position.masks))
-        return Question(self.prompt.messages(words), answer)
+        return Question(self.prompt.messages(words), Answer.of(declared))
 
-    def ask(self, positions: Sequence[Position], within: float | None = None) -> list[Advice]:
-        """All at once, equal questions as one; advice in order."""
-        replies = self.line.ask_many([self.question(position) for position in positions], within)
-        return [self._advice(*pair) for pair in zip(positions, replies, strict=True)]
-
-    def _advice(self, position: Position, reply: Reply) -> Advice:
+    def _advice(self, position: Position, declared: Mapping[str, Any], reply: Reply) -> Advice:
         if reply.fields is None:
             return Advice(None, 0.0, reply)
-        declared = self.game.fields(position.view, position.masks)
         act = act_of_fields(self.game, declared, position.masks, reply.fields)
         return Advice(act, float(reply.fields.get(CONFIDENCE, 1.0)), reply)
+
+    def again(self, advice: Advice) -> Advice:
+        """For a position that is known to be equal to one just asked: entered into the book, nothing is asked."""
+        return advice._replace(reply=self.line.client.shared(advice.reply))
+
+    def remembered(self, count: int) -> None:
+        """So many more questions were answered from what is known: entered into the book."""
+        self.line.client.remembered(count)
 
     @property
     def book(self) -> dict[str, Any]:

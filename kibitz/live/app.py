@@ -22,7 +22,7 @@ from kibitz.live.bus import Bus
 from kibitz.live.bus_redis import open_link
 from kibitz.live.config import LiveConfig
 from kibitz.live.runner import Runner, end_broken
-from kibitz.live.security import Guard, TooLarge
+from kibitz.live.security import Guard
 from kibitz.live.store import StoreAway, open_store
 from kibitz.live.warm import Warmth
 
@@ -171,10 +171,6 @@ def _add_errors(app: FastAPI) -> None:
     @app.exception_handler(StoreAway)
     async def away(request: Request, error: StoreAway) -> JSONResponse:
         return _problem(503, str(error))
-
-    @app.exception_handler(TooLarge)
-    async def large(request: Request, error: TooLarge) -> JSONResponse:
-        return _problem(413, str(error))
 
     @app.exception_handler(HTTPException)
     async def plain(request: Request, error: HTTPException) -> JSONResponse:

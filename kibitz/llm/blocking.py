@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Self, TypeVar
 
 from kibitz.llm.answer import Answer
@@ -34,7 +34,7 @@ class Blocking:
     def ask(self, messages: Messages, answer: Answer) -> Reply:
         return self._wait(self.client.ask(messages, answer))
 
-    def ask_many(self, questions: Sequence[Question], within: float | None = None) -> list[Reply]:
+    def ask_many(self, questions: Iterable[Question], within: float | None = None) -> list[Reply]:
         """As `Client.ask_many`."""
         return self._wait(self.client.ask_many(questions, within))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -72,7 +72,7 @@ class Client:
         """One question. A failure comes back as a Reply; only the failure policy raises."""
         return (await self.ask_many([Question(messages, answer)]))[0]
 
-    async def ask_many(self, questions: Sequence[Question], within: float | None = None) -> list[Reply]:
+    async def ask_many(self, questions: Iterable[Question], within: float | None = None) -> list[Reply]:
         """All at once, replies in order. What is not answered `within` seconds has failed."""
         replies: dict[str, Reply] = {}
         waits: dict[str, asyncio.Task[Reply]] = {}
@@ -100,6 +100,16 @@ class Client:
         result = [self._entered(replies[key], is_first) for key, is_first in zip(keys, first, strict=True)]
         self.watch.check()
         return result
+
+    def shared(self, reply: Reply) -> Reply:
+        """An equal question's reply, for a caller who knew that it is equal."""
+        return self._entered(reply, False)
+
+    def remembered(self, count: int) -> None:
+        """So many questions were answered from what their caller knew, as by the cache."""
+        self.book.asked += count
+        self.book.hits += count
+        self.watch.failed.extend([None] * min(count, self.watch.policy.window))
 
     def key(self, question: Question) -> str:
         """The cache's key: provider, model, messages, grammar, sampling, prompt version."""

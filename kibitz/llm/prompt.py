@@ -89,9 +89,9 @@ class Prompt:
         """What `Client.ask` takes; remote providers put their system message before it."""
         return [{"role": "user", "content": self.render(variables)}]
 
-    def save(self, folder: Path) -> Path:
+    def save(self, folder: Path, name: str = "prompt.txt") -> Path:
         """The prompt in use, beside a run's other files."""
-        file = folder / "llm_prompt.txt"
+        file = folder / name
         file.write_text(self.text, encoding="utf-8")
         return file
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+from functools import lru_cache
 from typing import Any
 
 import jax
@@ -9,13 +11,25 @@ import jax.numpy as jnp
 
 from kibitz.core.errors import BadInput
 from kibitz.core.game import Game, Rule
+from kibitz.core.paths import cache_folder
 from kibitz.games import get_game
+from kibitz.hints.asker import prompt_path
+from kibitz.hints.batched import LLMHints
+from kibitz.llm.limits import Policy as FailurePolicy
+from kibitz.llm.preset import Preset, get_preset
+from kibitz.llm.prompt import DEFAULT, Prompt
 from kibitz.train import checkpoint
 from kibitz.train.config import HintOptions, Job
 from kibitz.train.network import Policy, feature_size, flatten, new_policy
 from kibitz.train.rollout import policy_rule
 
+log = logging.getLogger("kibitz.train")
 SELF = "self"
+
+
+@lru_cache(maxsize=64)
+def _say_once(text: str) -> None:
+    log.warning(text)
 
 
 def policy_of(saved: checkpoint.Saved, game: Game, seed: int = 0) -> Policy:
@@ -35,45 +49,66 @@ def policy_of(saved: checkpoint.Saved, game: Game, seed: int = 0) -> Policy:
     return policy
 
 
-def rule_of_run(name: str, game: Game | None = None) -> Rule:
+def rule_of_run(name: str, game: Game | None = None, notes: list[str] | None = None) -> Rule:
     """`RUN_OR_FILE`, or `RUN_OR_FILE#SEED`: a trained policy with the adviser it was trained with."""
     place, _, number = name.partition("#")
     if number and not number.isdigit():
         raise BadInput(f"{name!r} ends in #{number}; after # comes the number of a learner, as in runs/x#2.")
-    saved = checkpoint.find(place)
+    saved = checkpoint.find(place, notes)
     job = Job.read(saved.job, "key of the checkpoint's config")
     if game is None:
         plain = get_game(job.env.game)
         game = get_game(job.env.game, plain.options.read(job.env.options, "key of env"))
     policy = policy_of(saved, game, int(number or 0))
-    adviser, _ = adviser_for(job.hints, game) if job.algo != "supervised" else (None, "")
+    adviser, _ = adviser_for(job.hints, game, notes) if job.algo != "supervised" else (None, "")
+    if job.hints.mode == "llm" and job.algo != "supervised":
+        _say_once(f"{place} was trained with hints of an LLM; as a player it is given none")
     return policy_rule(game, policy, f"policy:{name}", adviser, job.hints.cadence_k)
 
 
-def adviser_for(hints: HintOptions, game: Game) -> tuple[Rule | None, str]:
-    """The adviser of a hint mode, and what it is, to be said once and recorded."""
+def adviser_for(hints: HintOptions, game: Game, notes: list[str] | None = None) -> tuple[Rule | None, str]:
+    """The adviser of a hint mode, and what it is, to be said once and recorded.
+
+    A language model is no rule: see `whisperer_for`.
+    """
     if hints.mode == "none":
         return None, "none"
     if hints.mode == "random":
         return game.rule("random"), "random legal acts"
     if hints.mode == "llm":
-        raise BadInput("Hints of an LLM are not part of this version yet; use --hint none, random or expert.")
+        preset = preset_of(hints)
+        return None, f"the language model {preset.model or preset.provider} ({preset.provider})"
     if hints.checkpoint is not None:
-        policy = policy_of(checkpoint.find(hints.checkpoint), game)
+        policy = policy_of(checkpoint.find(hints.checkpoint, notes), game)
         return policy_rule(game, policy, f"policy:{hints.checkpoint}"), f"checkpoint {hints.checkpoint}"
     if game.reference in game.rules:
         return game.rule(game.reference), f"the reference player {game.reference!r} (no checkpoint given)"
     return game.rule("heuristic"), "the heuristic (neither checkpoint nor reference player)"
 
 
-def opponent_for(name: str, job: Job, game: Game) -> Rule | None:
+def whisperer_for(hints: HintOptions, game: Game, settings: Any, seeds: int) -> LLMHints:
+    """The language model of these options, or BadInput that says why it cannot be asked."""
+    path = prompt_path(game) if hints.prompt_path == DEFAULT else hints.prompt_path
+    caps = {"max_history_turns": hints.max_history_turns, "max_prompt_chars": hints.max_prompt_chars}
+    policy = FailurePolicy(failure_policy=hints.failure_policy, share=hints.failure_share, window=hints.failure_window)
+    cache = cache_folder() / "answers.sqlite" if hints.cache == "auto" else hints.cache
+    prompt = Prompt.read(path, **caps)
+    return LLMHints(game, settings, preset_of(hints), prompt, seeds, cache=cache, budget=hints.budget, policy=policy)
+
+
+def preset_of(hints: HintOptions) -> Preset:
+    preset = get_preset(hints.provider)
+    return preset if hints.model is None else preset.model_copy(update={"model": hints.model})
+
+
+def opponent_for(name: str, job: Job, game: Game, notes: list[str] | None = None) -> Rule | None:
     """The rule in the other seat; None for earlier selves, who are known only during training."""
     if name == SELF:
         return None
     if name == "expert":
-        return adviser_for(job.hints.model_copy(update={"mode": "expert"}), game)[0]
+        return adviser_for(job.hints.model_copy(update={"mode": "expert"}), game, notes)[0]
     if name.startswith("policy:"):
-        return rule_of_run(name.removeprefix("policy:"), game)
+        return rule_of_run(name.removeprefix("policy:"), game, notes)
     return game.rule(name)
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +17,8 @@ from safetensors.numpy import save
 
 from kibitz.core.errors import BadInput
 from kibitz.core.game import Game
+
+log = logging.getLogger("kibitz.train")
 
 FORMAT = "1"
 NAME = "step_{:012d}.safetensors"
@@ -77,15 +81,25 @@ def newest(folder: Path) -> tuple[Saved | None, list[str]]:
     return None, refused
 
 
-def find(name: str) -> Saved:
-    """The checkpoint that a run folder or a file names."""
+def find(name: str, notes: list[str] | None = None) -> Saved:
+    """The checkpoint that a run folder or a file names. If it is not the newest one that is said, and noted."""
     path = Path(name)
     if path.is_file():
         return read(path)
-    saved, _ = newest(path / "checkpoints")
+    saved, refused = newest(path / "checkpoints")
     if saved is None:
         raise BadInput(f"There is no checkpoint in {name!r}; give a run's folder or a .safetensors file.")
+    for reason in refused:
+        note = f"{saved.path} is used in place of a newer one: {reason}"
+        _say_once(note)
+        if notes is not None:
+            notes.append(note)
     return saved
+
+
+@lru_cache(maxsize=256)
+def _say_once(text: str) -> None:
+    log.warning(text)
 
 
 def check_fits(saved: Saved, game: Game) -> None:

@@ -15,6 +15,7 @@ from kibitz.core.errors import BadInput
 from kibitz.core.options import Options, load_yaml
 from kibitz.core.paths import find
 from kibitz.games import ENV_IDS
+from kibitz.llm.limits import Budget
 
 Algo = Literal["ppo", "reinforce", "supervised"]
 HintMode = Literal["none", "random", "llm", "expert"]
@@ -37,7 +38,7 @@ class TrainOptions(Options):
     rollout: int = Field(128, ge=1, description="steps of every game between updates")
     num_envs: int = Field(8, ge=1, description="games at once")
     num_train_steps: int = Field(1_000_000, ge=1, description="steps of the learner in all")
-    scale: float = Field(1.0, gt=0, description="what rewards are divided by; set from the game")
+    scale: float | None = Field(None, gt=0, description="what rewards are divided by; null: what the game says")
     hidden: tuple[Annotated[int, Field(ge=1)], ...] = Field((64, 64), description="widths of the shared body")
 
     @model_validator(mode="before")
@@ -78,6 +79,11 @@ class TrainOptions(Options):
     def updates(self) -> int:
         """At least as many as the steps asked for need."""
         return -(-self.num_train_steps // self.batch)
+
+    @property
+    def unit(self) -> float:
+        """What rewards are divided by."""
+        return self.scale or 1.0
 
     def split(self, devices: int) -> TrainOptions:
         """The share of one device; schedules still end after as many updates."""
@@ -120,8 +126,15 @@ class HintOptions(Options):
     cadence_k: int = Field(1, ge=1, description="a hint on reset and after every so many steps")
     checkpoint: str | None = Field(None, description="a run or file that gives expert hints; null: the reference")
     prompt_path: str = Field("configs/llm_prompt.txt", description="template of the question to an LLM")
-    provider: str = Field("auto", description="who answers: groq, openai, local_hf, embedded or auto")
-    model: str | None = Field(None, description="which model of the provider; null: its default")
+    provider: str = Field("auto", description="who answers: auto, embedded, groq or any other preset")
+    model: str | None = Field(None, description="another model than the preset's")
+    cache: str | None = Field("auto", description="a file of earlier answers; auto: the user's; null: none")
+    max_history_turns: int | None = Field(None, ge=0, description="newest lines of the history that are told")
+    max_prompt_chars: int | None = Field(None, ge=1, description="older lines go until the question fits")
+    budget: Budget = Field(default_factory=Budget, description="calls, tokens, money, seconds; then no more is asked")
+    failure_policy: Literal["neutral", "stop"] = Field("neutral", description="go on without, or stop the run")
+    failure_share: float = Field(0.5, ge=0, le=1, description="stop: when more than this share failed")
+    failure_window: int = Field(50, ge=1, description="stop: of so many questions")
 
 
 class LogOptions(Options):

@@ -10,6 +10,7 @@ import optax
 from jax import Array, lax
 
 from kibitz.core import act as acts
+from kibitz.core.chance import block
 from kibitz.train.config import TrainOptions
 from kibitz.train.rollout import Games, Practice, pack_masks
 
@@ -36,26 +37,33 @@ def deal(practice: Practice, settings: Any, games: int, key: Array) -> Games:
     return practice.begin(settings, jax.random.uniform(key, (practice.begin_uniforms, games)))
 
 
+def play_one(
+    policy: Any, practice: Practice, settings: Any, games: Games, key: Array
+) -> tuple[Games, dict[str, Array]]:
+    """One step of every game: what was seen, done and paid."""
+    heads = len(practice.game.heads)
+    u = block(key, (heads + practice.step_uniforms, games.steps.shape[0]))
+    features, masks = practice.observe(settings, games)
+    logits, value = policy(features)
+    act = acts.sample(logits, masks, u[:heads])
+    after, stepped = practice.step(settings, games, act, u[heads:])
+    return after, {
+        "features": features.T,
+        "masks": pack_masks(masks),
+        "act": jnp.stack(act),
+        "log_prob": acts.log_prob(logits, masks, act, practice.game.matters),
+        "value": value,
+        **stepped._asdict(),
+    }
+
+
 def roll_out(
     policy: Any, practice: Practice, settings: Any, games: Games, key: Array, steps: int
 ) -> tuple[Games, dict[str, Array]]:
     """Plays `steps` steps of every game; what was seen and done has time first."""
-    heads = len(practice.game.heads)
 
     def one(games: Games, key: Array) -> tuple[Games, dict[str, Array]]:
-        u = jax.random.uniform(key, (heads + practice.step_uniforms, games.steps.shape[0]))
-        features, masks = practice.observe(settings, games)
-        logits, value = policy(features)
-        act = acts.sample(logits, masks, u[:heads])
-        after, stepped = practice.step(settings, games, act, u[heads:])
-        return after, {
-            "features": features.T,
-            "masks": pack_masks(masks),
-            "act": jnp.stack(act),
-            "log_prob": acts.log_prob(logits, masks, act, practice.game.matters),
-            "value": value,
-            **stepped._asdict(),
-        }
+        return play_one(policy, practice, settings, games, key)
 
     return lax.scan(one, games, jax.random.split(key, steps))
 
@@ -74,7 +82,7 @@ def episode_sums(seen: dict[str, Array], axis: str | None) -> dict[str, Array]:
     return sums if axis is None else lax.psum(sums, axis)
 
 
-def told_of(sums: dict[str, Array], updates: Array) -> dict[str, Array]:
+def told_of(sums: dict[str, Any], updates: Any) -> dict[str, Any]:
     """Metrics of several updates from their sums. Without an end of an episode there is no return: NaN."""
     episodes = sums["episodes"]
     means = {name: sums[name] / episodes for name in EPISODE_MEANS}

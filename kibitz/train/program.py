@@ -16,12 +16,15 @@ from jax.sharding import Mesh, PartitionSpec
 from kibitz.core.chance import seed_key
 from kibitz.core.errors import BadInput
 from kibitz.core.game import Game, Rule, seated
-from kibitz.evaluate.match import match_program
+from kibitz.evaluate.loop import match_program
 from kibitz.games import get_game
+from kibitz.hints.batched import LLMHints
 from kibitz.train import ppo, reinforce, supervised
-from kibitz.train.advisers import adviser_for, opponent_for, self_rule
+from kibitz.train.advisers import adviser_for, opponent_for, self_rule, whisperer_for
 from kibitz.train.config import Job, TrainOptions
+from kibitz.train.hosted import Hosted
 from kibitz.train.learner import Learner, deal, optimiser, told_of
+from kibitz.train.listening import Listening, most_lines
 from kibitz.train.network import Flat, feature_size, flatten, new_policy
 from kibitz.train.rollout import Practice, policy_rule
 
@@ -46,11 +49,17 @@ class Program:
     advice: str  # what the adviser is, in words
     config: TrainOptions
     devices: tuple[Any, ...]
+    source: LLMHints | None = None  # an adviser who lives on the host
+    notes: tuple[str, ...] = ()  # for the run's record
 
     @cached_property
     def flat(self) -> Flat:
         """Shapes only; every learner has its own weights."""
         return flatten(self.policy(0))
+
+    @property
+    def selves(self) -> int:
+        return SELVES if self.opponent is None else 0
 
     def policy(self, seed: int) -> Any:
         key = jax.random.fold_in(jax.random.key(seed), 1)
@@ -58,6 +67,9 @@ class Program:
 
     def practice(self, pool: Array, index: Array | int = 0) -> Practice:
         opponent = self.opponent or self_rule(self.game, self.flat, pool, index)
+        if self.source is not None:
+            most = most_lines(self.game, self.settings)
+            return Listening(self.game, opponent, None, self.job.hints.cadence_k, most)
         return Practice(self.game, opponent, self.adviser, self.job.hints.cadence_k)
 
     def begin(self) -> Learner:
@@ -65,17 +77,15 @@ class Program:
         seeds = range(self.job.seed, self.job.seed + self.job.seeds)
         weights = jnp.stack([flatten(self.policy(seed)).vector for seed in seeds])
         keys = jnp.stack([jax.random.key_data(jax.random.key(seed)) for seed in seeds])
-        rows = SELVES if self.opponent is None else 0
-        pool = jnp.repeat(weights[:, None], rows, axis=1)
+        pool = jnp.repeat(weights[:, None], self.selves, axis=1)
         moments = jax.vmap(optimiser(self.config).init)(weights)
         learner = Learner(weights, moments, (), keys, jnp.zeros(self.job.seeds, jnp.int32), pool)  # type: ignore[arg-type]
         return self.deal_again(learner)
 
     def deal_again(self, learner: Learner) -> Learner:
         """New games for every learner: at the start, and when a phase changes what is played."""
-        rows = SELVES if self.opponent is None else 0
-        if learner.pool.shape[1] != rows:  # selves are met from now on, or no longer
-            learner = learner._replace(pool=jnp.repeat(learner.weights[:, None], rows, axis=1))
+        if learner.pool.shape[1] != self.selves:  # selves are met from now on, or no longer
+            learner = learner._replace(pool=jnp.repeat(learner.weights[:, None], self.selves, axis=1))
 
         def one(learner: Learner, settings: Any) -> Learner:
             key, first = jax.random.split(jax.random.wrap_key_data(learner.key))
@@ -88,13 +98,13 @@ class Program:
     @cached_property
     def advance(self) -> Callable[[Learner, Any, Any], tuple[Learner, dict[str, Array]]]:
         """learners, settings, number of updates -> learners, mean metrics f32[seeds] each."""
+        if self.host is not None:
+            return self.host.advance
         axis = AXIS if len(self.devices) > 1 else None
         config = self.config.split(len(self.devices))
 
         def one(learner: Learner, settings: Any) -> tuple[Learner, dict[str, Array]]:
-            learner = self._next_self(learner)
-            key = jax.random.fold_in(jax.random.wrap_key_data(learner.key), 7)
-            index = jax.random.randint(key, (), 0, max(learner.pool.shape[0], 1))
+            learner, index = self.meet(learner)
             practice = self.practice(learner.pool, index)
             return UPDATES[self.job.algo](learner, settings, self.flat, practice, config, axis)
 
@@ -138,6 +148,17 @@ class Program:
         many = jax.jit(lambda weights, settings, key: lax.map(lambda w: one(w, settings, key), weights))
         return lambda weights: many(weights, self.settings, key)
 
+    @cached_property
+    def host(self) -> Hosted | None:
+        """Who steps the games where the adviser cannot be compiled."""
+        return None if self.source is None else Hosted(self, self.source)
+
+    def meet(self, learner: Learner) -> tuple[Learner, Array]:
+        """Before an update: the learner, and which of its earlier selves it meets."""
+        learner = self._next_self(learner)
+        key = jax.random.fold_in(jax.random.wrap_key_data(learner.key), 7)
+        return learner, jax.random.randint(key, (), 0, max(learner.pool.shape[0], 1))
+
     def _next_self(self, learner: Learner) -> Learner:
         """The pool takes in the present weights now and then, in place of its oldest self."""
         if self.opponent is not None:
@@ -174,11 +195,13 @@ def build(job: Job, devices: tuple[Any, ...]) -> Program:
     hints = job.hints
     if job.algo == "supervised" and hints.mode != "expert":
         hints = hints.model_copy(update={"mode": "expert"})
-    adviser, advice = adviser_for(hints, game)
-    opponent = opponent_for(job.opponent, job, game)
+    notes: list[str] = []
+    adviser, advice = adviser_for(hints, game, notes)
+    opponent = opponent_for(job.opponent, job, game, notes)
     seats: dict[int, Rule] = {} if opponent is None else {1: opponent}
     settings = seated(options.settings(), seats | ({0: adviser} if adviser else {}))
-    changed = {"scale": game.scale(settings)}
+    source = whisperer_for(hints, game, settings, job.seeds) if hints.mode == "llm" else None
+    changed: dict[str, Any] = {"scale": job.train.scale or game.scale(settings)}
     if job.algo == "reinforce":
         some = opponent or game.rule("heuristic")
         whole = Practice(game, some).longest(settings)
@@ -192,12 +215,15 @@ def build(job: Job, devices: tuple[Any, ...]) -> Program:
                 f"{name} is {getattr(config, name)}, which {len(devices)} devices cannot share equally; "
                 f"make it a multiple of {len(devices)}."
             )
-    return Program(job, game, settings, opponent, adviser, advice, config, devices)
+    return Program(job, game, settings, opponent, adviser, advice, config, devices, source, tuple(notes))
 
 
 def build_phases(job: Job, devices: tuple[Any, ...]) -> list[tuple[int, Program]]:
     """Where each phase ends and its program; all of them train one network and count steps alike."""
-    phases = [(end, build(part, devices)) for end, part in job.phases()]
+    parts = job.phases()
+    if any(part.hints.mode == "llm" for _, part in parts):
+        devices = devices[:1]  # the host steps the games: more devices would only wait together
+    phases = [(end, build(part, devices)) for end, part in parts]
     shapes = {(p.game.name, p.game.version, p.game.sizes, feature_size(p.game)) for _, p in phases}
     if len(shapes) > 1:
         raise BadInput(

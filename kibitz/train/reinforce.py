@@ -24,23 +24,44 @@ def update(
     Games are dealt anew, so no episode is cut and no short one is favoured. `config.rollout` steps
     see every game through; what a game plays after its first end is left out.
     """
+    learner, roll_key, _ = begin(learner, settings, practice, axis)
+    policy = flat.rebuild(learner.weights)
+    games, seen = roll_out(policy, practice, settings, learner.games, device_key(roll_key, axis), config.rollout)
+    return learn(learner._replace(games=games), seen, roll_key, settings, flat, practice, config, axis)
+
+
+def begin(learner: Learner, settings: Any, practice: Practice, axis: str | None = None) -> tuple[Learner, Array, Array]:
+    """New games: the learner, the key of the rollout, and one that nobody needs."""
     key, deal_key, roll_key = jax.random.split(jax.random.wrap_key_data(learner.key), 3)
     count = learner.games.steps.shape[0]
     u = jax.random.uniform(device_key(deal_key, axis), (practice.begin_uniforms, count))
-    policy = flat.rebuild(learner.weights)
     dealt = practice.begin(settings, u)
-    games, seen = roll_out(policy, practice, settings, dealt, device_key(roll_key, axis), config.rollout)
+    return learner._replace(games=dealt, key=jax.random.key_data(key)), roll_key, roll_key
+
+
+def learn(
+    learner: Learner,
+    seen: dict[str, Array],
+    _: Array,
+    settings: Any,
+    flat: Flat,
+    practice: Practice,
+    config: TrainOptions,
+    axis: str | None = None,
+) -> tuple[Learner, dict[str, Array]]:
+    """The gradient step over a rollout."""
     ended = jnp.cumsum(seen["over"], axis=0) - seen["over"]
-    played = ended == 0  # bool[time, games]: of the first episode
-    target = returns_to_go(seen["reward"] / config.scale, seen["over"], config.gamma)
+    first = ended == 0  # bool[time, games]: of the first episode
+    played = first & (seen["steps"] > 0)  # an opening act may have ended it before the learner's turn
+    target = returns_to_go(seen["reward"] / config.unit, seen["over"], config.gamma)
     ent = config.entropy_at(learner.updates)
     gradient, told = jax.grad(loss, has_aux=True)(learner.weights, flat, seen, played, target, practice, config, ent)
     change, moments = optimiser(config).update(averaged(gradient, axis), learner.moments, learner.weights)
     weights = optax.apply_updates(learner.weights, change)
-    first = {**seen, "over": seen["over"] & played}
-    metrics = told | episode_sums(first, axis) | {"ent": ent, "steps_learnt": jnp.sum(played.astype(jnp.float32))}
-    after = learner._replace(weights=weights, moments=moments, games=games, key=jax.random.key_data(key))
-    return after._replace(updates=learner.updates + 1), averaged(metrics, axis)
+    firsts = {**seen, "over": seen["over"] & first}
+    metrics = told | episode_sums(firsts, axis) | {"ent": ent, "steps_learnt": jnp.sum(played.astype(jnp.float32))}
+    after = learner._replace(weights=weights, moments=moments, updates=learner.updates + 1)
+    return after, averaged(metrics, axis)
 
 
 def returns_to_go(reward: Array, over: Array, gamma: float) -> Array:

@@ -16,7 +16,7 @@ from jax import Array
 
 from kibitz.core import act as acts
 from kibitz.core.act import Act, Masks
-from kibitz.core.game import Against, Game, Rule, Solo, against, choose
+from kibitz.core.game import Against, Game, Rule, Solo, against, choose, game_over
 from kibitz.hints.adapter import Hint, HintAdapter
 
 
@@ -29,6 +29,14 @@ class Games(NamedTuple):
     since: Array  # i32[n], steps since the last hint
     returned: Array  # f32[n], what this episode has paid so far
     steps: Array  # i32[n], the learner's steps in this episode
+
+
+class Dealt(NamedTuple):
+    """One game that goes on, or a new one."""
+
+    solo: Solo
+    returned: Array  # f32[]
+    steps: Array  # i32[]
 
 
 class Stepped(NamedTuple):
@@ -92,27 +100,31 @@ class Practice:
         return jax.vmap(lambda g, a, one: self._step(settings, g, a, one), in_axes=(0, 0, -1))(games, act, u)
 
     def _begin(self, settings: Any, u: Array) -> Games:
-        solo = self.play.new(settings, u)
-        return self._advise(settings, solo, None, u[self.play.new_uniforms :])
+        return self._advise(settings, self._deal(settings, u), None, u[self.play.new_uniforms :])
 
     def _step(self, settings: Any, games: Games, act: Act, u: Array) -> tuple[Games, Stepped]:
         play = self.play
         before: Solo = play.layout.unpack(games.solo)
         solo, rewards, over = play.step(settings, before, act, u[: play.step_uniforms])
-        fresh = play.new(settings, u[play.step_uniforms :])
+        fresh = self._deal(settings, u[play.step_uniforms :])
         returned, steps = games.returned + rewards[0], games.steps + 1
         kept = games._replace(since=games.since + 1, returned=returned, steps=steps)
         advice = u[play.step_uniforms + play.new_uniforms :]
-        after = self._advise(settings, choose(over, fresh, solo), (over, kept), advice)
+        dealt = choose(over, fresh, Dealt(solo, returned, steps))
+        after = self._advise(settings, dealt, (over, kept), advice)
         return after, Stepped(rewards[0], over, returned, steps)
 
-    def _advise(self, settings: Any, solo: Solo, past: tuple[Array, Games] | None, u: Array) -> Games:
+    def _deal(self, settings: Any, u: Array) -> Dealt:
+        """An opening act may pay, or end the game: then the step that clears the table is nobody's."""
+        solo, paid = self.play.opening(settings, self.game.new(settings, u[: self.game.new_uniforms]), u)
+        return Dealt(solo, paid[0], -game_over(self.game, solo.state).astype(jnp.int32))
+
+    def _advise(self, settings: Any, dealt: Dealt, past: tuple[Array, Games] | None, u: Array) -> Games:
         """Puts a position into the batch, with a hint if one is due."""
         zero = jnp.int32(0)
         over, games = past if past is not None else (jnp.bool_(True), None)
         since = jnp.where(over, 0, zero if games is None else games.since)
-        returned = jnp.where(over, 0.0, 0.0 if games is None else games.returned)
-        steps = jnp.where(over, 0, zero if games is None else games.steps)
+        solo, returned, steps = dealt
         packed = self.play.layout.pack(solo)
         if self.adviser is None:
             return Games(packed, self.adapter.no_hint(zero), (), since, returned, steps)

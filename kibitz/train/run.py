@@ -2,7 +2,7 @@
 
 A run's folder holds `config.yaml` and `run.json` (what was asked for and by what), `metrics.csv` and
 `evaluations.csv` (the same for the same seed), `timing.csv` (not the same), `tensorboard/`,
-`checkpoints/` and `learning_curve.png`.
+`checkpoints/` and `learning_curve.png`; with hints of a language model also `prompt.txt`.
 """
 
 from __future__ import annotations
@@ -26,10 +26,13 @@ import yaml
 
 from kibitz.core.errors import BadInput
 from kibitz.evaluate.statistics import mean_ci95
+from kibitz.hints.batched import COLUMNS
+from kibitz.llm.limits import TooManyFailures
 from kibitz.train import checkpoint
 from kibitz.train.config import Job
-from kibitz.train.logs import Curve, Rows, Tensorboard
+from kibitz.train.logs import Curve, Rows, Tensorboard, read_rows
 from kibitz.train.program import Program, build_phases
+from kibitz.train.whispers import NOTE, Whispers
 
 Report = Callable[[dict[str, Any]], None]
 
@@ -42,6 +45,7 @@ class Run:
     folder: Path
     report: Report = lambda told: None
     notes: list[str] = field(default_factory=list)
+    _last: dict[str, Any] = field(default_factory=dict)  # what was last reported
 
     def train(self, resume: bool = False) -> dict[str, Any]:
         """Trains to the end, or until Ctrl-C, and says how it went."""
@@ -49,12 +53,13 @@ class Run:
         program = phases[0][1]
         self.check(resume)
         learner, step = self._start(program, resume)
-        self._describe(phases)
+        whispers = self.whispers
+        self._describe()
         batch = program.config.batch
-        began, first = time.perf_counter(), step
+        began, first = time.perf_counter() - self._seconds_before(step), step
         compiling = training = 0.0
         evaluation: dict[str, Any] = {}
-        with closing(self._logs(step)) as logs, _stoppable() as stopped:
+        with closing(self._logs(step)) as logs, whispers.at_work(self._describe), _stoppable() as stopped:
             for number, (end, program) in enumerate(phases):
                 start = phases[number - 1][0] if number else 0
                 if step >= end:
@@ -62,15 +67,22 @@ class Run:
                 if number and step <= _round(start, batch):
                     learner = program.deal_again(learner)
                 called = time.perf_counter()
+                self._say_life(program, step)
                 learner, _ = program.advance(learner, program.settings, 0)
                 compiling += time.perf_counter() - called
                 while step < end:
                     goal = min(self._next(step, batch), _round(end, batch))
                     called = time.perf_counter()
-                    learner, metrics = program.advance(learner, program.settings, (goal - step) // batch)
-                    told = {name: np.asarray(value, float) for name, value in metrics.items()}
+                    try:
+                        learner, metrics = program.advance(learner, program.settings, (goal - step) // batch)
+                    except TooManyFailures as failure:
+                        self._save(program, learner, step)
+                        raise BadInput(f"{failure} The run in {self.folder} is saved at step {step}.") from None
+                    told = dict.fromkeys(COLUMNS, np.zeros(self.job.seeds)) if whispers else {}
+                    told |= {name: np.asarray(value, float) for name, value in metrics.items()}
                     spent = time.perf_counter() - called
                     rate, training = (goal - step) / spent, training + spent
+                    hints_rate = float(told["hints_given"].sum()) / spent if whispers else None
                     step = goal
                     if step % self._every(self.job.logging.eval_every, batch) == 0 or step >= self._total(batch):
                         evaluation = self._evaluate(program, learner)
@@ -78,8 +90,11 @@ class Run:
                     self._write(logs, step, told, rate, time.perf_counter() - began)
                     if step % self._every(self.job.logging.save_every, batch) == 0:
                         self._save(program, learner, step)
+                        self._describe()
                     mean = {name: float(value.mean()) for name, value in told.items()}
-                    self.report({"step": step, "steps_per_s": rate, **mean, **_means(evaluation), "notes": self.notes})
+                    self._last = {"steps_per_s": rate, **mean, **_means(evaluation), "notes": self.notes}
+                    self._last |= {} if hints_rate is None else {"hints_per_s": hints_rate}
+                    self.report({"step": step, **self._last})
                     if stopped():
                         break
                 if stopped():
@@ -89,6 +104,7 @@ class Run:
             if not evaluation or not finished:  # told, but no row: a run never stopped has none here
                 evaluation = self._evaluate(program, learner)
         self._draw(program)
+        self._describe()
         seconds = time.perf_counter() - began
         return {
             "run": str(self.folder),
@@ -101,12 +117,24 @@ class Run:
             "seeds": self.job.seeds,
             **{name: _plain(values) for name, values in evaluation.items()},
             "adviser": phases[-1][1].advice,
+            **({"hints": whispers.book()} if whispers else {}),
             "notes": self.notes,
         }
 
     @cached_property
     def phases(self) -> list[tuple[int, Program]]:
-        return build_phases(self.job, tuple(jax.local_devices()))
+        phases = build_phases(self.job, tuple(jax.local_devices()))
+        for _, program in phases:
+            for note in program.notes:
+                self._note(note)
+        return phases
+
+    @cached_property
+    def whispers(self) -> Whispers:
+        whispers = Whispers((program for _, program in self.phases), self.folder)
+        if whispers:
+            self._note(NOTE)
+        return whispers
 
     def check(self, resume: bool) -> None:
         """BadInput for whatever would stop the run at its start; nothing is written."""
@@ -117,7 +145,10 @@ class Run:
             raise BadInput(f"There is no run to resume in {folder}; start it without --resume.")
         if not resume and folder.exists() and any(folder.iterdir()):
             raise BadInput(f"{folder} already holds something; choose another --out, or --resume the run in it.")
-        _ = self.phases
+        whispers = self.whispers
+        if resume:
+            whispers.check()
+            whispers.remember()
 
     def _start(self, program: Program, resume: bool) -> tuple[Any, int]:
         """A fresh folder, or the newest whole checkpoint of an old one."""
@@ -139,8 +170,23 @@ class Run:
         phases = self.phases
         return next((p for end, p in phases if step <= _round(end, p.config.batch)), phases[-1][1])
 
-    def _describe(self, phases: list[tuple[int, Program]]) -> None:
-        about = {
+    def _say_life(self, program: Program, step: int) -> None:
+        if program.host is not None:
+            program.host.pulse = lambda told: self.report({"step": step, **self._last, **told})
+
+    def _note(self, text: str) -> None:
+        if text not in self.notes:
+            self.notes.append(text)
+
+    def _seconds_before(self, step: int) -> float:
+        """What timing.csv says an earlier life took to this step."""
+        file = self.folder / "timing.csv"
+        rows = read_rows(file) if file.is_file() else []
+        return max((float(row["seconds"]) for row in rows if int(float(row["step"])) <= step), default=0.0)
+
+    def _describe(self) -> None:
+        phases = self.phases
+        about: dict[str, Any] = {
             "kibitz": _version("kibitz"),
             "jax": _version("jax"),
             "equinox": _version("equinox"),
@@ -153,6 +199,8 @@ class Run:
             "advisers": [program.advice for _, program in phases],
             "notes": self.notes,
         }
+        if self.whispers:
+            about["hints"] = self.whispers.book()
         _write_whole(self.folder / "run.json", json.dumps(about, indent=2) + "\n")
 
     def _logs(self, step: int) -> Logs:

@@ -11,6 +11,7 @@ from jax import Array, lax
 
 from kibitz.core import act as acts
 from kibitz.core.act import Act
+from kibitz.core.chance import block
 from kibitz.train.config import TrainOptions
 from kibitz.train.learner import Learner, averaged, device_key, episode_sums, optimiser
 from kibitz.train.network import Flat
@@ -33,7 +34,7 @@ def update(
 
     def one(carry: tuple[Games, Array, Any], key: Array) -> tuple[tuple[Games, Array, Any], dict[str, Array]]:
         games, vector, moments = carry
-        u = jax.random.uniform(key, (heads + practice.step_uniforms, count))
+        u = block(key, (heads + practice.step_uniforms, count))
         label = games.hint.act
         features, masks = practice.observe(settings, games._replace(hint=nothing))
 

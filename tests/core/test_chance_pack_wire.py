@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax import Array
 
-from kibitz.core.chance import episode_luck, happens, pick, seat_luck, seed_key, uniforms
+from kibitz.core.chance import block, episode_luck, happens, pick, seat_luck, seed_key, uniforms
 from kibitz.core.pack import Layout
 from kibitz.core.wire import Wire
 
@@ -83,3 +83,18 @@ def test_seeds_episodes_turns_and_seats_have_luck_of_their_own() -> None:
     drawn = {tuple(np.asarray(uniforms(luck, turn, 2))) for luck in lucks for turn in (0, 1, 2)}
     assert len(drawn) == 3 * len(lucks)
     assert np.array_equal(uniforms(lucks[0], 1, 3), uniforms(episode_luck(seed_key(0), 0), 1, 3))
+
+
+def test_a_block_of_chance_is_uniform_and_its_rows_games_and_keys_are_unrelated() -> None:
+    keys = jax.random.split(jax.random.key(3), 200)
+    blocks = np.asarray(jax.jit(jax.vmap(lambda key: block(key, (5, 512))))(keys), np.float64)
+    assert blocks.min() >= 0.0 and blocks.max() < 1.0
+    counts = np.histogram(blocks, 64, (0, 1))[0]
+    expected = blocks.size / 64
+    assert ((counts - expected) ** 2 / expected).sum() < 63 + 5 * (2 * 63) ** 0.5
+    bits = np.floor(blocks * 2**23).astype(np.int64)
+    assert all(abs(((bits >> k) & 1).mean() - 0.5) < 5 * 0.5 / blocks.size**0.5 for k in range(23))
+    z = (blocks - 0.5) * 12**0.5
+    pairs = (z[:-1] * z[1:], z[:, :-1] * z[:, 1:], z[:, :, :-1] * z[:, :, 1:], z[:, :, :-64] * z[:, :, 64:])
+    for product in pairs:  # keys, rows, neighbouring games, games apart
+        assert abs(product.mean()) < 5 / product.size**0.5

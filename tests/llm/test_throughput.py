@@ -48,7 +48,7 @@ def test_256_questions_lose_less_than_15_percent_against_the_latency_bound(prese
         return seconds
 
     seconds = float("inf")
-    for _ in range(10):  # the best of a few: other work on the machine is not the client's
+    for _ in range(25):  # the best of a few: other work on the machine is not the client's
         seconds = min(seconds, asyncio.run(measure()))
         if seconds < 1.1 * BOUND:
             break

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from kibitz.core.act import entropy
+from kibitz.games import get_game
 from kibitz.train import ppo, reinforce
 from kibitz.train.learner import roll_out
 from kibitz.train.network import flatten, new_policy
@@ -102,7 +103,7 @@ class Sample:
 
     def ppo(self, vector: Any, ent: float) -> Any:
         old, value, advantage, target = self.numbers
-        batch = ppo.Batch(self.features, pack_masks(self.masks), self.act, old - 1, value, advantage, target)
+        batch = ppo.Batch(self.features.T, pack_masks(self.masks), self.act, old - 1, value, advantage, target)
         return ppo.loss(vector, self.flat, batch, self.practice, self.config, jnp.float32(ent))
 
     def reinforce(self, vector: Any, ent: float) -> Any:
@@ -216,6 +217,25 @@ def test_the_baseline_of_reinforce_does_not_see_the_returns_it_is_compared_with(
     np.testing.assert_array_equal(seen[0]["value"], seen[1]["value"])
 
 
+@pytest.mark.parametrize("count", [24, 64, 1024])
+def test_shuffles_are_as_random_as_sorted_keys(count: int) -> None:
+    """Neighbours and far pairs share a quarter of the batch as often, and vary as much, as by true chance."""
+    keys = jax.random.split(jax.random.key(0), 4000)
+    orders = np.asarray(jax.jit(jax.vmap(lambda key: ppo.scattered(key, count)))(keys))
+    true = np.asarray(jax.jit(jax.vmap(lambda key: jax.random.permutation(key, count)))(keys))
+    assert (np.sort(orders, axis=1) == np.arange(count)).all()
+
+    def together(orders: Any, gap: int) -> Any:
+        quarter = np.argsort(orders, axis=1) * 4 // count
+        return (quarter == np.roll(quarter, -gap, axis=1)).mean(axis=1)
+
+    chance = (count / 4 - 1) / (count - 1)
+    for gap in (1, 2, 4, count // 4, count // 2):
+        ours, theirs = together(orders, gap), together(true, gap)
+        assert abs(ours.mean() - chance) < 5 * theirs.std() / len(keys) ** 0.5
+        assert abs(ours.std() / theirs.std() - 1) < 0.15
+
+
 def test_shuffling_keeps_every_sample_whole() -> None:
     n = 24
     column = jnp.arange(n, dtype=jnp.float32)
@@ -224,10 +244,34 @@ def test_shuffling_keeps_every_sample_whole() -> None:
         column[:, None] * jnp.ones(3), whole[None].astype(jnp.uint32), jnp.stack([whole] * 2), *[column] * 4
     )
     parts = ppo.shuffled(batch, jax.random.key(0), 4)
-    assert parts.features.shape == (4, 6, 3)
+    assert parts.features.shape == (4, 3, 6)
     assert parts.act.shape == (4, 2, 6)
     order = np.asarray(parts.log_prob)
     assert sorted(order.ravel().tolist()) == list(range(n))
     assert order.ravel().tolist() != list(range(n))
-    for x in (parts.features[..., 1], parts.masks[:, 0], parts.act[:, 0], parts.act[:, 1], parts.value, parts.target):
+    for x in (parts.features[:, 1], parts.masks[:, 0], parts.act[:, 0], parts.act[:, 1], parts.value, parts.target):
         np.testing.assert_array_equal(np.asarray(x, float), order)
+
+
+def test_an_opening_act_that_ends_the_game_is_an_episode_with_its_pay_and_without_a_step() -> None:
+    """Against a random partner some games are over before the learner's first turn."""
+    game = get_game("deal_or_no_deal")
+    practice, settings, count = Practice(game, game.rule("random")), game.plain_options.settings(), 512
+    keys = jax.random.split(jax.random.key(5), 2)
+    u = jax.random.uniform(keys[0], (practice.begin_uniforms, count))
+    games = practice.begin(settings, u)
+    paid = jax.vmap(
+        lambda one: practice.play.opening(settings, game.new(settings, one[: game.new_uniforms]), one)[1][0],
+        in_axes=-1,
+    )(u)
+    state = jax.vmap(practice.play.layout.unpack)(games.solo).state
+    ended = ~np.asarray(jax.vmap(game.to_act)(state)).any(1)
+    assert 5 < ended.sum() < count / 2
+    assert np.asarray(paid)[ended].max() > 0
+    act = tuple(jnp.zeros(count, jnp.int32) for _ in game.heads)
+    u = jax.random.uniform(keys[1], (practice.step_uniforms, count))
+    stepped = practice.step(settings, games, act, u)[1]
+    assert np.asarray(stepped.over)[ended].all()
+    np.testing.assert_array_equal(np.asarray(stepped.returned)[ended], np.asarray(paid)[ended])
+    assert (np.asarray(stepped.steps)[ended] == 0).all()
+    assert (np.asarray(stepped.steps)[~ended] == 1).all()

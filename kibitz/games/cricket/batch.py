@@ -12,7 +12,7 @@ from jax import Array
 
 from kibitz.core.chance import uniforms
 from kibitz.core.game import Rule
-from kibitz.core.pack import Layout
+from kibitz.core.pack import Layout, once
 from kibitz.games.cricket.opening import NEW_UNIFORMS, new
 from kibitz.games.cricket.rules import STEP_UNIFORMS, Settings, legal, step
 from kibitz.games.cricket.state import WIDTHS, State, start
@@ -36,19 +36,6 @@ class Batch(NamedTuple):
     layout: Layout
     begin: Callable[[Settings, Array], Words]
     turn: Callable[[Settings, Words, Array, Any], Words]  # settings, matches, f32[width, n], the number 1
-
-
-def once(times: Any, make: Callable[[], Any]) -> Any:
-    """`make()`, finished before anything else uses it.
-
-    On a CPU, XLA computes what several kernels share again in each of them, and captains are shared
-    by every word of the state: 980 nanoseconds a ball. A loop that runs once (and must not know so
-    beforehand) ends its kernels: 340. On other devices a loop costs more than it saves.
-    """
-    if jax.default_backend() != "cpu":
-        return make()
-    empty = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(make))
-    return jax.lax.fori_loop(0, times, lambda i, words: make(), empty)
 
 
 @lru_cache(maxsize=16)

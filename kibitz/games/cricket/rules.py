@@ -164,6 +164,36 @@ def legal(settings: Settings, state: State, seat: int) -> Masks:
     )
 
 
+def situation(settings: Settings, state: State, bowler: Array, intent: Array, plan: Array, field: Array) -> Situation:
+    """What the weights of the coming ball depend on, once everybody has chosen."""
+    eleven = choose(state.batting == 0, state.elevens, state.elevens[::-1])  # of batters, of bowlers
+    over = twenty_over(settings, state)
+    kind = settings.sides.types[eleven[1] * 11 + bowler]
+    innings_level = jnp.where(state.second, state.levels[2], state.levels[1])
+    sd = settings.model.level_sd
+    level = (
+        settings.model.normal[state.levels[0]] * sd[settings.era, 0]
+        + settings.model.normal[innings_level] * sd[settings.era, 1]
+    )
+    return Situation(
+        era=settings.era,
+        second=state.second,
+        over=over,
+        faced=state.faced[0],
+        level=level,
+        free_hit=state.free_hit,
+        behind=behind(settings, state),
+        worn=worn(settings, state),
+        batter=(eleven[0] * 11 + state.striker) * 6 + kind,
+        bowler=(eleven[1] * 11 + bowler) * 3 + phase_of(over),
+        spin=(kind >= 2).astype(jnp.int32),
+        powerplay=in_powerplay(settings, state).astype(jnp.int32),
+        intent=intent,
+        plan=plan,
+        field=field,
+    )
+
+
 def step(settings: Settings, state: State, acts: tuple[Act, Act], u: Array) -> tuple[State, Array, Array]:
     """One delivery. A choice against the mask is replaced by the neutral or the first open one.
 
@@ -172,7 +202,6 @@ def step(settings: Settings, state: State, acts: tuple[Act, Act], u: Array) -> t
     """
     batting_first = state.batting == 0
     bat, field_side = choose(batting_first, acts[0], acts[1]), choose(batting_first, acts[1], acts[0])
-    eleven = choose(batting_first, state.elevens, state.elevens[::-1])  # of batters, of bowlers
     intent = _inside(bat[0], len(INTENTS), ACCUMULATE)
     plan = _inside(field_side[1], len(PLANS), GOOD)
     powerplay = in_powerplay(settings, state)
@@ -182,37 +211,8 @@ def step(settings: Settings, state: State, acts: tuple[Act, Act], u: Array) -> t
     bowler = jnp.where(new_over, _one_of(may_bowl(settings, state), field_side[3]), state.bowler)
     next_batter = _one_of(waiting(state), bat[4])
 
-    over = twenty_over(settings, state)
-    kind = settings.sides.types[eleven[1] * 11 + bowler]
-    innings_level = jnp.where(state.second, state.levels[2], state.levels[1])
-    sd = settings.model.level_sd
-    level = (
-        settings.model.normal[state.levels[0]] * sd[settings.era, 0]
-        + settings.model.normal[innings_level] * sd[settings.era, 1]
-    )
-    result = bowl(
-        settings.model,
-        settings.sides.batters,
-        settings.sides.bowlers,
-        Situation(
-            era=settings.era,
-            second=state.second,
-            over=over,
-            faced=state.faced[0],
-            level=level,
-            free_hit=state.free_hit,
-            behind=behind(settings, state),
-            worn=worn(settings, state),
-            batter=(eleven[0] * 11 + state.striker) * 6 + kind,
-            bowler=(eleven[1] * 11 + bowler) * 3 + phase_of(over),
-            spin=(kind >= 2).astype(jnp.int32),
-            powerplay=powerplay.astype(jnp.int32),
-            intent=intent,
-            plan=plan,
-            field=field,
-        ),
-        u[0],
-    )
+    at = situation(settings, state, bowler, intent, plan, field)
+    result = bowl(settings.model, settings.sides.batters, settings.sides.bowlers, at, u[0])
 
     wide, no_ball = result.outcome == WIDE, result.outcome == NO_BALL
     counts = ~(wide | no_ball)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache, partial
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -71,3 +72,8 @@ def game(options: NegotiationOptions | None = None) -> Game:
     """The record that fits the options."""
     chosen: Any = options or NegotiationOptions()
     return build(chosen.max_count, chosen.reveal_partner_utilities, chosen.past_offers)
+
+
+def environment() -> Any:
+    """The game for agents that call tools."""
+    return import_module("kibitz.games.deal_or_no_deal.tool_env").NegotiationEnvironment

@@ -1,0 +1,24 @@
+# The live server: cockpit, API and OpenEnv on port 8000. It can be reached from outside, so it needs a token:
+#   docker build -t kibitz . && docker run -p 8000:8000 -e KIBITZ_TOKEN=at-least-8-characters kibitz
+FROM python:3.11-slim
+
+# a voice that needs no key; without it there are captions only
+RUN apt-get update && apt-get install -y --no-install-recommends espeak-ng && rm -rf /var/lib/apt/lists/*
+
+RUN useradd --create-home --uid 1000 user
+USER user
+WORKDIR /home/user/app
+ENV PATH=/home/user/.local/bin:$PATH \
+    PYTHONUNBUFFERED=1 \
+    JAX_PLATFORMS=cpu \
+    KIBITZ_STORE=/home/user/data/kibitz.db
+RUN mkdir -p /home/user/data
+
+COPY --chown=user pyproject.toml requirements.lock README.md CHANGELOG.md LICENSE ./
+COPY --chown=user configs configs
+COPY --chown=user kibitz kibitz
+RUN pip install --no-cache-dir --user --constraint requirements.lock ".[live]"
+
+EXPOSE 8000
+HEALTHCHECK --start-period=20s CMD ["python", "-c", "import urllib.request as u; u.urlopen('http://127.0.0.1:8000/health', timeout=5)"]
+CMD ["kibitz", "serve", "--host", "0.0.0.0", "--port", "8000", "--store", "/home/user/data/kibitz.db"]

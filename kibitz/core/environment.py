@@ -1,0 +1,63 @@
+"""What a game offers to agents that call tools: one seat, one action in, one observation out.
+
+A game's package has a function `environment()` that gives a class of this shape. Its models are found
+in its annotations, so that servers know any game's wire format without knowing the game.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Protocol, get_type_hints
+
+from pydantic import BaseModel
+
+
+class Tool(NamedTuple):
+    """One thing an agent may call, as tool-calling interfaces describe it."""
+
+    name: str
+    description: str
+    input_schema: dict[str, Any]
+
+
+class Environment(Protocol):
+    """One episode at a time.
+
+    Observations have `done`, `reward` and `error`. A bad act is data: it changes nothing, and `error`
+    says what would be right. Bad options, and a step where there is nothing to step, are BadInput.
+    A class may say more about itself: `title`, `tools()` with `action_of(tool, arguments)`, and
+    `task_options(split, index)`, which turns a task into options of `reset`.
+    """
+
+    def reset(self, options: Mapping[str, Any] | None = None) -> Any: ...
+
+    def step(self, action: Any) -> Any: ...
+
+    @property
+    def state(self) -> Any: ...
+
+
+class Models(NamedTuple):
+    action: type[BaseModel]
+    observation: type[BaseModel]
+    state: type[BaseModel]
+
+
+def models(environment: type[Any]) -> Models:
+    """The pydantic models that an environment's annotations name."""
+    step, state = get_type_hints(environment.step), get_type_hints(environment.state.fget)
+    return Models(step["action"], step["return"], state["return"])
+
+
+def tools(environment: type[Any]) -> list[Tool]:
+    """The environment's own tools, or its action as a single one."""
+    own = getattr(environment, "tools", None)
+    if own is not None:
+        return [Tool(*tool) for tool in own()]
+    return [Tool("act", "Choose an act.", models(environment).action.model_json_schema())]
+
+
+def action_of(environment: type[Any], tool: str, arguments: Mapping[str, Any]) -> Any:
+    """A tool call as an action; pydantic's ValidationError if the arguments do not fit."""
+    own = getattr(environment, "action_of", None)
+    return own(tool, arguments) if own is not None else models(environment).action.model_validate(dict(arguments))

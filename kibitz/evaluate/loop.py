@@ -1,0 +1,166 @@
+"""Many episodes between two rules as one compiled program, each from its first position to its end."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+
+from kibitz.core.chance import episode_luck, seat_luck, uniforms
+from kibitz.core.game import SEATS, Game, Rule, choose
+from kibitz.core.pack import Layout, once
+from kibitz.core.scenario import Regret
+
+COUNT_BITS = 16  # of the number of steps
+
+
+class Lucks(NamedTuple):
+    """u32[n, 2] each: what the game draws from, and what each seat does."""
+
+    game: Array
+    seats: tuple[Array, Array]
+
+
+class Ended(NamedTuple):
+    returns: Array  # f32[n, 2]
+    scores: dict[str, Array]  # f32[n, 2] each
+    steps: Array  # i32[n]
+    lost: Array  # f32[n, 2], given away in all, as the judge sees it; zeros without one
+
+
+class Moment(NamedTuple):
+    """One episode between two steps."""
+
+    state: Any
+    minds: tuple[Any, Any]
+    number: Array  # i32[], steps so far
+
+
+def match_program(game: Game, rules: tuple[Rule, Rule]) -> Any:
+    """settings, key, episode numbers -> returns f32[n, 2] and scores; to be compiled."""
+    play = Loop(game, rules)
+
+    def run(settings: Any, key: Array, numbers: Array) -> tuple[Array, dict[str, Array]]:
+        lucks = lucks_of(jnp.broadcast_to(key, (len(numbers), 2)), numbers, jnp.zeros(len(numbers), bool))
+        states = jax.vmap(lambda luck: game.new(settings, uniforms(luck, 0, game.new_uniforms)))(lucks.game)
+        ended = play(settings, lucks, states, (numbers[0] >= 0).astype(jnp.int32))
+        return ended.returns, ended.scores
+
+    return run
+
+
+def pack_program(game: Game, rules: tuple[Rule, Rule], regret: Regret | None) -> Any:
+    """settings, judge's tables, keys u32[n, 2], numbers, swapped bool[n], first positions -> Ended; to be compiled."""
+    play = Loop(game, rules, regret)
+
+    def run(settings: Any, tables: Any, keys: Array, numbers: Array, swapped: Array, states: Any) -> Ended:
+        lucks = lucks_of(keys, numbers, swapped)
+        return play(settings, lucks, states, (numbers[0] >= 0).astype(jnp.int32), tables)
+
+    return run
+
+
+def lucks_of(keys: Array, numbers: Array, swapped: Array) -> Lucks:
+    """Of episode `number` under each key; where it is swapped each seat draws the other's."""
+
+    def one(key: Array, number: Array, exchanged: Array) -> Lucks:
+        luck = episode_luck(key, number)
+        mine = (seat_luck(luck, 0), seat_luck(luck, 1))
+        return Lucks(luck, choose(exchanged, mine[::-1], mine))
+
+    return jax.vmap(one)(keys, numbers, swapped)
+
+
+class Loop:
+    """Episodes are carried packed, and each half of a turn is finished before the next uses it: see `once`."""
+
+    def __init__(self, game: Game, rules: tuple[Rule, Rule], regret: Regret | None = None) -> None:
+        self.game, self.rules, self.regret = game, rules, regret
+        with jax.ensure_compile_time_eval():  # shapes alone; a trainer builds this while something is traced
+            settings, zero = game.plain_options.settings(), jnp.int32(0)
+            first, second = (self._mind(settings, seat, jnp.zeros(2, jnp.uint32)) for seat in SEATS)
+        widths = (rules[0].widths, rules[1].widths)
+        bits_of_moment: Any = (game.widths, widths, COUNT_BITS)
+        self.moments = Layout(Moment(*bits_of_moment), Moment(game.example, (first, second), zero))
+        bits = tuple(max(1, (size - 1).bit_length()) for size in game.sizes)
+        act = (zero,) * len(bits)
+        self.choices = Layout(((bits, bits), widths), ((act, act), (first, second)))
+
+    def __call__(self, settings: Any, lucks: Lucks, states: Any, one: Array, tables: Any = None) -> Ended:
+        """`one` is the number 1, in a way the compiler does not know; `tables` are the judge's."""
+        moments = jax.vmap(lambda luck, state: self._begin(settings, luck, state))(lucks, states)
+        count = lucks.game.shape[0]
+
+        def turn(carry: Any) -> Any:
+            for seats in (SEATS,) if self.game.simultaneous else ((0,), (1,)):
+                carry = self._turn(settings, tables, lucks, carry, seats, one)
+            return carry
+
+        def running(carry: Any) -> Array:
+            return jnp.any(jax.vmap(lambda m: self.game.to_act(self.moments.unpack(m).state))(carry[0]))
+
+        nothing = jnp.zeros((count, 2))
+        packed, returns, lost = lax.while_loop(running, turn, (moments, nothing, nothing))
+        last = jax.vmap(self.moments.unpack)(packed)
+        scores = dict(jax.vmap(lambda state: self.game.score(settings, state))(last.state))
+        return Ended(returns, scores, last.number, lost)
+
+    def _mind(self, settings: Any, seat: int, luck: Array) -> Any:
+        rule = self.rules[seat]
+        return rule.start(settings, seat, uniforms(luck, 0, rule.uniforms))
+
+    def _begin(self, settings: Any, luck: Lucks, state: Any) -> Any:
+        minds = (self._mind(settings, 0, luck.seats[0]), self._mind(settings, 1, luck.seats[1]))
+        return self.moments.pack(Moment(state, minds, jnp.int32(0)))
+
+    def _turn(self, settings: Any, tables: Any, lucks: Lucks, carry: Any, seats: tuple[int, ...], one: Array) -> Any:
+        packed, returns, lost = carry
+        chosen = once(one, lambda: jax.vmap(lambda luck, m: self._choose(settings, luck, m, seats))(lucks, packed))
+        regret = self.regret
+        if regret is not None:
+            judge = regret.lost
+
+            def given(m: Any, words: Any) -> Array:
+                return judge(tables, settings, self.moments.unpack(m).state, self.choices.unpack(words)[0])
+
+            lost = once(one, lambda: lost + jax.vmap(given)(packed, chosen))
+        packed, returns = once(
+            one,
+            lambda: jax.vmap(lambda luck, m, words, paid: self._step(settings, luck, m, words, paid, seats))(
+                lucks.game, packed, chosen, returns
+            ),
+        )
+        return packed, returns, lost
+
+    def _choose(self, settings: Any, luck: Lucks, packed: Any, seats: tuple[int, ...]) -> Any:
+        """The seats choose at once; one that is not to act keeps its mind as it was."""
+        moment: Moment = self.moments.unpack(packed)
+        turn = self.game.to_act(moment.state)
+        minds: list[Any] = list(moment.minds)
+        acts: list[Any] = [None, None]
+        for seat in seats:
+            rule = self.rules[seat]
+            view, masks = self.game.view(settings, moment.state, seat), self.game.legal(settings, moment.state, seat)
+            u = uniforms(luck.seats[seat], moment.number + 1, rule.uniforms)
+            mind, acts[seat] = rule.choose(settings, minds[seat], view, masks, u)
+            minds[seat] = choose(turn[seat], mind, minds[seat])
+        given = tuple(act if act is not None else acts[1 - seat] for seat, act in enumerate(acts))
+        return self.choices.pack((given, (minds[0], minds[1])))
+
+    def _step(
+        self, settings: Any, luck: Array, packed: Any, words: Any, returns: Array, seats: tuple[int, ...]
+    ) -> tuple[Any, Array]:
+        """Nothing happens unless one of the seats is to act."""
+        game = self.game
+        moment: Moment = self.moments.unpack(packed)
+        acts, minds = self.choices.unpack(words)
+        u = uniforms(luck, moment.number + 1, game.step_uniforms)
+        state, rewards, _ = game.step(settings, moment.state, acts, u)
+        turn = game.to_act(moment.state)
+        acted = jnp.any(jnp.stack([turn[seat] for seat in seats]))
+        after = Moment(state, minds, moment.number + 1)
+        kept = moment._replace(minds=minds)
+        moved, paid = choose(acted, (after, returns + rewards), (kept, returns))
+        return self.moments.pack(moved), paid

@@ -1,0 +1,222 @@
+"""How good is a player on a pack? Every scenario twice with the sides swapped; a pair is one observation."""
+
+from __future__ import annotations
+
+import time
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from kibitz.core.chance import episode_luck, seed_key
+from kibitz.core.episode import Episode, play_episode, table_for
+from kibitz.core.errors import BadInput
+from kibitz.core.game import SEATS, Game, Rule, seated
+from kibitz.core.scenario import Pack, Regret, Scenario
+from kibitz.evaluate.loop import pack_program
+from kibitz.evaluate.match import CHUNK, Progress, plain
+from kibitz.evaluate.statistics import mean_ci95
+from kibitz.players import player_named, rule_named
+
+Floats = NDArray[np.float64]
+Names = tuple[str, str]
+USAGE = ("prompt_tokens", "completion_tokens", "money")
+
+
+class Results(NamedTuple):
+    """Of every match, in the pack's order; f64[matches, 2] each."""
+
+    returns: Floats
+    scores: dict[str, Floats]
+    lost: Floats  # given away, as the pack's judge sees it
+    turns: Floats
+    fallbacks: Floats  # turns that the heuristic had to play
+    usage: dict[str, Floats]
+
+
+def evaluate_pack(
+    game: Game,
+    pack: Pack,
+    player: str,
+    opponent: str,
+    episodes: int | None = None,
+    seed: int = 0,
+    progress: Progress = lambda count: None,
+) -> dict[str, Any]:
+    """One object that says how both players did.
+
+    `episodes` matches of the pack, all of them by default; more than it has go round again with
+    fresh luck, and so does another `seed`.
+    """
+    count = pack.matches if episodes is None else episodes
+    if count < 2 or count % 2:
+        raise BadInput(
+            f"episodes is {count}; with a pack it should be even, since a scenario is played from both sides."
+        )
+    names = (player, opponent)
+    for name in names:
+        player_named(game, name)  # complains before anything is played
+    began = time.perf_counter()
+    rules = tuple(rule_named(game, name) for name in names)
+    if rules[0] is None or rules[1] is None:
+        results = play_hosts(game, pack, names, count, seed, progress)
+    else:
+        results = play_rules(game, pack, (rules[0], rules[1]), count, seed, progress)
+    seconds = time.perf_counter() - began
+    told = {
+        "game": game.name,
+        "pack": pack.name,
+        "player": player,
+        "episodes": count,
+        "pairs": count // 2,
+        "seed": seed,
+        "seconds": round(seconds, 3),
+        "episodes_per_s": round(count / seconds, 1),
+    }
+    sides = [_summary(results, seat, pack.regret) for seat in SEATS]
+    return told | sides[0] | {"opponent": {"player": opponent} | sides[1]}
+
+
+def play_rules(game: Game, pack: Pack, rules: tuple[Rule, Rule], count: int, seed: int, progress: Progress) -> Results:
+    """Compiled batches, one group for each set of options; the same matches `play_hosts` plays."""
+    program = _program(game, rules, pack.regret)
+    matches = [pack.scenario(i % pack.matches) for i in range(min(count, pack.matches))]
+    groups: dict[Any, list[int]] = {}
+    for i in range(count):
+        groups.setdefault(matches[i % pack.matches].options, []).append(i)
+    rows: dict[int, tuple[Any, ...]] = {}
+    for options, members in groups.items():
+        settings = seated(matches[members[0] % pack.matches].settings, dict(enumerate(rules)))
+        tables = pack.regret.tables(options) if pack.regret else None
+        for start in range(0, len(members), CHUNK):
+            part = members[start : start + CHUNK]
+            full = part + [part[-1]] * (CHUNK - len(part))  # one shape, so one program
+            keys = np.array([np.asarray(_key(pack.seed(i % pack.matches))) for i in full], np.uint32)
+            numbers = np.array([seed + i // pack.matches for i in full], np.int32)
+            states = jax.tree.map(lambda *x: np.stack(x), *(matches[i % pack.matches].state for i in full))
+            ended = jax.device_get(program(settings, tables, keys, numbers, np.array(full) % 2 == 1, states))
+            for row, i in enumerate(part):
+                rows[i] = tuple(jax.tree.map(lambda x, row=row: x[row], ended))
+            progress(len(part))
+    returns, scores, steps, lost = zip(*(rows[i] for i in range(count)), strict=True)
+    return _nothing_yet(count)._replace(
+        returns=np.array(returns, float),
+        scores={name: np.array([score[name] for score in scores], float) for name in scores[0]},
+        lost=np.array(lost, float),
+        turns=np.repeat(np.array(steps, float)[:, None], 2, axis=1),
+    )
+
+
+def play_hosts(game: Game, pack: Pack, names: Names, count: int, seed: int, progress: Progress) -> Results:
+    """Matches in which at least one player lives on the host, one after the other."""
+    players = [player_named(game, name) for name in names]
+    rules = {seat: rule for seat, name in enumerate(names) if (rule := rule_named(game, name)) is not None}
+    prepared: dict[Any, tuple[Any, Any]] = {}
+    results = _nothing_yet(count)
+    for i in range(count):
+        at = i % pack.matches
+        scenario, number = pack.scenario(at), seed + i // pack.matches
+        if scenario.options not in prepared:
+            tables = pack.regret.tables(scenario.options) if pack.regret else None
+            prepared[scenario.options] = (seated(scenario.settings, rules), tables)
+        settings, tables = prepared[scenario.options]
+        episode = play_episode(
+            game, settings, players, seed=pack.seed(at), number=number, state=scenario.state, swapped=i % 2 == 1
+        )
+        results.returns[i] = episode.returns
+        for name, pair in episode.scores.items():
+            results.scores.setdefault(name, np.zeros((count, 2)))[i] = pair
+        _count_decisions(results, i, episode)
+        if pack.regret:
+            luck = episode_luck(_key(pack.seed(at)), number)
+            begun = scenario._replace(settings=settings)
+            results.lost[i] = _lost(game, pack.regret, tables, begun, episode, luck)
+        progress(1)
+    return results
+
+
+def _nothing_yet(count: int) -> Results:
+    def zeros() -> Floats:
+        return np.zeros((count, 2))
+
+    return Results(zeros(), {}, zeros(), zeros(), zeros(), {name: zeros() for name in USAGE})
+
+
+def _count_decisions(results: Results, i: int, episode: Episode) -> None:
+    for event in episode.events:
+        if event.type != "decision":
+            continue
+        seat, used = event.payload["seat"], event.payload["usage"]
+        results.turns[i, seat] += 1
+        results.fallbacks[i, seat] += bool(event.payload["fallback"])
+        for name in USAGE:
+            results.usage[name][i, seat] += used.get(name, 0) or 0
+
+
+def _lost(game: Game, regret: Regret, tables: Any, begun: Scenario, episode: Episode, luck: Any) -> Floats:
+    """The episode once more, ball by ball, in front of the judge."""
+    acts: dict[int, dict[int, Any]] = {}
+    for event in episode.events:
+        if event.type == "decision":
+            acts.setdefault(event.payload["turn"], {})[event.payload["seat"]] = tuple(event.payload["act"])
+    judge, state, total = _judge(regret), begun.state, np.zeros(2)
+    for number, chosen in sorted(acts.items()):
+        given = tuple(chosen.get(seat, chosen.get(1 - seat)) for seat in SEATS)
+        total += np.asarray(judge(tables, begun.settings, state, given), float)
+        state = table_for(game).step(begun.settings, state, given, luck, number)[0]
+    return total
+
+
+@lru_cache(maxsize=16)
+def _judge(regret: Regret) -> Any:
+    return jax.jit(regret.lost)
+
+
+@lru_cache(maxsize=32)
+def _program(game: Game, rules: tuple[Rule, Rule], regret: Regret | None) -> Any:
+    return jax.jit(pack_program(game, rules, regret))
+
+
+@lru_cache(maxsize=4096)
+def _key(seed: int) -> Any:
+    return jnp.asarray(seed_key(seed))
+
+
+def _summary(results: Results, seat: int, regret: Regret | None) -> dict[str, Any]:
+    mine, theirs = results.returns[:, seat], results.returns[:, 1 - seat]
+    won = np.where(mine == theirs, 0.5, mine > theirs)
+    summary: dict[str, Any] = {}
+    for name, ci, values in (("win_share", "win_share_ci95", won), ("return_mean", "return_ci95", mine)):
+        mean, interval = mean_ci95(paired(values))
+        summary |= {name: mean, ci: list(interval)}
+    ceiling = float(results.scores["ceiling"][:, seat].mean())
+    summary["share_of_ceiling"] = summary["return_mean"] / ceiling if ceiling else None
+    for name, scores in results.scores.items():
+        if name != "ceiling":
+            summary[name] = mean_ci95(paired(scores[:, seat]))[0]
+    if regret is not None:
+        mean, interval = mean_ci95(paired(results.lost[:, seat]))
+        turns = float(results.turns[:, seat].sum())
+        summary |= {"regret": mean, "regret_ci95": list(interval)}
+        summary["regret_per_turn"] = float(results.lost[:, seat].sum()) / turns if turns else None
+    return {name: plain(value) for name, value in (summary | _bill(results, seat)).items()}
+
+
+def _bill(results: Results, seat: int) -> dict[str, Any]:
+    """What the player's answers cost, and how often somebody else had to answer."""
+    helped, turns = float(results.fallbacks[:, seat].sum()), float(results.turns[:, seat].sum())
+    return {
+        "fallbacks": int(helped),
+        "fallback_share": helped / turns if turns else 0.0,
+        "prompt_tokens": int(results.usage["prompt_tokens"][:, seat].sum()),
+        "completion_tokens": int(results.usage["completion_tokens"][:, seat].sum()),
+        "cost": float(results.usage["money"][:, seat].sum()),
+    }
+
+
+def paired(values: Floats) -> Floats:
+    """The mean of each pair: what is left of it when luck has cancelled."""
+    return np.asarray(values.reshape(-1, 2).mean(axis=1))

@@ -1,0 +1,190 @@
+"""Evaluation on packs: pairs cancel luck, batches and single matches are the same, regret is what it says."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from rich.console import Console
+
+from kibitz.cli import evaluate
+from kibitz.core.errors import BadInput
+from kibitz.core.scenario import Pack
+from kibitz.evaluate.packs import evaluate_pack, paired, play_hosts, play_rules
+from kibitz.games import get_game, get_pack, pack_names
+from kibitz.games.cricket import regret
+from kibitz.games.cricket.settings import CricketOptions
+from kibitz.show import pack_table
+from tests.games.cricket.pitch import begin
+
+GAME = get_game("cricket")
+SMALL = """
+about: A fresh match of one over, and a chase with an over left of two.
+scenarios:
+  - {seed: 3, overs: 1, count: 3}
+  - {seed: 50, overs: 2, innings: 2, score: 11, wickets: 1, legal: 6, target: 24, side: bowl, count: 3}
+"""
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Pack:
+    path = tmp_path_factory.mktemp("packs") / "small.yaml"
+    path.write_text(SMALL, encoding="utf-8")
+    return get_pack("cricket", str(path))
+
+
+def _nothing(count: int) -> None:
+    pass
+
+
+def test_a_captain_against_itself_wins_exactly_one_of_every_pair(small: Pack) -> None:
+    rule = GAME.rule("balanced")
+    results = play_rules(GAME, small, (rule, rule), 4 * small.matches, 0, _nothing)
+    assert set(results.returns[:, 0]) <= {0.0, 0.5, 1.0}
+    assert (paired(results.returns[:, 0]) == 0.5).all()
+    assert (paired(results.scores["run_difference"][:, 0]) == 0).all()
+    found = evaluate_pack(GAME, small, "balanced", "balanced")
+    assert found["win_share"] == 0.5 and found["win_share_ci95"] == [0.5, 0.5]
+
+
+def test_hosts_play_the_matches_that_rules_play_and_are_judged_alike(small: Pack) -> None:
+    names, rules = ("aggressive", "random"), (GAME.rule("aggressive"), GAME.rule("random"))
+    host = play_hosts(GAME, small, names, 14, 0, _nothing)  # goes round again
+    batch = play_rules(GAME, small, rules, 14, 0, _nothing)
+    np.testing.assert_array_equal(host.returns, batch.returns)
+    np.testing.assert_array_equal(host.turns, batch.turns)
+    np.testing.assert_allclose(host.lost, batch.lost, atol=1e-4)
+    assert not host.fallbacks.any()
+
+
+def test_another_round_and_another_seed_are_other_luck(small: Pack) -> None:
+    rules = (GAME.rule("aggressive"), GAME.rule("random"))
+    twice = play_rules(GAME, small, rules, 2 * small.matches, 0, _nothing).turns[:, 0]
+    other = play_rules(GAME, small, rules, small.matches, 1, _nothing).turns[:, 0]
+    assert (twice[: small.matches] != twice[small.matches :]).any()
+    np.testing.assert_array_equal(twice[small.matches :], other)
+
+
+def test_the_interval_is_that_of_pairs(small: Pack) -> None:
+    found = evaluate_pack(GAME, small, "aggressive", "random", 40)
+    rules = (GAME.rule("aggressive"), GAME.rule("random"))
+    pairs = paired(play_rules(GAME, small, rules, 40, 0, _nothing).returns[:, 0])
+    half = 1.959964 * pairs.std(ddof=1) / np.sqrt(20)
+    assert found["win_share"] == pytest.approx(pairs.mean())
+    assert found["win_share_ci95"] == pytest.approx([pairs.mean() - half, pairs.mean() + half])
+    assert found["pairs"] == 20 and found["episodes"] == 40
+
+
+def test_one_object_has_everything_for_both_players(small: Pack) -> None:
+    seen: list[int] = []
+    found = evaluate_pack(GAME, small, "aggressive", "random", progress=seen.append)
+    wanted = {"win_share", "win_share_ci95", "run_difference", "regret", "fallbacks", "cost", "prompt_tokens"}
+    assert wanted <= set(found) and wanted <= set(found["opponent"])
+    assert sum(seen) == found["episodes"] == small.matches == 12
+    assert found["win_share"] + found["opponent"]["win_share"] == 1
+    assert found["run_difference"] == -found["opponent"]["run_difference"]
+    json.dumps(found, allow_nan=False)
+
+
+def test_a_random_captain_gives_away_more_than_a_sensible_one(small: Pack) -> None:
+    found = evaluate_pack(GAME, small, "aggressive", "random", 60)
+    assert 0 < found["regret"] < found["opponent"]["regret"] < 1
+
+
+def test_an_odd_number_of_matches_and_unknown_packs_and_players_are_refused(small: Pack) -> None:
+    with pytest.raises(BadInput, match="should be even"):
+        evaluate_pack(GAME, small, "balanced", "balanced", 3)
+    with pytest.raises(BadInput, match="no player 'nobody'"):
+        evaluate_pack(GAME, small, "nobody", "balanced")
+    with pytest.raises(BadInput, match="there are default, "):
+        get_pack("cricket", "nothing")
+    with pytest.raises(BadInput, match="deal_or_no_deal has no packs"):
+        get_pack("deal_or_no_deal", "default")
+    assert pack_names("deal_or_no_deal") == ()
+
+
+# regret, on positions where the answer is plain
+
+
+def _lost(options: CricketOptions, state: Any, bat: tuple[int, ...], bowl: tuple[int, ...]) -> Any:
+    settings = options.settings()
+    acts = tuple(tuple(jnp.int32(x) for x in act) for act in (bat, bowl))
+    return np.asarray(jax.jit(regret.lost)(regret.tables(options), settings, state, acts))
+
+
+def test_blocking_when_six_are_needed_off_the_last_ball_is_what_is_given_away() -> None:
+    options = CricketOptions(max_overs=5, pool=2)
+    state = begin(second=True, first=60, score=55, legal=29, wickets=2, bowler=8, last_bowler=9)
+    block, slog = (_lost(options, state, (intent, 2, 1, 0, 5), (2, 2, 1, 8, 0)) for intent in (0, 4))
+    assert slog[0] == 0 and block[0] > 0.02
+    assert slog[1] == block[1]  # the bowling captain is judged for its own choice alone
+
+
+def test_slogging_when_one_run_is_needed_off_many_balls_gives_wickets_away() -> None:
+    options = CricketOptions(max_overs=5, pool=2)
+    state = begin(second=True, first=40, score=40, legal=12, wickets=9, bowler=8, last_bowler=9)
+    rotate, slog = (_lost(options, state, (intent, 2, 1, 0, 0), (2, 2, 1, 8, 0)) for intent in (1, 4))
+    assert rotate[0] < slog[0]
+
+
+def test_nothing_is_given_away_in_a_super_over_or_after_the_end() -> None:
+    options = CricketOptions(max_overs=5, pool=2)
+    for state in (begin(supers=1, bowler=8), begin(over=True, winner=1)):
+        assert (_lost(options, state, (0, 2, 1, 0, 5), (2, 5, 0, 8, 0)) == 0).all()
+
+
+def test_the_seat_that_bats_is_the_one_judged_for_its_intent() -> None:
+    options = CricketOptions(max_overs=5, pool=2)
+    position = {"second": True, "first": 60, "score": 55, "legal": 29, "wickets": 2, "bowler": 8, "last_bowler": 9}
+    mine = _lost(options, begin(0, **position), (0, 2, 1, 0, 5), (2, 1, 0, 8, 0))
+    theirs = _lost(options, begin(1, **position), (2, 1, 0, 8, 0), (0, 2, 1, 0, 5))
+    # other elevens bat, so the numbers differ a little; who loses by what does not
+    assert mine[0] > 0.02 and theirs[1] > 0.02
+
+
+# the command
+
+
+def test_the_command_prints_one_object_and_refuses_an_unknown_pack(
+    kibitz: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text("about: One over.\nscenarios: [{seed: 3, overs: 1, count: 2}]\n", encoding="utf-8")
+    words = ("evaluate", "--game", "cricket", "--player", "balanced", "--opponent", "balanced", "--json")
+    done = kibitz(*words, "--pack", str(path))
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["episodes"] == 4 and found["pack"] == str(path)
+    wrong = kibitz(*words, "--pack", "nothing")
+    assert wrong.returncode == 2 and "there are default" in wrong.stderr and not wrong.stdout
+
+
+def test_people_get_a_table_with_both_players(small: Pack) -> None:
+    console = Console(width=120, record=True, file=io.StringIO())
+    console.print(pack_table(evaluate_pack(GAME, small, "aggressive", "random", 40)))
+    text = console.export_text()
+    for word in (
+        "aggressive",
+        "random",
+        "win share",
+        "±",
+        "run difference",
+        "regret",
+        "fallbacks",
+        "cost",
+        "40 matches",
+    ):
+        assert word in text, word
+
+
+def test_a_pack_leaves_no_room_for_other_options() -> None:
+    with pytest.raises(BadInput, match="leave --contexts and --set away"):
+        evaluate(player="balanced", game="cricket", pack="default", options=["max_overs=3"])

@@ -1,0 +1,122 @@
+"""Packs as files: every position can happen, sides are swapped, and a wrong file is told where it is wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from kibitz.core.errors import BadInput
+from kibitz.games.cricket import rules
+from kibitz.games.cricket.pack import FOLDER, mirrored, pack, packs, read, scenario
+from kibitz.games.cricket.state import NOBODY
+
+NAMES = ("default", "chase", "collapse", "death", "defend", "powerplay")
+
+
+def test_the_packs_of_the_design_are_there() -> None:
+    assert packs() == NAMES
+    for name in NAMES:
+        assert pack(name).matches >= 100 and pack(name).about.endswith(".")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_entry_begins_in_a_position_that_can_happen(name: str) -> None:
+    _, entries = read(FOLDER / f"{name}.yaml")
+    for i, entry in enumerate(entries):
+        options, settings, state = scenario(name, 2 * i)
+        assert options.max_overs == entry.overs and options.era == entry.era
+        assert (int(state.score), int(state.wickets), int(state.legal)) == (entry.score, entry.wickets, entry.legal)
+        assert bool(state.second) == (entry.innings == 2)
+        assert int(state.first) == (entry.target - 1 if entry.target else 0)
+        assert int(state.batting) == (0 if entry.side == "bat" else 1)
+        assert not bool(state.over) and bool(rules.to_act(state).all())
+        players = {int(state.striker), int(state.other)}
+        assert len(players) == 2 and bin(int(state.batted)).count("1") == entry.wickets + 2
+        assert all(int(state.batted) >> player & 1 for player in players)
+        counts = [int(rules.overs_of(state.overs, np.int32(i))) for i in range(11)]
+        assert sum(counts) == -(-entry.legal // 6)
+        limit, spare = divmod(entry.overs, 5)
+        assert sum(n > limit for n in counts) <= spare and max(counts) <= limit + (spare > 0)
+        assert (int(state.bowler) == NOBODY) == (entry.legal % 6 == 0)
+        if int(state.bowler) != NOBODY:
+            assert int(state.bowler) != int(state.last_bowler)
+        for seat in (0, 1):
+            assert all(bool(mask.any()) for mask in rules.legal(settings, state, seat))
+
+
+def test_the_second_match_of_a_pair_is_the_first_with_the_sides_swapped() -> None:
+    one, two = scenario("chase", 6), scenario("chase", 7)
+    assert one.options == two.options and pack("chase").seed(6) == pack("chase").seed(7)
+    assert int(one.state.batting) == 1 - int(two.state.batting)
+    assert [int(x) for x in one.state.elevens] == [int(x) for x in two.state.elevens][::-1]
+    back = jax.tree.leaves(mirrored(two.state))
+    assert all(np.array_equal(a, b) for a, b in zip(jax.tree.leaves(one.state), back, strict=True))
+
+
+def test_a_part_of_a_pack_is_a_part_of_every_entry() -> None:
+    _, entries = read(FOLDER / "death.yaml")
+    seeds = [pack("death").seed(2 * i) for i in range(2 * len(entries))]
+    assert seeds == [entry.seed + k for k in (0, 1) for entry in entries]
+
+
+def test_the_same_index_is_the_same_match_and_another_is_another() -> None:
+    first, again, other = (scenario("default", i).state for i in (0, 0, 2))
+    assert all(np.array_equal(a, b) for a, b in zip(jax.tree.leaves(first), jax.tree.leaves(again), strict=True))
+    assert any(not np.array_equal(a, b) for a, b in zip(jax.tree.leaves(first), jax.tree.leaves(other), strict=True))
+    with pytest.raises(BadInput, match="matches 0 to 999, not 1000"):
+        scenario("default", 1000)
+    with pytest.raises(BadInput, match="not -1"):
+        scenario("default", -1)
+
+
+def test_a_file_that_changed_is_read_again(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text("about: One.\nscenarios: [{seed: 1}]\n", encoding="utf-8")
+    assert pack(str(path)).matches == 2
+    path.write_text("about: Two, and longer.\nscenarios: [{seed: 1}, {seed: 2}]\n", encoding="utf-8")
+    assert pack(str(path)).matches == 4
+
+
+WRONG: dict[str, tuple[str, str]] = {
+    "no table": ("[1, 2]", "a table with 'about' and 'scenarios'"),
+    "not YAML": ("about: [", "is not valid YAML"),
+    "no scenarios": ("about: x\nscenarios: []", "'scenarios'"),
+    "unknown key": ("about: x\nscenario: [{seed: 1}]", "'scenario'; did you mean 'scenarios'"),
+    "entry no table": ("about: x\nscenarios: [1]", "Entry 1 of the pack .* is 1"),
+    "entry key": ("about: x\nscenarios: [{seed: 1}, {seed: 2, over: 5}]", "Entry 2 .*'over'; did you mean 'overs'"),
+    "no seed": ("about: x\nscenarios: [{overs: 5}]", "Entry 1 .*'seed'"),
+    "overs": ("about: x\nscenarios: [{seed: 1, overs: 21}]", "Entry 1 .*'overs' is 21"),
+    "era": ("about: x\nscenarios: [{seed: 1, era: '1999'}]", "Entry 1 .*'era' is '1999'"),
+    "balls": ("about: x\nscenarios: [{seed: 1, legal: 30}]", "legal is 30, but 5 overs have 30 balls"),
+    "target first": ("about: x\nscenarios: [{seed: 1, target: 30}]", "target belongs to innings 2"),
+    "no target": ("about: x\nscenarios: [{seed: 1, innings: 2}]", "needs a target"),
+    "passed": ("about: x\nscenarios: [{seed: 1, innings: 2, target: 9, score: 9, legal: 2}]", "would be over"),
+    "wickets": ("about: x\nscenarios: [{seed: 1, wickets: 3, legal: 2}]", "wickets is 3 after 2 legal balls"),
+    "text for a number": ("about: x\nscenarios: [{seed: one}]", "Entry 1 .*'seed' is 'one'"),
+    "too many": ("about: x\nscenarios: [{seed: 1, count: 6000}, {seed: 1, count: 6000}]", "more than 10,000"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_file_is_named_with_its_entry(name: str, tmp_path: Path) -> None:
+    text, sentence = WRONG[name]
+    path = tmp_path / "wrong.yaml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(BadInput, match=sentence) as caught:
+        pack(str(path))
+    assert "wrong.yaml" in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("made", [None, "folder", "bytes"])
+def test_what_is_no_readable_file_is_refused(made: Any, tmp_path: Path) -> None:
+    path = tmp_path / "x.yaml"
+    if made == "folder":
+        path.mkdir()
+    elif made == "bytes":
+        path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(BadInput, match="cannot be read"):
+        pack(str(path))

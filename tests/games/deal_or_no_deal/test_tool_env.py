@@ -1,0 +1,146 @@
+"""The negotiation for tool-calling agents."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from kibitz.core.environment import models, tools
+from kibitz.core.episode import play_episode
+from kibitz.core.errors import BadInput
+from kibitz.core.game import seated
+from kibitz.core.player import RulePlayer
+from kibitz.games import get_environment, get_game
+from kibitz.games.deal_or_no_deal.settings import NegotiationOptions
+from kibitz.games.deal_or_no_deal.tool_env import (
+    NegotiationAction,
+    NegotiationEnvironment,
+    NegotiationObservation,
+    NegotiationState,
+)
+
+GAME = "deal_or_no_deal"
+TOO_MUCH = NegotiationAction(act_type=0, oA=[9, 9, 9])
+
+
+def test_the_registry_gives_the_environment_and_its_annotations_name_its_models() -> None:
+    assert get_environment(GAME) is NegotiationEnvironment
+    assert models(NegotiationEnvironment) == (NegotiationAction, NegotiationObservation, NegotiationState)
+    assert [tool.name for tool in tools(NegotiationEnvironment)] == ["propose", "insist", "agree", "disagree", "end"]
+    with pytest.raises(BadInput, match="chess"):
+        get_environment("chess")
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("opponent", ["heuristic", "partner:conceder"])
+def test_it_plays_the_episode_that_play_episode_plays(seed: int, opponent: str) -> None:
+    game = get_game(GAME)
+    settings = seated(NegotiationOptions().settings(), {1: game.rule(opponent)})
+    players = [RulePlayer(game, game.rule("heuristic")), RulePlayer(game, game.rule(opponent))]
+    played = play_episode(game, settings, players, seed=seed)
+    environment = NegotiationEnvironment()
+    observation = environment.reset({"seed": seed, "opponent": opponent})
+    total = observation.reward
+    for event in played.events:
+        if event.type == "decision" and event.payload["seat"] == 0:
+            act_type, *kept = event.payload["act"]
+            observation = environment.step(NegotiationAction(act_type=act_type, oA=kept))
+            total += observation.reward
+    assert observation.done and observation.result is not None
+    assert total == played.returns[0]
+    assert observation.result.payoffs == list(np.asarray(played.scores["payoff"]))
+
+
+def test_an_illegal_act_changes_nothing_and_the_third_in_a_row_is_the_heuristics() -> None:
+    environment = NegotiationEnvironment()
+    first = environment.reset({"seed": 1, "agent_starts": True})
+    agree = environment.step(NegotiationAction(act_type=2))
+    assert agree.error is not None and "AGREE" in agree.error
+    assert agree.model_copy(update={"error": None}) == first
+    assert environment.step(TOO_MUCH).history == []
+    third = environment.step(TOO_MUCH)
+    assert third.played_for_you is not None and third.history[0] == f"You: {third.played_for_you}"
+    told = environment.state
+    assert (told.illegal_acts, told.played_for_you, told.step_count) == (3, 1, 1)
+
+
+def test_a_legal_act_between_begins_the_count_again() -> None:
+    environment = NegotiationEnvironment()
+    shown = environment.reset({"seed": 1, "agent_starts": True, "opponent": "partner:stubborn"})
+    for _ in range(2):
+        assert environment.step(TOO_MUCH).played_for_you is None
+        assert environment.step(TOO_MUCH).played_for_you is None
+        environment.step(NegotiationAction(act_type=0, oA=shown.counts))
+    assert environment.state.played_for_you == 0
+
+
+def test_an_agent_that_only_errs_still_comes_to_an_end() -> None:
+    environment = NegotiationEnvironment()
+    done, steps = environment.reset({"seed": 2}).done, 0
+    while not done:
+        done, steps = environment.step(TOO_MUCH).done, steps + 1
+    assert steps <= 3 * 10
+
+
+def test_the_partners_utilities_and_the_seed_stay_hidden_until_the_end() -> None:
+    context = {"counts": [1, 2, 3], "my_utilities": [4, 3, 0], "partner_utilities": [1, 3, 1]}
+    other = context | {"partner_utilities": [9, 0, 1]}
+    seen = []
+    for given in (context, other):
+        environment = NegotiationEnvironment()
+        seen.append(environment.reset({"seed": 3, "context": given, "agent_starts": True}))
+        assert environment.state.seed is None
+    assert seen[0] == seen[1]
+    open_table = NegotiationEnvironment().reset({"context": other, "reveal_partner_utilities": True})
+    assert open_table.partner_utilities == [9, 0, 1]
+    environment.step(NegotiationAction(act_type=3))
+    assert environment.state.seed == 3
+
+
+def test_every_episode_can_be_written_as_json() -> None:
+    environment = NegotiationEnvironment()
+    for seed in range(10):
+        shown = environment.reset({"seed": seed, "opponent": "random"})
+        while not shown.done:
+            kept = [count - (i == 0) for i, count in enumerate(shown.counts)]
+            shown = environment.step(NegotiationAction(act_type=1, oA=kept))
+        assert shown.legal_acts == []
+        json.dumps(shown.model_dump(mode="json"), allow_nan=False)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"colour": 1},
+        {"dataset_path": "/etc/passwd"},
+        {"use_dataset": True},
+        {"opponent": "policy:runs/x"},
+        {"max_turns": 0},
+        {"seed": True},
+        {"context": {"counts": [1, 1, 1]}},
+        {"partner": {"nobody": 1.0}},
+    ],
+)
+def test_bad_options_are_refused_in_a_sentence_and_the_old_episode_stays(options: dict[str, Any]) -> None:
+    environment = NegotiationEnvironment()
+    before = environment.reset({"seed": 1})
+    with pytest.raises(BadInput, match=r"\.$"):
+        environment.reset(options)
+    assert environment.step(TOO_MUCH).model_copy(update={"error": None}) == before
+
+
+def test_a_step_where_there_is_nothing_to_step_is_an_exception() -> None:
+    environment = NegotiationEnvironment()
+    with pytest.raises(BadInput, match="reset"):
+        environment.step(TOO_MUCH)
+    environment.reset({"seed": 1})
+    environment.step(NegotiationAction(act_type=3))
+    with pytest.raises(BadInput, match="over"):
+        environment.step(TOO_MUCH)
+    for wrong in ({"act_type": 5}, {"act_type": True}, {"act_type": 0, "oA": [1]}, {"act_type": 0, "x": 1}):
+        with pytest.raises(ValidationError):
+            NegotiationAction.model_validate(wrong)

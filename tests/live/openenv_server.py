@@ -1,0 +1,70 @@
+"""A small app with the OpenEnv routes on a real socket, and ways to talk to it without the openenv package."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import uvicorn
+from fastapi import FastAPI
+from websockets.sync.client import ClientConnection, connect
+
+from kibitz.live.openenv import router
+from kibitz.live.sessions import Sessions
+
+NEGOTIATION = "deal_or_no_deal"
+
+
+def app(sessions: Sessions, games: list[str], default: str) -> FastAPI:
+    made = FastAPI(title="kibitz", version="1.0.0", docs_url=None, redoc_url=None)
+    made.include_router(router(games, default, sessions=sessions, health=True))
+    return made
+
+
+@contextmanager
+def serving(made: FastAPI) -> Iterator[str]:
+    """The app on a free port; yields its address."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(256)
+        port = listener.getsockname()[1]
+        config = uvicorn.Config(
+            made, log_level="error", ws="websockets-sansio", lifespan="off", timeout_graceful_shutdown=1
+        )
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{port}"  # the socket listens already; the first call waits for the server
+        finally:
+            server.should_exit = True
+            thread.join(10)
+
+
+@contextmanager
+def talking(base: str, path: str = "/ws") -> Iterator[ClientConnection]:
+    with connect(base.replace("http", "ws") + path, open_timeout=60) as connection:
+        yield connection
+
+
+def say(connection: ClientConnection, kind: str, data: dict[str, Any] | None = None) -> dict[str, Any]:
+    """One message and its reply."""
+    connection.send(json.dumps({"type": kind} if data is None else {"type": kind, "data": data}))
+    reply: dict[str, Any] = json.loads(connection.recv(60))
+    return reply
+
+
+def usual(observation: dict[str, Any]) -> dict[str, Any]:
+    """A plain bargainer: takes what leaves it half of its points, insists on a little less each turn otherwise."""
+    mine, counts = observation["my_utilities"], observation["counts"]
+    pool = sum(n * u for n, u in zip(counts, mine, strict=True))
+    offered = sum(n * u for n, u in zip(observation["last_partner_offer_for_me"], mine, strict=True))
+    if observation["action_mask"][2] and 2 * offered >= pool:
+        return {"act_type": 2}
+    least = min(range(3), key=lambda i: mine[i])
+    given = min(counts[least], 1 + observation["turns_remaining"] % 3)
+    return {"act_type": 1, "oA": [n - (given if i == least else 0) for i, n in enumerate(counts)]}

@@ -1,0 +1,228 @@
+"""The OpenEnv protocol as our server speaks it, seen through plain HTTP and sockets."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI, HTTPException
+from starlette.requests import HTTPConnection
+from websockets.exceptions import ConnectionClosed
+
+from kibitz.live.openenv import router
+from kibitz.live.sessions import Sessions
+from tests.live.openenv_server import NEGOTIATION, app, say, serving, talking, usual
+
+SEEDS = range(8)
+
+
+@pytest.fixture(scope="module")
+def base() -> Iterator[str]:
+    sessions = Sessions(limit=32)
+    with serving(app(sessions, [NEGOTIATION], NEGOTIATION)) as address:
+        yield address
+
+
+@pytest.fixture
+def http(base: str) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=base, timeout=60) as client:
+        yield client
+
+
+def play(base: str, seed: int, path: str = "/ws") -> list[Any]:
+    """A whole episode: every reply."""
+    with talking(base, path) as connection:
+        replies = [say(connection, "reset", {"seed": seed})]
+        while not replies[-1]["data"]["done"]:
+            replies.append(say(connection, "step", usual(replies[-1]["data"]["observation"])))
+        return replies
+
+
+def test_the_six_things_a_validator_asks_for_are_there(http: httpx.Client) -> None:
+    assert http.get("/health").json()["status"] == "healthy"
+    assert {"name", "description"} <= set(http.get("/metadata").json())
+    assert {"action", "observation", "state"} <= set(http.get("/schema").json())
+    described = http.get("/openapi.json").json()
+    assert {"/reset", "/step", "/state", "/envs/{game}/reset"} <= set(described["paths"])
+    action = described["components"]["schemas"][f"Step_{NEGOTIATION}"]["properties"]["action"]
+    assert action["properties"]["act_type"]["maximum"] == 4
+    assert http.post("/mcp", json={}).json()["jsonrpc"] == "2.0"
+
+
+def test_an_episode_over_a_socket_ends_with_a_result(base: str) -> None:
+    replies = play(base, 1)
+    last = replies[-1]["data"]
+    assert {reply["type"] for reply in replies} == {"observation"}
+    assert last["observation"]["result"]["payoffs"][0] == last["reward"]
+
+
+def test_the_game_at_the_root_is_also_under_its_name(base: str) -> None:
+    assert play(base, 2) == play(base, 2, f"/envs/{NEGOTIATION}/ws")
+
+
+def test_eight_sessions_at_once_do_not_mix(base: str) -> None:
+    alone = [play(base, seed) for seed in SEEDS]
+    together = threading.Barrier(len(SEEDS))
+
+    def meet(seed: int) -> list[Any]:
+        together.wait(30)
+        return play(base, seed)
+
+    with ThreadPoolExecutor(len(SEEDS)) as pool:
+        assert list(pool.map(meet, SEEDS)) == alone
+    assert len({json.dumps(replies[0]) for replies in alone}) == len(SEEDS)
+
+
+def test_plain_http_calls_keep_their_episode(base: str, http: httpx.Client) -> None:
+    expected = play(base, 5)
+    got = http.post("/reset", json={"seed": 5})
+    session = got.headers["X-Session-Id"]
+    shown = [got.json()]
+    while not shown[-1]["done"]:
+        named: dict[str, Any] = {"headers": {"X-Session-Id": session}} if len(shown) % 2 else {}
+        body = {"action": usual(shown[-1]["observation"])} | ({} if named else {"session_id": session})
+        shown.append(http.post("/step", json=body, **named).json())
+    assert [s["observation"] for s in shown] == [r["data"]["observation"] for r in expected]
+    state = http.get("/state", params={"session_id": session}).json()
+    assert state["step_count"] == len(shown) - 1 and state["done"]
+
+
+def test_a_step_without_a_session_begins_one(http: httpx.Client) -> None:
+    first = http.post("/step", json={"action": {"act_type": 0, "oA": [1, 1, 1]}})
+    state = http.get("/state", headers={"X-Session-Id": first.headers["X-Session-Id"]}).json()
+    assert first.status_code == 200 and state["step_count"] == 1
+    assert http.get("/state").json() == {**http.get("/state").json(), "episode_id": None, "step_count": 0}
+
+
+def test_the_episode_has_the_name_its_caller_gave_it(base: str) -> None:
+    with talking(base) as connection:
+        say(connection, "reset", {"seed": 1, "episode_id": "mine"})
+        assert say(connection, "state")["data"]["episode_id"] == "mine"
+
+
+@pytest.mark.parametrize(
+    ("sent", "code"),
+    [
+        ("{", "INVALID_JSON"),
+        ("[" * 100_000, "INVALID_JSON"),
+        ("[1]", "VALIDATION_ERROR"),
+        ('{"type":"dance"}', "UNKNOWN_TYPE"),
+        ('{"type":"step","data":{"act_type":7}}', "VALIDATION_ERROR"),
+        ('{"type":"step","data":{"act_type":true}}', "VALIDATION_ERROR"),
+        ('{"type":"step","data":[]}', "VALIDATION_ERROR"),
+        ('{"type":"reset","data":{"colour":"red"}}', "EXECUTION_ERROR"),
+        ('{"type":"reset","data":{"use_dataset":true,"dataset_path":"/etc/passwd"}}', "EXECUTION_ERROR"),
+        ('{"type":"reset","data":{"eval_pack_id":"../../x.yaml"}}', "EXECUTION_ERROR"),
+        ('{"type":"reset","data":{"seed":-1}}', "EXECUTION_ERROR"),
+        ('{"type":"reset","data":{"seed":false}}', "EXECUTION_ERROR"),
+        ('{"type":"reset","data":{"opponent":"policy:../x"}}', "EXECUTION_ERROR"),
+        ('{"type":"state","data":"' + "x" * 300_000 + '"}', "VALIDATION_ERROR"),
+    ],
+)
+def test_a_wrong_message_is_answered_and_the_session_lives_on(base: str, sent: str, code: str) -> None:
+    with talking(base) as connection:
+        connection.send(sent)
+        reply = json.loads(connection.recv(60))
+        assert (reply["type"], reply["data"]["code"]) == ("error", code)
+        assert say(connection, "reset", {"seed": 1})["type"] == "observation"
+
+
+def test_a_wrong_http_call_gets_one_sentence(http: httpx.Client) -> None:
+    wrong = [
+        http.post("/reset", json={"seed": "x"}),
+        http.post("/reset", json={"colour": "red"}),
+        http.post("/step", json={"action": {"act_type": 9}}),
+        http.post("/step", json={"action": {"act_type": 0}, "more": 1}),
+        http.post("/step", content=b"{"),
+        http.post("/step", content=b"\xff", headers={"Content-Type": "application/json"}),
+        http.post("/reset", json={"episode_id": ""}),
+        http.post(f"/{NEGOTIATION}/tasks", json={"split": "no"}),
+        http.post(f"/{NEGOTIATION}/task", json={"split": "default", "index": 10**9}),
+    ]
+    assert [reply.status_code for reply in wrong] == [422] * len(wrong)
+    gone = [http.get("/state?session_id=x"), http.post("/envs/chess/reset"), http.get("/chess/splits")]
+    assert [reply.status_code for reply in gone] == [404] * len(gone)
+    assert all(set(reply.json()) == {"error"} for reply in wrong + gone)
+
+
+def test_a_full_server_says_so_and_a_closed_socket_makes_room() -> None:
+    sessions = Sessions(limit=2)
+    with serving(app(sessions, [NEGOTIATION], NEGOTIATION)) as base, talking(base) as first:
+        say(first, "reset", {})
+        with talking(base) as second:
+            say(second, "reset", {})
+            with talking(base) as third:
+                refused = json.loads(third.recv(10))["data"]
+                with pytest.raises(ConnectionClosed):
+                    third.recv(10)
+            assert (refused["code"], refused["active_sessions"], refused["max_sessions"]) == ("CAPACITY_REACHED", 2, 2)
+            over_http = httpx.post(f"{base}/reset", json={}, timeout=30)
+            assert (over_http.status_code, over_http.json()["code"]) == (429, "CAPACITY_REACHED")
+            mcp = httpx.post(f"{base}/mcp", json={"jsonrpc": "2.0", "id": 1, "method": "initialize"}, timeout=30)
+            assert mcp.json()["error"]["data"]["code"] == "CAPACITY_REACHED"
+        until(lambda: len(sessions) == 1)
+        with talking(base) as again:
+            assert say(again, "reset", {})["type"] == "observation"
+
+
+def test_sessions_nobody_uses_are_closed() -> None:
+    sessions = Sessions(limit=4, idle=0.3)
+    with serving(app(sessions, [NEGOTIATION], NEGOTIATION)) as base:
+        left = httpx.post(f"{base}/reset", json={}, timeout=60).headers["X-Session-Id"]
+        with talking(base) as connection:
+            say(connection, "reset", {})
+            silent = json.loads(connection.recv(30))["data"]
+        assert silent["code"] == "SESSION_ERROR"
+        until(lambda: len(sessions) == 0)
+        assert sessions.reaped == 1
+        assert httpx.get(f"{base}/state?session_id={left}", timeout=30).status_code == 404
+
+
+def test_a_session_left_alone_gives_way_when_all_are_taken() -> None:
+    sessions = Sessions(limit=1, idle=600, grace=0.0)
+    with serving(app(sessions, [NEGOTIATION], NEGOTIATION)) as base:
+        first = httpx.post(f"{base}/reset", json={}, timeout=60).headers["X-Session-Id"]
+        assert httpx.post(f"{base}/reset", json={}, timeout=60).status_code == 200
+        assert httpx.get(f"{base}/state?session_id={first}", timeout=30).status_code == 404
+
+
+def test_tasks_are_listed_and_played(base: str, http: httpx.Client) -> None:
+    assert http.get("/list_environments").json() == [NEGOTIATION]
+    assert http.get(f"/{NEGOTIATION}/splits").json() == [{"name": "default", "type": "test"}]
+    number = http.post(f"/{NEGOTIATION}/num_tasks", json={"split": "default"}).json()["num_tasks"]
+    assert len(http.post(f"/{NEGOTIATION}/tasks", json={"split": "default"}).json()["tasks"]) == number
+    some = http.post(f"/{NEGOTIATION}/task_range", json={"split": "default", "start": 3, "stop": 5}).json()["tasks"]
+    assert [task["index"] for task in some] == [3, 4]
+    assert http.post(f"/{NEGOTIATION}/task", json={"split": "default", "index": 3}).json()["task"] == some[0]
+    with talking(base) as connection:
+        by_task = say(connection, "reset", {"split": "default", "index": 3})
+        assert by_task == say(connection, "reset", {"options": some[0]["options"]})
+
+
+def test_a_guard_stands_before_every_route_and_socket() -> None:
+    def guard(connection: HTTPConnection) -> None:
+        if connection.headers.get("authorization") != "Bearer right":
+            raise HTTPException(403)
+
+    made = FastAPI()
+    made.include_router(router([NEGOTIATION], NEGOTIATION, guard=guard))
+    with serving(made) as base:
+        assert httpx.post(f"{base}/reset", json={}, timeout=30).status_code == 403
+        right = httpx.post(f"{base}/reset", json={}, headers={"Authorization": "Bearer right"}, timeout=60)
+        assert right.status_code == 200
+        with pytest.raises(Exception, match="403"), talking(base):
+            pass
+
+
+def until(condition: Any) -> None:
+    """Awaits a condition that another thread brings about."""
+    end = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)

@@ -1,0 +1,73 @@
+"""openenv.yaml, Dockerfile and the Space's header say the same as the server does."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import connect
+
+from kibitz.core.environment import tools
+from kibitz.games import GAMES, get_environment, get_pack
+from kibitz.live.openenv_mcp import COMMON
+from tests.live.conftest import Serve
+
+ROOT = Path(__file__).resolve().parents[2]
+TOKEN = "a-long-enough-token"
+
+
+def manifest() -> dict[str, Any]:
+    loaded: dict[str, Any] = yaml.safe_load((ROOT / "openenv.yaml").read_text(encoding="utf-8"))
+    return loaded
+
+
+def test_the_port_is_the_same_everywhere() -> None:
+    header = yaml.safe_load((ROOT / "deploy/space/README.md").read_text(encoding="utf-8").split("---")[1])
+    docker = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    assert manifest()["port"] == header["app_port"] == int(re.findall(r"^EXPOSE (\d+)$", docker, re.MULTILINE)[0])
+    command = json.loads(re.findall(r"^CMD (.*)$", docker, re.MULTILINE)[0])
+    assert command[:4] == ["kibitz", "serve", "--host", "0.0.0.0"] and str(header["app_port"]) in command
+
+
+def test_the_image_does_not_run_as_root() -> None:
+    users = re.findall(r"^USER (\S+)$", (ROOT / "Dockerfile").read_text(encoding="utf-8"), re.MULTILINE)
+    assert users and users[-1] not in ("root", "0")
+
+
+def test_the_declared_tools_and_tasks_are_there() -> None:
+    declared = manifest()["validation"]["capabilities"]
+    assert declared["declared_tools"] == [tool.name for tool in [*COMMON, *tools(get_environment("cricket"))]]
+    for split, number in declared["declared_task_count"].items():
+        assert get_pack("cricket", split).matches == number
+
+
+def test_no_tool_has_a_name_that_openenv_keeps_for_itself() -> None:
+    for game in GAMES:
+        names = [tool.name for tool in [*COMMON, *tools(get_environment(game))]]
+        assert not {"reset", "step", "state", "close"} & set(names) and len(names) == len(set(names))
+
+
+def test_a_server_with_a_token_lets_strangers_look_and_nobody_else_play(serve: Serve) -> None:
+    served = serve("--no-warm", env={"KIBITZ_TOKEN": TOKEN})
+    known = {"Authorization": f"Bearer {TOKEN}"}
+    assert served.get("/health")["status"] == "healthy"
+    assert served.get("/metadata")["name"] == "cricket"
+    for path in ("/reset", "/mcp", "/envs/deal_or_no_deal/step"):
+        assert httpx.post(served.url + path, json={}, timeout=30).status_code == 401
+    address = served.url.replace("http", "ws", 1) + "/envs/deal_or_no_deal/ws"
+    with pytest.raises(InvalidStatus, match="401"), connect(address):
+        pass
+    with connect(address, additional_headers=known) as connection:
+        connection.send('{"type":"reset","data":{"seed":1}}')
+        assert json.loads(connection.recv(60))["type"] == "observation"
+    with (
+        pytest.raises(InvalidStatus, match="403"),
+        connect(address, additional_headers=known, origin="http://evil.example"),
+    ):  # type: ignore[arg-type]
+        pass

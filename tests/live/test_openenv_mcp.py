@@ -1,0 +1,110 @@
+"""MCP over POST /mcp and its socket, with a game's tools."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from kibitz.live.sessions import Sessions
+from tests.live.openenv_server import NEGOTIATION, app, say, serving, talking
+
+
+@pytest.fixture(scope="module")
+def http() -> Iterator[httpx.Client]:
+    with serving(app(Sessions(limit=8), [NEGOTIATION], NEGOTIATION)) as base, httpx.Client(base_url=base) as client:
+        client.timeout = httpx.Timeout(60)
+        yield client
+
+
+def rpc(http: httpx.Client, method: str, session: str = "", **params: Any) -> httpx.Response:
+    headers = {"Mcp-Session-Id": session} if session else {}
+    return http.post("/mcp", json={"jsonrpc": "2.0", "id": 7, "method": method, "params": params}, headers=headers)
+
+
+def call(http: httpx.Client, session: str, name: str, **arguments: Any) -> dict[str, Any]:
+    result: dict[str, Any] = rpc(http, "tools/call", session, name=name, arguments=arguments).json()["result"]
+    assert json.loads(result["content"][0]["text"]) == result["structuredContent"]
+    return result
+
+
+def test_a_client_can_initialize_list_tools_and_play_an_episode(http: httpx.Client) -> None:
+    begun = rpc(http, "initialize", protocolVersion="2025-06-18", capabilities={}, clientInfo={})
+    session = begun.headers["Mcp-Session-Id"]
+    assert begun.json()["result"]["protocolVersion"] == "2025-06-18"
+    told = http.post("/mcp", json={"jsonrpc": "2.0", "method": "notifications/initialized"})
+    assert (told.status_code, told.content) == (202, b"")
+    listed = rpc(http, "tools/list", session).json()["result"]["tools"]
+    assert [tool["name"] for tool in listed][:3] == ["new_episode", "look", "propose"]
+    shown = call(http, session, "new_episode", options={"seed": 3})["structuredContent"]
+    counts = dict(zip(("books", "hats", "balls"), shown["counts"], strict=True))
+    refused = call(http, session, "propose", books=99, hats=0, balls=0)
+    assert refused["isError"] and "not possible" in refused["structuredContent"]["error"]
+    assert call(http, session, "look")["structuredContent"]["turns_remaining"] == shown["turns_remaining"]
+    ended = call(http, session, "end", **counts)["structuredContent"]
+    assert ended["done"] and ended["result"] is not None
+    assert call(http, session, "agree")["isError"]  # it is over
+    assert http.delete("/mcp", headers={"Mcp-Session-Id": session}).status_code == 204
+    assert http.delete("/mcp").status_code == 405
+    assert rpc(http, "tools/call", session, name="look").json()["error"]["code"] == -32602
+
+
+def test_a_tool_called_without_a_session_begins_one(http: httpx.Client) -> None:
+    first = rpc(http, "tools/call", name="propose", arguments={"books": 1, "hats": 0, "balls": 0})
+    session = first.headers["Mcp-Session-Id"]
+    history = call(http, session, "look")["structuredContent"]["history"]
+    assert "You: PROPOSE: I keep 1 book" in history
+
+
+@pytest.mark.parametrize(
+    ("sent", "code"),
+    [
+        (b"{", -32700),
+        (b"\xff", -32700),
+        (b"[]", -32600),
+        (b"{}", -32600),
+        (b'{"jsonrpc":"1.0","id":1,"method":"ping"}', -32600),
+        (b'{"jsonrpc":"2.0","id":1,"method":"dance"}', -32601),
+        (b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"arguments":[]}}', -32602),
+        (b'{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"session_id":"no"}}', -32602),
+        (b'{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"session_id":5}}', -32602),
+    ],
+)
+def test_a_wrong_request_gets_the_error_of_json_rpc(http: httpx.Client, sent: bytes, code: int) -> None:
+    reply = http.post("/mcp", content=sent)
+    assert (reply.status_code, reply.json()["error"]["code"]) == (200, code)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [("dance", {}), ("propose", {"books": "one"}), ("agree", {"books": 1}), ("new_episode", {"options": {"x": 1}})],
+)
+def test_a_wrong_tool_call_is_an_answer_the_model_can_read(
+    http: httpx.Client, name: str, arguments: dict[str, Any]
+) -> None:
+    session = rpc(http, "initialize").headers["Mcp-Session-Id"]
+    result = call(http, session, name, **arguments)
+    assert result["isError"] and result["structuredContent"]["error"]
+    http.delete("/mcp", headers={"Mcp-Session-Id": session})
+
+
+def test_openenvs_own_session_methods_share_the_episode_with_a_socket(http: httpx.Client) -> None:
+    session = rpc(http, "openenv/session/create").json()["result"]["session_id"]
+    with talking(str(http.base_url).rstrip("/"), f"/ws?session_id={session}") as connection:
+        shown = say(connection, "reset", {"seed": 4})["data"]["observation"]
+        named = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "look", "session_id": session}}
+        assert http.post("/mcp", json=named).json()["result"]["structuredContent"]["counts"] == shown["counts"]
+        inside = say(connection, "mcp", {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "look"}})
+        assert inside["data"]["result"]["structuredContent"]["counts"] == shown["counts"]
+    closed = rpc(http, "openenv/session/close", session_id=session).json()["result"]
+    assert closed == {"session_id": session, "closed": True}
+
+
+def test_the_mcp_socket_plays_too(http: httpx.Client) -> None:
+    with talking(str(http.base_url).rstrip("/"), "/mcp") as connection:
+        connection.send('{"jsonrpc":"2.0","method":"notifications/initialized"}')  # not answered
+        connection.send('{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"disagree"}}')
+        assert json.loads(connection.recv(30))["result"]["structuredContent"]["done"]
