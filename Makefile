@@ -6,16 +6,24 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 # a lock file of exact versions, as constraints: what an extra does not ask for is not installed
 INSTALL := $(PIP) install --constraint requirements.lock
 
-.PHONY: demo test conformance weights check lint types lock clean
+.PHONY: demo test conformance weights machines check lint types lock clean
 
 demo: $(VENV)/.demo weights
 	$(BIN)/kibitz demo
 
-test: $(VENV)/.test weights
+test: $(VENV)/.test weights machines
 	$(BIN)/python -m pytest -m "not conformance" -n 2 --dist loadfile
 
-conformance: $(VENV)/.conformance weights
+conformance: $(VENV)/.conformance weights machines
 	$(BIN)/python -m pytest -m conformance
+
+# real Redis and PostgreSQL for the tests of the live server, where we may install them
+machines:
+	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
+	  ! { command -v redis-server && ls /usr/lib/postgresql/*/bin/initdb; } >/dev/null 2>&1; then \
+	  echo "kibitz: installing redis-server and postgresql for the tests"; \
+	  { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq redis-server postgresql; } \
+	    >/dev/null || echo "kibitz: could not install them; their tests will say so"; fi
 
 check: lint types test
 

@@ -125,13 +125,13 @@ class Publisher:
 def _server(store: str, bus: str) -> Iterator[str]:
     words = [sys.executable, "-m", "kibitz.cli", "serve", "--port", "0", "--store", store, "--json", "--no-warm"]
     words += ["--connections", "1000000", *(["--bus", bus] if bus else [])]
-    process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
-    try:
-        assert process.stdout is not None
-        yield json.loads(process.stdout.readline())["url"]
-    finally:
-        process.terminate()
-        process.wait(20)
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            yield json.loads(process.stdout.readline())["url"]
+        finally:
+            process.terminate()
+            process.wait(20)
 
 
 def _figures(client: httpx.Client) -> dict[str, float]:

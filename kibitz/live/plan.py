@@ -11,11 +11,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from kibitz import games
 from kibitz.core.errors import BadInput
 from kibitz.core.game import Game, Rule
 from kibitz.core.player import Choice, Player, RulePlayer
-from kibitz.games import get_game
+from kibitz.games import get_game, get_pack, pack_names
 from kibitz.live.patience import Patient
 from kibitz.live.seats import HumanSeat
 from kibitz.players import player_named, rule_named
@@ -115,7 +114,7 @@ def prepare(
     seed = secrets.randbelow(2**31) if wish.seed is None else wish.seed
     match, state = None, None
     if wish.eval_pack_id != "default":
-        pack = getattr(games, "get_pack")(wish.game, wish.eval_pack_id)  # noqa: B009
+        pack = get_pack(wish.game, wish.eval_pack_id)
         match = (seed if wish.match is None else wish.match) % pack.matches
         chosen, settings, state = pack.scenario(match)
         seed = pack.seed(match)
@@ -157,8 +156,7 @@ def game_of(wish: Wish, operator: bool = False) -> tuple[Game, Any]:
 
 def packs_of(game: str) -> list[str]:
     """`default` is a fresh match; the others begin in a position of the pack, drawn by the seed."""
-    names = getattr(games, "pack_names", lambda game: ())(game)
-    return ["default", *(name for name in names if name != "default")]
+    return ["default", *(name for name in pack_names(game) if name != "default")]
 
 
 def rule_of(game: Game, name: str, runs: Path) -> Rule | None:

@@ -22,7 +22,7 @@ from kibitz.live.runner import Busy, Live
 from kibitz.live.store import Closed, Gap, Row
 from kibitz.live.wire import Told, event_of
 
-LINES = {"content": {"application/x-ndjson": {"schema": {"type": "string"}}}}
+LINES = {"content": {kind: {"schema": {"type": "string"}} for kind in ("application/x-ndjson", "text/plain")}}
 
 
 def router() -> APIRouter:
@@ -181,6 +181,4 @@ def _presets(state: Any) -> dict[str, Any]:
         told = dict(describe(name))
         rules = told.pop("rules")
         games[name] = {**told, "players": players_of(name, rules, runs)}
-    speech = state.speech
-    spoken = {"speaker": "silence", "why": "No voice is installed."} if speech is None else speech.described()
-    return {"games": games, "speech": spoken}
+    return {"games": games, "speech": state.speech.described()}

@@ -122,6 +122,38 @@ def test_an_environment_stepped_by_hand_is_published_with_the_seeds_methods(serv
         PAYLOADS[event["type"]].model_validate(event["payload"])
 
 
+def test_the_seeds_driver_publishes_a_real_match_ball_by_ball(served: Served) -> None:
+    from kibitz.games.cricket.env import CricketAction, CricketEnvironment
+
+    async def drive() -> tuple[str, Any]:
+        async with httpx.AsyncClient() as client:
+            observer = BusObserver(
+                http_client=client, base_url=served.url, episode_id="custom-ep-2", mode="by hand",
+                task="custom_episode", opponent_mode="heuristic", eval_pack_id="default", tts=None,
+            )  # fmt: skip
+            env = CricketEnvironment(pool=2)
+            obs = env.reset(options={"opponent_mode": "heuristic", "max_overs": 1, "seed": 3})
+            await observer.start(obs)
+            turn = 0
+            while not obs.done:
+                action = CricketAction(tool=obs.tools[-1]["name"])
+                pre = await observer.before_step(action, obs, turn=turn)
+                after = await asyncio.to_thread(env.step, action)
+                await observer.after_step(action, pre, after, None, turn=turn)
+                obs, turn = after, turn + 1
+            await observer.end(env.state)
+            return observer.episode_id, env.state
+
+    episode_id, state = asyncio.run(drive())
+    events = served.events(episode_id)
+    assert [event["seq"] for event in events] == list(range(len(events)))
+    assert sum(event["type"] == "step" for event in events) == state.deliveries
+    assert events[-1]["payload"]["frame"]["over"] is True
+    assert events[-1]["payload"]["returns"][0] == state.total_reward
+    for event in events:
+        PAYLOADS[event["type"]].model_validate(event["payload"])
+
+
 def test_a_match_waits_once_the_buffer_is_full_and_loses_nothing(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket as sockets
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -159,7 +160,7 @@ def test_too_many_starts_are_slowed_down(serve: Serve) -> None:
 
 
 @pytest.mark.conformance
-def test_schemathesis_finds_nothing(serve: Serve) -> None:
+def test_schemathesis_finds_nothing(serve: Serve, tmp_path: Path) -> None:
     schemathesis = pytest.importorskip("schemathesis")
     assert schemathesis
     import subprocess
@@ -169,5 +170,5 @@ def test_schemathesis_finds_nothing(serve: Serve) -> None:
     words = [sys.executable, "-m", "schemathesis.cli", "run", f"{served.url}/openapi.json", "--max-examples", "30"]
     words += ["--exclude-path-regex", "^/custom/ws$|/stream$", "--rate-limit", "400/s", "--seed", "1"]
     words += ["--checks", "not_a_server_error,response_schema_conformance,content_type_conformance"]
-    found = subprocess.run(words, capture_output=True, text=True, timeout=400)
+    found = subprocess.run(words, capture_output=True, text=True, timeout=400, cwd=tmp_path)
     assert found.returncode == 0, found.stdout[-5000:] + found.stderr[-2000:]
