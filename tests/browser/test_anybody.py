@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 
@@ -17,22 +16,25 @@ HOSTILE = "<img src=x onerror='window.pwned=1'><script>window.pwned=1</script>\u
 def hostile_episode(game: str, episode_id: str) -> list[str]:
     """An episode in which everything that a player or a model may write is hostile."""
 
-    def event(seq: int, kind: str, payload: dict[str, Any]) -> str:
-        return json.dumps({"v": 1, "episode_id": episode_id, "seq": seq, "ts": 1.0 + seq, "type": kind, "payload": payload})
-
-    frame = {"counts": [1, 2, 3], "claims": [None, None], "last_acts": [None, None], "seat": 0, "turns_left": 10,
-             "max_turns": 10, "over": False, "deal": False}  # fmt: skip
+    frame = {"counts": [1, 2, 3], "claims": [None, None], "last_acts": [None, None], "seat": 0, "turns_left": 10}
+    frame |= {"max_turns": 10, "over": False, "deal": False}
     asked = {"seat": 0, "turn": 0, "source": HOSTILE, "latency": 1.0, "usage": {"cost": 0.1}, "fallback": HOSTILE}
-    act = {"act": [0, 1, 0, 0], "text": HOSTILE, "calls": [{"tool": HOSTILE, "arguments": {HOSTILE: HOSTILE}}]}
+    act = {"act": [0, 1, 0, 0], "text": HOSTILE}
+    calls = [{"tool": HOSTILE, "arguments": {HOSTILE: HOSTILE}}]
+    started = {"game": game, "version": 1, "players": [HOSTILE, HOSTILE], "frame": frame, "cast": {}}
+    told = [
+        ("episode.started", started | {"about": {"eval_pack_id": HOSTILE}, "private": {"0": {"utilities": [1, 1, 1]}}}),
+        ("hint", asked | {"private": {"0": act | {"reason": HOSTILE, "confidence": 0.5}}}),
+        ("decision", asked | act | {"calls": calls, "private": {"0": {"reason": HOSTILE}}}),
+        ("step", {"turn": 0, "acts": [[0, 1, 0, 0], None], "rewards": [0.0, 0.0], "frame": {"seat": 1}}),
+        ("commentary", {"turn": 0, "text": HOSTILE, "audio": "javascript:window.pwned=1"}),
+        ("episode.failed", {"kind": "error", "reason": HOSTILE, "frame": frame, "private": {}, "steps": 1}),
+    ]
+    head = {"v": 1, "episode_id": episode_id}
     return [
-        event(0, "episode.started", {"game": game, "version": 1, "players": [HOSTILE, HOSTILE], "frame": frame,
-              "cast": {}, "about": {"eval_pack_id": HOSTILE}, "private": {"0": {"utilities": [1, 1, 1]}}}),
-        event(1, "hint", {**asked, "private": {"0": {"act": [0, 1, 0, 0], "text": HOSTILE, "reason": HOSTILE, "confidence": 0.5}}}),
-        event(2, "decision", {**asked, **act, "private": {"0": {"reason": HOSTILE}}}),
-        event(3, "step", {"turn": 0, "acts": [[0, 1, 0, 0], None], "rewards": [0.0, 0.0], "frame": {"claims": [[1, 0, 0], None]}}),
-        event(4, "commentary", {"turn": 0, "text": HOSTILE, "audio": "javascript:window.pwned=1"}),
-        event(5, "episode.failed", {"kind": "error", "reason": HOSTILE, "frame": frame, "private": {}, "steps": 1}),
-    ]  # fmt: skip
+        json.dumps(head | {"seq": seq, "ts": 1.0 + seq, "type": kind, "payload": payload})
+        for seq, (kind, payload) in enumerate(told)
+    ]
 
 
 @pytest.mark.parametrize("game", ["deal_or_no_deal", "a_game_without_a_file"])
@@ -156,12 +158,20 @@ def test_every_chart_has_a_sentence_and_a_table(stage: Served, open_page: Open) 
 
 
 def test_where_sockets_do_not_pass_events_come_as_a_stream(stage: Served, open_page: Open) -> None:
-    blocked = """window.WebSocket = class { constructor() { setTimeout(() => this.onclose && this.onclose({}), 5); } close() {} };
+    blocked = """window.WebSocket = class {
+                   constructor() { setTimeout(() => this.onclose && this.onclose({}), 5); } close() {} };
                  window.WebSocket.prototype.readyState = 3;"""
     episode_id = stage.start(game="cricket", max_overs=1, seed=4, pace=0.05)
     page = open_page(f"/e/{episode_id}", init=blocked)
     ended(page)
     assert page.evaluate(SEQS) == [event["seq"] for event in stage.events(episode_id)]
+
+
+HOLE = """() => {
+  const { feed, timeline } = document.querySelector('kibitz-watch');
+  const seq = timeline.expected + 5;
+  feed.message({ events: [{ v: 1, episode_id: feed.id, seq, ts: 0, type: 'hint', payload: {} }] }, 'live');
+}"""
 
 
 def test_a_resync_and_a_hole_are_mended_without_a_missing_event(stage: Served, open_page: Open) -> None:
@@ -170,14 +180,14 @@ def test_a_resync_and_a_hole_are_mended_without_a_missing_event(stage: Served, o
     page.wait_for_function("() => document.querySelector('kibitz-watch')?.timeline?.last > 8")
     page.evaluate("() => document.querySelector('kibitz-watch').feed.message({ resync: 3 }, 'live')")
     page.wait_for_function("() => document.querySelector('kibitz-watch').timeline.last > 15")
-    page.evaluate("""() => { const watch = document.querySelector('kibitz-watch');
-        watch.feed.message({ events: [{ v: 1, episode_id: watch.feed.id, seq: watch.timeline.expected + 5, ts: 0, type: 'hint', payload: {} }] }, 'live'); }""")
+    page.evaluate(HOLE)
     ended(page)
     assert page.evaluate(SEQS) == [event["seq"] for event in stage.events(episode_id)]
 
 
 def test_nothing_sounds_before_somebody_asks_and_captions_are_always_there(stage: Served, open_page: Open) -> None:
-    counted = "window.played = []; const Real = Audio; window.Audio = function (url) { window.played.push(url); return new Real(); };"
+    counted = """window.played = []; const Real = Audio;
+                 window.Audio = function (url) { window.played.push(url); return new Real(); };"""
     speech = "() => import('/static/speech.js').then(s => s.speak('/audio/x.wav'))"
     episode_id = stage.start(game="deal_or_no_deal", captain_preset="bayes", opponent_choice="heuristic")
     page = open_page(f"/e/{episode_id}", init=counted)
@@ -201,3 +211,19 @@ def test_the_theme_follows_the_system_until_somebody_chooses(stage: Served, open
     assert page.evaluate(paint) == "rgb(245, 244, 239)"
     page.reload()
     assert page.evaluate(paint) == "rgb(245, 244, 239)"
+
+
+def test_training_runs_show_their_curve_and_an_empty_leaderboard_says_what_to_do(
+    stage: Served, open_page: Open
+) -> None:
+    page = open_page("/runs")
+    curve = page.get_by_role("img", name="Learning curve")
+    page.locator(".plot .line.seat0").wait_for()
+    assert "share of ceiling of first-try" in curve.get_attribute("aria-label")
+    assert page.locator(".plot .thin").count() == 2  # every seed behind their mean
+    page.get_by_text("As a table").click()
+    page.locator(".alt tbody tr").nth(8).wait_for()
+    page.route("**/leaderboard.json", lambda route: route.fulfill(json={"players": []}))
+    page.get_by_role("link", name="Leaderboard").click()
+    page.get_by_text("Nobody has a record yet").wait_for()
+    assert page.get_by_role("link", name="Start an episode").get_attribute("href") == "/custom"

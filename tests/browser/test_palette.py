@@ -56,7 +56,9 @@ def test_the_page_is_small_and_loads_nothing_from_elsewhere() -> None:
     assert sum(len(gzip.compress(path.read_bytes(), 9)) for path in files) < 100_000
     for path in files:
         text = path.read_text(encoding="utf-8")
-        outside = [found for found in re.findall(r"https?://[^\s\"'`)]+", text) if not found.startswith("http://www.w3.org/")]
+        outside = [
+            found for found in re.findall(r"https?://[^\s\"'`)]+", text) if not found.startswith("http://www.w3.org/")
+        ]
         assert not outside, (path.name, outside)
         for bad in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", " style="):
             assert bad not in text, (path.name, bad)

@@ -13,7 +13,8 @@ from tests.live.conftest import Served
 MEMORY = """() => {
   const watch = document.querySelector('kibitz-watch');
   const seen = new Set();
-  return JSON.stringify([watch.timeline.log, watch.timeline.live, watch.timeline.queue, document.body.innerText, {...sessionStorage}],
+  const { log, live, queue } = watch.timeline;
+  return JSON.stringify([log, live, queue, document.body.innerText, {...sessionStorage}],
     (key, value) => {
       if (typeof value === 'function') return undefined;
       if (value instanceof Map) return [...value];
@@ -103,5 +104,7 @@ def test_another_page_cannot_take_the_seat(stage: Served, open_page: Open) -> No
     other = open_page(page.url.removeprefix(stage.url))
     other.locator(".talk").wait_for()
     assert other.locator(".seat.card").count() == 0
-    known = json.loads(other.evaluate("() => JSON.stringify(document.querySelector('kibitz-watch').timeline.live.private)"))
+    known = json.loads(
+        other.evaluate("() => JSON.stringify(document.querySelector('kibitz-watch').timeline.live.private)")
+    )
     assert known == {}

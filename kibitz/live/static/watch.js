@@ -265,7 +265,7 @@ const fallen = (one) => one.fallback && h("span", { class: "fallback" }, `⚠ fa
 
 function thought(one, state, said) {
   const calls = one.calls.filter((call) => Object.keys(call.arguments || {}).length);
-  const short = calls.length ? calls.map((call) => Object.values(call.arguments).map((x) => String(x).replaceAll("_", " ")).join(", ")).join(" · ") : said ? "" : one.text;
+  const short = calls.length ? calls.map((call) => Object.entries(call.arguments).map(([name, x]) => `${name} ${String(x).replaceAll("_", " ")}`).join(", ")).join(" · ") : said ? "" : one.text;
   const spent = cost(one);
   if (said && !one.reason && !one.fallback && !spent) return null;
   return h("div", { class: "note" }, badge(one.seat), h("span", {}, h("b", {}, one.source), short && ` ${short}`), fallen(one), spent && h("span", { class: "cost num" }, spent),
