@@ -15,14 +15,14 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from fastapi import APIRouter, Depends, Request, Response, WebSocket, WebSocketDisconnect
 from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
 from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from starlette.exceptions import HTTPException
 
 from kibitz.core.environment import models
@@ -40,12 +40,22 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
 
+def _whole(value: Any) -> Any:
+    """JSON knows one kind of number: 7.0 is 7."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+Whole = Annotated[int, BeforeValidator(_whole)]
+
+
 class ResetRequest(Strict):
-    """Any option of the game may stand beside these."""
+    """Any option of the game may stand beside these: each game has its own, and checks them itself."""
 
-    model_config = ConfigDict(extra="allow", strict=True, allow_inf_nan=False)
+    model_config = ConfigDict(
+        extra="allow", strict=True, allow_inf_nan=False, json_schema_extra={"additionalProperties": False}
+    )
 
-    seed: int | None = Field(None, ge=0, lt=2**53, description="as far as every JSON reader can count")
+    seed: Whole | None = Field(None, ge=0, lt=2**53, description="as far as every JSON reader can count")
     episode_id: str | None = Field(None, pattern=openenv_tasks.EPISODE)
     session_id: str | None = Field(None, max_length=64)
 
@@ -73,12 +83,12 @@ class Split(Strict):
 
 
 class TaskIndex(Split):
-    index: int
+    index: Whole
 
 
 class TaskRange(Split):
-    start: int | None = None
-    stop: int | None = None
+    start: Whole | None = None
+    stop: Whole | None = None
 
 
 class Service(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from typing import Any
 
 import httpx
@@ -10,7 +11,8 @@ import httpx
 from tests.browser.conftest import Open, load, start_from_page
 from tests.live.conftest import Served
 
-SEQS = "() => document.querySelector('kibitz-watch').timeline.log.map(event => event.seq)"
+WATCH = "document.querySelector('kibitz-watch')"
+SEQS = f"() => {WATCH}.timeline.log.map(event => event.seq)"
 
 
 def ended(page: Any) -> None:
@@ -56,7 +58,7 @@ def test_the_card_on_the_page_is_the_card_of_the_rules(stage: Served, open_page:
 
     players = [player_named(game, "aggressive"), player_named(game, "random")]
     played = play_episode(dataclasses.replace(game, review=keep), settings, players, seed=5, episode_id="ep-card")
-    for before, after in zip(states, states[1:], strict=False):
+    for before, after in pairwise(states):
         card.add(before, after)
     load(stage, [event.as_json() for event in played.events])
     page = open_page("/e/ep-card")
@@ -64,8 +66,10 @@ def test_the_card_on_the_page_is_the_card_of_the_rules(stage: Served, open_page:
     found = page.evaluate(
         """() => document.querySelector('kibitz-watch').timeline.live.memory.innings.map(i => ({
           total: i.total, wickets: i.wickets, legal: i.legal, extras: i.extras,
-          bat: [...i.batters.values()].map(b => [b.player, b.runs, b.balls, b.fours, b.sixes]).sort((a, b) => a[0] - b[0]),
-          bowl: [...i.bowlers.values()].map(b => [b.player, b.balls, b.runs, b.wickets]).sort((a, b) => a[0] - b[0])}))"""
+          bat: [...i.batters.values()].map(b => [b.player, b.runs, b.balls, b.fours, b.sixes])
+            .sort((a, b) => a[0] - b[0]),
+          bowl: [...i.bowlers.values()].map(b => [b.player, b.balls, b.runs, b.wickets])
+            .sort((a, b) => a[0] - b[0])}))"""
     )
     for shown, true in zip(found, card.innings, strict=True):
         assert (shown["total"], shown["wickets"], shown["legal"]) == (true.total, true.wickets, true.legal)
@@ -131,7 +135,7 @@ def test_a_branch_keeps_the_turns_before_it_and_plays_on(stage: Served, open_pag
     page.get_by_role("button", name="Play on").click()
     page.wait_for_function(f"() => location.pathname.startsWith('/e/') && !location.pathname.includes('{first}')")
     ended(page)
-    acts = "() => document.querySelector('kibitz-watch').timeline.log.filter(e => e.type === 'step').map(e => e.payload.acts)"
+    acts = f"() => {WATCH}.timeline.log.filter(e => e.type === 'step').map(e => e.payload.acts)"
     assert page.evaluate(acts)[:2] == [event["payload"]["acts"] for event in steps[:2]]
     assert page.get_by_role("link", name="branched from another episode").get_attribute("href") == f"/e/{first}"
 
@@ -147,7 +151,7 @@ def test_a_second_start_is_refused_with_what_runs_and_a_way_to_it(stage: Served,
     # the start panel of a page that does not know yet
     answer = httpx.post(f"{stage.url}/custom/start_episode", json={"game": "cricket"})
     assert answer.status_code == 409
-    page.evaluate("async () => { const { openStart } = await import('/static/start.js'); openStart(document.querySelector('kibitz-watch').app); }")
+    page.evaluate(f"() => import('/static/start.js').then(panel => panel.openStart({WATCH}.app))")
     dialog = page.get_by_role("dialog")
     dialog.get_by_role("button", name="Start", exact=True).click()
     alert = dialog.get_by_role("alert")

@@ -81,7 +81,7 @@ def test_eight_sessions_at_once_do_not_mix(base: str) -> None:
 
 def test_plain_http_calls_keep_their_episode(base: str, http: httpx.Client) -> None:
     expected = play(base, 5)
-    got = http.post("/reset", json={"seed": 5})
+    got = http.post("/reset", json={"seed": 5.0})  # JSON has one kind of number
     session = got.headers["X-Session-Id"]
     shown = [got.json()]
     while not shown[-1]["done"]:

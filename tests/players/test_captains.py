@@ -182,6 +182,7 @@ def test_the_real_embedded_model_captains_by_name_in_both_seats() -> None:
     assert env.state.opponent_fallbacks == 0
 
 
+@pytest.mark.conformance
 @pytest.mark.usefixtures("embedded")
 def test_the_real_embedded_model_plays_a_ball_of_an_episode_without_help() -> None:
     record, decisions = game(), []

@@ -21,8 +21,7 @@ import jax
 import numpy as np
 
 from kibitz.core.chance import episode_luck, seat_luck, seed_key
-from kibitz.core.episode import _ask as ask
-from kibitz.core.episode import table_for
+from kibitz.core.episode import ask, table_for
 from kibitz.core.errors import BadInput
 from kibitz.core.game import SEATS
 from kibitz.core.player import Turn

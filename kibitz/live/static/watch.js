@@ -32,7 +32,7 @@ export class Watch extends HTMLElement {
   connectedCallback() {
     this.token = this.episode ? sessionStorage.getItem(`seat:${this.episode}`) : null;
     this.wanted = this.seq ?? null;
-    this.log = h("ol", { class: "sr", role: "log", "aria-live": "polite", "aria-label": "Commentary" });
+    this.log = h("div", { class: "sr", role: "log", "aria-live": "polite", "aria-label": "Commentary" });
     this.place = h("div", { class: "place" }, h("p", { class: "wait dim" }, "Connecting…"));
     this.append(this.place, this.log);
     if (this.episode) this.check();
@@ -127,7 +127,7 @@ export class Watch extends HTMLElement {
     const now = performance.now();
     if (!text || (!always && now - this.lastLine < SPOKEN)) return;
     this.lastLine = now;
-    this.log.append(h("li", {}, text));
+    this.log.append(h("p", {}, text));
     while (this.log.childElementCount > 20) this.log.firstChild.remove();
   }
 
@@ -265,7 +265,7 @@ const fallen = (one) => one.fallback && h("span", { class: "fallback" }, `⚠ fa
 
 function thought(one, state, said) {
   const calls = one.calls.filter((call) => Object.keys(call.arguments || {}).length);
-  const short = calls.length ? calls.map((call) => Object.values(call.arguments).map((x) => String(x).replaceAll("_", " ")).join(", ")).join(" · ") : said ? "" : one.text;
+  const short = calls.length ? calls.map((call) => Object.entries(call.arguments).map(([name, x]) => `${name} ${String(x).replaceAll("_", " ")}`).join(", ")).join(" · ") : said ? "" : one.text;
   const spent = cost(one);
   if (said && !one.reason && !one.fallback && !spent) return null;
   return h("div", { class: "note" }, badge(one.seat), h("span", {}, h("b", {}, one.source), short && ` ${short}`), fallen(one), spent && h("span", { class: "cost num" }, spent),

@@ -146,7 +146,7 @@ function planeSpec(state, { allocations, nash }) {
       s("path", { class: "nash", d: star(px(nash[0]), py(nash[1]), 15) }),
       s("path", { class: "path", d: path.map((o, i) => `${i ? "L" : "M"}${px(o.pays[0])} ${py(o.pays[1])}`).join("") }),
       path.map((o, i) => s("g", { class: `stop seat${o.seat}` }, o.seat ? s("path", { d: diamond(px(o.pays[0]), py(o.pays[1]), 10) }) : s("circle", { cx: px(o.pays[0]), cy: py(o.pays[1]), r: 8 }), s("text", { x: px(o.pays[0]), y: py(o.pays[1]) + 3.6 }, String(i + 1)))),
-      s("text", { class: "axis", x: size.right, y: size.bottom - 5, "text-anchor": "end" }, `${state.players[0]} (seat 0) →`), s("text", { class: "axis", x: size.left + 6, y: size.top + 8 }, `↑ ${state.players[1]} (seat 1)`),
+      s("text", { class: "axis", x: size.right, y: size.bottom - 5, "text-anchor": "end" }, `${state.players[0]} (seat 0) →`), s("text", { class: "axis", x: size.left + 14, y: size.top + 2 }, `↑ ${state.players[1]} (seat 1)`),
     ],
   };
 }
