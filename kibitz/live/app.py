@@ -12,6 +12,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 
 import kibitz
 from kibitz.core.errors import BadInput
@@ -30,6 +31,7 @@ log = logging.getLogger("kibitz.live")
 PROBLEMS: dict[int | str, dict[str, Any]] = {
     status: {"model": models.Problem, "description": why}
     for status, why in (
+        (400, "the body is no JSON"),
         (401, "the token is missing or wrong"),
         (403, "from another site"),
         (413, "too large"),
@@ -163,11 +165,23 @@ def _add_errors(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def plain(request: Request, error: HTTPException) -> JSONResponse:
-        return JSONResponse({"error": str(error.detail)}, error.status_code, error.headers)
+        headers = dict(error.headers or {})
+        if error.status_code == 405:  # the router names only the methods of the first route at this path
+            headers["allow"] = ", ".join(_methods(app, request.url.path))
+        return JSONResponse({"error": str(error.detail)}, error.status_code, headers)
 
     @app.exception_handler(Exception)
     async def broken(request: Request, error: Exception) -> JSONResponse:
         return _problem(500, "Something went wrong in the server; its log says what.")
+
+
+def _methods(app: FastAPI, path: str) -> list[str]:
+    found: set[str] = set()
+    for method in ("GET", "HEAD", "POST", "PUT", "DELETE", "PATCH"):
+        scope = {"type": "http", "method": method, "path": path, "root_path": "", "headers": []}
+        if any(route.matches(scope)[0] == Match.FULL for route in app.routes):
+            found.add(method)
+    return sorted(found)
 
 
 def _problem(status: int, sentence: str) -> JSONResponse:
