@@ -178,7 +178,7 @@ def _add_errors(app: FastAPI) -> None:
 def _methods(app: FastAPI, path: str) -> list[str]:
     found: set[str] = set()
     for method in ("GET", "HEAD", "POST", "PUT", "DELETE", "PATCH"):
-        scope = {"type": "http", "method": method, "path": path, "root_path": "", "headers": []}
+        scope: dict[str, Any] = {"type": "http", "method": method, "path": path, "root_path": "", "headers": []}
         if any(route.matches(scope)[0] == Match.FULL for route in app.routes):
             found.add(method)
     return sorted(found)
