@@ -41,7 +41,7 @@ def _pareto(points: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """bool[n]: nothing is better for one side and no worse for the other."""
     no_worse = np.all(points[None] >= points[:, None], axis=2)
     better = np.any(points[None] > points[:, None], axis=2)
-    return ~np.any(no_worse & better, axis=1)
+    return np.asarray(~np.any(no_worse & better, axis=1))
 
 
 def _reference(settings: Settings, past: Sequence[tuple[State, Any]], max_count: int) -> list[dict[str, Any]]:
