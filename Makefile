@@ -6,16 +6,24 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 # a lock file of exact versions, as constraints: what an extra does not ask for is not installed
 INSTALL := $(PIP) install --constraint requirements.lock
 
-.PHONY: demo test conformance check lint types lock clean
+.PHONY: demo test conformance weights machines browser screenshots check lint types lock clean
 
-demo: $(VENV)/.base
+demo: $(VENV)/.demo weights
 	$(BIN)/kibitz demo
 
-test: $(VENV)/.test
+test: $(VENV)/.test weights machines browser
 	$(BIN)/python -m pytest -m "not conformance" -n 2 --dist loadfile
 
-conformance: $(VENV)/.conformance
+conformance: $(VENV)/.conformance weights machines browser
 	$(BIN)/python -m pytest -m conformance
+
+# real Redis and PostgreSQL for the tests of the live server, where we may install them
+machines:
+	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
+	  ! { command -v redis-server && ls /usr/lib/postgresql/*/bin/initdb; } >/dev/null 2>&1; then \
+	  echo "kibitz: installing redis-server and postgresql for the tests"; \
+	  { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq redis-server postgresql; } \
+	    >/dev/null || echo "kibitz: could not install them; their tests will say so"; fi
 
 check: lint types test
 
@@ -34,6 +42,10 @@ $(VENV)/.base: pyproject.toml requirements.lock | $(VENV)/bin/python
 	$(INSTALL) -e .
 	@touch $@
 
+$(VENV)/.demo: $(VENV)/.base
+	$(INSTALL) -e ".[live,logs,embedded]"
+	@touch $@
+
 $(VENV)/.test: $(VENV)/.base
 	$(INSTALL) -e ".[test]"
 	@touch $@
@@ -43,6 +55,21 @@ $(VENV)/.conformance: $(VENV)/.test
 	$(INSTALL) torch==2.13.0
 	$(INSTALL) -e ".[conformance]"
 	@touch $@
+
+# the embedded language model, in the user's cache; without it hints and players of a model are missing, nothing else
+weights: | $(VENV)/.base
+	@test -e $(VENV)/.weights || { $(BIN)/kibitz llm install && touch $(VENV)/.weights; } || \
+		echo "kibitz: going on without the embedded model; what needs it says so"
+
+# Debian's browser, where this user may install it; without it browser tests skip, and fail where CI=true
+browser:
+	@command -v chromium >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium fonts-inter; } || \
+		echo "kibitz: no chromium here; browser tests will say so"
+
+# the pictures of README and docs, from a server and a browser of their own
+screenshots: $(VENV)/.test browser
+	$(BIN)/python tools/screenshots.py docs/pictures
 
 # exact versions of everything that the extras pull in; no addresses
 lock:

@@ -36,6 +36,11 @@ gymnasium.register(
     entry_point="kibitz.games.deal_or_no_deal.env:NegotiationEnv",
     vector_entry_point="kibitz.games.deal_or_no_deal.env:NegotiationVectorEnv",
 )
+gymnasium.register(
+    id="Cricket-v0",
+    entry_point="kibitz.games.cricket.gym_env:CricketEnv",
+    vector_entry_point="kibitz.games.cricket.gym_env:CricketVectorEnv",
+)
 
 
 def __getattr__(name: str) -> Any:

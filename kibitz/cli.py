@@ -113,12 +113,14 @@ def train(
 def demo(
     steps: Annotated[int, typer.Option("--steps", min=1, help="of training")] = 2_000_000,
     episodes: Annotated[int, typer.Option("--episodes", min=1, help="how many for each player")] = 2000,
+    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="open the cockpit")] = True,
+    leave: Annotated[bool, typer.Option("--exit", help="end when both live episodes have")] = False,
     as_json: Json = False,
 ) -> None:
-    """One negotiation told line by line, a negotiator trained from nothing, then players compared."""
-    from kibitz import show
+    """Train a negotiator, compare it with others, then watch it and a cricket match in the cockpit."""
+    from kibitz.demo import demo as run
 
-    show.demo(steps, episodes, as_json)
+    run(steps, episodes, browser, leave or as_json, as_json)
 
 
 @bench.command("env")
@@ -153,6 +155,25 @@ def bench_train(
     with show.progress("timing", len(subject.SUBJECTS), quiet=as_json) as advance:
         result = subject.run(seconds, job, most_seconds, advance)
     show.result(result, as_json, show.train_bench_table)
+
+
+@bench.command("hints")
+def bench_hints(
+    updates: Annotated[int, typer.Option("--updates", min=1, help="in each timed run")] = 20,
+    repeats: Annotated[int, typer.Option("--repeats", min=1, help="timed runs of each kind")] = 5,
+    options: Annotated[
+        list[str] | None, typer.Option("--set", help="a key of the job, as in hints.cadence_k=4")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Host-stepped training with random hints and with an LLM's from a warm cache; calls against their latency."""
+    from kibitz import show
+    from kibitz.bench import hints as subject
+    from kibitz.core.options import parse_settings
+
+    with show.progress("timing", 3 * repeats + 2, quiet=as_json) as advance:
+        result = subject.run(updates, repeats, parse_settings(options or []), advance)
+    show.facts(result, as_json)
 
 
 @bench.command("cricket")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import secrets
 import sys
 from collections.abc import Callable, Iterator
@@ -12,18 +13,17 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
+from rich.text import Text
 
 from kibitz.core.episode import play_episode
 from kibitz.core.errors import BadInput
 from kibitz.core.event import Event, spoken
 from kibitz.core.game import Game, seated
-from kibitz.evaluate import match
 from kibitz.evaluate.packs import evaluate_pack
 from kibitz.games import get_game, get_pack
 from kibitz.players import player_named, rule_named
 from kibitz.players.human import HumanPlayer
 from kibitz.train.run import Run
-from kibitz.train.start import prepare
 
 out = Console()
 err = Console(stderr=True)
@@ -38,7 +38,6 @@ NAMES = {
 HIDDEN = {"game", "player", "episodes", "seed", "seconds", "episodes_per_s", "opponent", "contexts", "return_ci95"}
 HIDDEN |= {"pack", "pairs"}
 SHARES = ("share", "agreement", "pareto")
-TOLD = 3  # the seed of the negotiation that `demo` tells: it takes a few rounds
 
 
 @contextmanager
@@ -90,7 +89,7 @@ def evaluation_table(found: dict[str, Any]) -> Table:
     for name in (key for key in found if key not in HIDDEN):
         shown = [number(name, side[name]) for side in (found, other)]
         if name == "return_mean":
-            shown = [f"{text} ± {_half(side)}" for text, side in zip(shown, (found, other), strict=True)]
+            shown = [f"{text} ± {half(side)}" for text, side in zip(shown, (found, other), strict=True)]
         table.add_row(NAMES.get(name, name.replace("_", " ")), *shown)
     return table
 
@@ -117,12 +116,12 @@ def pack_table(found: dict[str, Any]) -> Table:
     for name in (key for key in found if key not in HIDDEN and not key.endswith("_ci95")):
         shown = [f"{side[name]:.4f}" if name.startswith("regret") else number(name, side[name]) for side in sides]
         if name == "win_share":
-            shown = [f"{text} ± {_half(side, 'win_share', 100)}" for text, side in zip(shown, sides, strict=True)]
+            shown = [f"{text} ± {half(side, 'win_share', 100)}" for text, side in zip(shown, sides, strict=True)]
         table.add_row(NAMES.get(name, name.replace("_", " ")), *shown)
     return table
 
 
-def _half(side: dict[str, Any], name: str = "return", times: float = 1.0) -> str:
+def half(side: dict[str, Any], name: str = "return", times: float = 1.0) -> str:
     low, high = side[f"{name}_ci95"]
     return "?" if low is None else f"{times * (high - low) / 2:.{1 if times > 1 else 2}f}"
 
@@ -190,60 +189,39 @@ def play_at_terminal(game: Game, options: Any, opponent: str, seed: int | None, 
         tell(f"You made {played.returns[0]:g} of the {ceiling:g} that were possible (seed {drawn}).")
 
 
-def demo(steps: int, episodes: int, as_json: bool) -> None:
-    """The main job, for eyes: one negotiation, a negotiator trained from nothing, then how players compare."""
-    game = get_game("deal_or_no_deal")
-    options = game.options()
-    if not as_json:
-        _tell_one(game, options)
-        out.print("[bold]A negotiator learns[/bold] by PPO, without hints, against that partner")
-    run = prepare(None, None, "configs/ppo_fast.yaml", None, None, None, None, steps, None, False, [])
-    trained = train(run, False, as_json, show=False)
-    found: dict[str, Any] = {}
-    for name in ("random", "heuristic", f"policy:{run.folder}", "bayes"):
-        short = "trained" if name.startswith("policy:") else name
-        runs = match.runs_of(game, name, "heuristic")
-        with progress(f"{short} v heuristic", episodes * runs, quiet=as_json) as advance:
-            found[short] = match.evaluate(game, options, name, "heuristic", episodes, 0, advance)
-    result({"episodes": episodes, "training": trained, "players": found}, as_json, _demo_table)
-    if not as_json:
-        out.print(f"Its run, with the learning curve: {run.folder}", markup=False, highlight=False)
+class WithCurve(Progress):
+    """A progress bar that draws under itself what it has been told."""
+
+    def __init__(self, *columns: Any, **more: Any) -> None:
+        self.points: list[tuple[float, float]] = []  # share of the way, share of the ceiling
+        super().__init__(*columns, **more)
+
+    def get_renderables(self) -> Iterator[Any]:
+        yield from super().get_renderables()
+        if len(self.points) > 1 and self.console.is_terminal:
+            yield Text(curve(self.points))
 
 
-def _tell_one(game: Game, options: Any) -> None:
-    rules = {0: game.rule("bayes"), 1: game.rule("heuristic")}
-    out.print("[bold]A negotiation[/bold]: the Bayesian player (seat 0) and the heuristic partner (seat 1)")
-    with progress("dealing", 1, quiet=False):
-        players = [player_named(game, rule.name) for rule in rules.values()]
-        played = play_episode(game, seated(options.settings(), rules), players, seed=TOLD)
-    for event in played.events:
-        if event.type == "episode.started":
-            for seat, secret in event.payload["private"].items():
-                worth = ", ".join(map(str, secret["utilities"]))
-                out.print(f"  to seat {seat} a book, a hat and a ball are worth {worth}", highlight=False)
-        elif line := spoken(event):
-            out.print(f"  {line}", markup=False, highlight=False)
-    out.print()
-
-
-def _demo_table(found: dict[str, Any]) -> Table:
-    table = Table(title=f"Against the heuristic partner, {found['episodes']:,} episodes each")
-    for name in ("player", "return", "of ceiling", "agreed", "Pareto deals", "turns"):
-        table.add_column(name, justify="left" if name == "player" else "right")
-    for name, side in found["players"].items():
-        table.add_row(
-            name,
-            f"{side['return_mean']:.2f} ± {_half(side)}",
-            number("share", side["share_of_ceiling"]),
-            number("agreement", side["agreement"]),
-            number("pareto", side["pareto"]),
-            f"{side['turns']:.1f}",
-        )
-    return table
+def curve(points: list[tuple[float, float]], width: int = 60, height: int = 8) -> str:
+    """Shares in 0..1 as columns of eighths, from the lowest one up to 100 %, so far as it has come."""
+    blocks = " ▁▂▃▄▅▆▇█"
+    floor = max(0.0, math.floor(10 * min(value for _, value in points) - 0.5) / 10)
+    tall = []
+    for column in range(width):
+        past = [value for way, value in points if way <= (column + 1) / width]
+        reached = bool(past) and points[-1][0] > column / width
+        tall.append(round(8 * height * (past[-1] - floor) / (1 - floor)) if reached else 0)
+    rows = []
+    for row in reversed(range(height)):
+        label = f"{100 * (floor + (row + 1) / height * (1 - floor)):4.0f} % " if row % 4 == 3 else " " * 7
+        rows.append(label + "".join(blocks[min(8, max(0, top - 8 * row))] for top in tall))
+    return "\n".join(
+        [*rows, f"{100 * floor:4.0f} % " + "─" * width, "share of the ceiling, greedy acts on fresh games"]
+    )
 
 
 def train(run: Run, resume: bool, as_json: bool, show: bool = True) -> dict[str, Any]:
-    """A bar with return, agreement and rate while it trains; then where the run lies and how it did."""
+    """A bar with return, agreement and rate and the curve while it trains; then where the run lies and how it did."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(bar_width=12),
@@ -251,7 +229,7 @@ def train(run: Run, resume: bool, as_json: bool, show: bool = True) -> dict[str,
         TextColumn("{task.fields[told]}"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=err, disable=as_json) as bar:
+    with WithCurve(*columns, console=err, disable=as_json) as bar:
         total = run.job.train.num_train_steps
         task = bar.add_task("compiling", total=total, told="")
 
@@ -259,6 +237,7 @@ def train(run: Run, resume: bool, as_json: bool, show: bool = True) -> dict[str,
             text = f"return {told['return']:.2f}" if "return" in told else "first steps"
             if "eval_share_of_ceiling" in told:
                 text += f", {100 * told['eval_share_of_ceiling']:.1f} % of ceiling"
+                bar.points.append((told["step"] / total, told["eval_share_of_ceiling"]))
             if "eval_agreement" in told:
                 text += f", agreed {100 * told['eval_agreement']:.0f} %"
             text += f", {told['steps_per_s']:,.0f} steps/s" if "steps_per_s" in told else ""

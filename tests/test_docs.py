@@ -11,7 +11,8 @@ import yaml
 from typer.models import CommandInfo
 
 from kibitz.cli import app
-from kibitz.games import GAMES, get_game
+from kibitz.games import GAMES, get_game, pack_names
+from kibitz.games.cricket.gym_env import EnvOptions as CricketOptions
 from kibitz.games.deal_or_no_deal.env import EnvOptions
 from kibitz.train.config import HintOptions, Job, LogOptions, Phase, TrainOptions, read_job
 
@@ -32,7 +33,7 @@ def _names(commands: list[CommandInfo]) -> list[str]:
     return [command.name or command.callback.__name__ for command in commands if command.callback]
 
 
-@pytest.mark.parametrize("name", sorted(EnvOptions.model_fields))
+@pytest.mark.parametrize("name", sorted({**EnvOptions.model_fields, **CricketOptions.model_fields}))
 def test_every_option_of_the_environment_is_documented(name: str) -> None:
     assert f"`{name}`" in TEXT["environments.md"]
 
@@ -58,7 +59,7 @@ def test_every_player_is_documented() -> None:
 def test_commands_in_the_docs_exist_with_their_flags() -> None:
     flags = {
         "train": "--algo --hint --config --game --opponent --seed --seeds --steps --out --resume --set --json",
-        "evaluate": "--game --player --opponent --episodes --contexts --seed --set --json",
+        "evaluate": "--game --player --opponent --episodes --pack --contexts --seed --set --json",
         "play": "--game --opponent --contexts --seed --set --json",
     }
     for text in TEXT.values():
@@ -102,3 +103,9 @@ def test_no_index_address_is_in_the_repository() -> None:
     lock = (ROOT / "requirements.lock").read_text(encoding="utf-8")
     assert "://" not in lock
     assert "--" not in lock
+
+
+@pytest.mark.parametrize("game", GAMES)
+def test_every_pack_is_documented(game: str) -> None:
+    for name in pack_names(game):
+        assert f"`{name}`" in TEXT["evaluation.md"], name

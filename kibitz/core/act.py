@@ -16,6 +16,8 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
+from kibitz.core import setup as _setup  # noqa: F401  (says how JAX is wanted)
+
 Act: TypeAlias = tuple[Any, ...]  # i32[...] for each head; plain numbers on the host
 Masks: TypeAlias = tuple[Any, ...]  # bool[size, ...] for each head; NumPy arrays on the host
 Logits: TypeAlias = tuple[Array, ...]  # f32[size, ...] for each head

@@ -155,13 +155,14 @@ def _choice(
             follow(turn)
         return told
     if adviser is not None:
-        hint = _ask(table, adviser, turn)
+        hint = ask(table, adviser, turn)
         telling.hint(turn.seat, turn.number, hint)
         turn = turn._replace(hint=hint)
-    return _ask(table, player, turn)
+    return ask(table, player, turn)
 
 
-def _ask(table: Table, player: Player, turn: Turn) -> Choice:
+def ask(table: Table, player: Player, turn: Turn) -> Choice:
+    """Its choice, or for this turn the heuristic's, with the reason, if it raises or its act is illegal."""
     began = time.perf_counter()
     try:
         choice = player.choose(turn)

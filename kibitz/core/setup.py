@@ -1,4 +1,5 @@
-"""How kibitz wants JAX; imported before the first compiled function."""
+"""How kibitz wants JAX. Imported by the modules of core that use it: those that do not (events, errors, options)
+load a second sooner, and so does the live server."""
 
 from __future__ import annotations
 
@@ -21,3 +22,6 @@ def set_up_jax() -> None:
         jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
     if "JAX_CPU_ENABLE_ASYNC_DISPATCH" not in os.environ:
         jax.config.update("jax_cpu_enable_async_dispatch", False)
+
+
+set_up_jax()

@@ -14,6 +14,8 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
+from kibitz.core import setup as _setup  # noqa: F401  (says how JAX is wanted)
+
 
 class Wire:
     """Made from an example; lays trees of the same shapes into i32[size] and back, bit for bit."""

@@ -7,7 +7,6 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
@@ -90,14 +89,18 @@ def play_rules(game: Game, pack: Pack, rules: tuple[Rule, Rule], count: int, see
     rows: dict[int, tuple[Any, ...]] = {}
     for options, members in groups.items():
         settings = seated(matches[members[0] % pack.matches].settings, dict(enumerate(rules)))
+        distinct = sorted({i % pack.matches for i in members})
+        place = {at: row for row, at in enumerate(distinct)}
+        firsts = jax.tree.map(lambda *x: np.stack(x), *(matches[at].state for at in distinct))
+        seeds = np.array([np.asarray(seed_key(pack.seed(at))) for at in distinct], np.uint32)
         tables = pack.regret.tables(options) if pack.regret else None
         for start in range(0, len(members), CHUNK):
             part = members[start : start + CHUNK]
             full = part + [part[-1]] * (CHUNK - len(part))  # one shape, so one program
-            keys = np.array([np.asarray(_key(pack.seed(i % pack.matches))) for i in full], np.uint32)
+            at = np.array([place[i % pack.matches] for i in full])
             numbers = np.array([seed + i // pack.matches for i in full], np.int32)
-            states = jax.tree.map(lambda *x: np.stack(x), *(matches[i % pack.matches].state for i in full))
-            ended = jax.device_get(program(settings, tables, keys, numbers, np.array(full) % 2 == 1, states))
+            states = jax.tree.map(lambda x, at=at: x[at], firsts)
+            ended = jax.device_get(program(settings, tables, seeds[at], numbers, np.array(full) % 2 == 1, states))
             for row, i in enumerate(part):
                 rows[i] = tuple(jax.tree.map(lambda x, row=row: x[row], ended))
             progress(len(part))
@@ -131,7 +134,7 @@ def play_hosts(game: Game, pack: Pack, names: Names, count: int, seed: int, prog
             results.scores.setdefault(name, np.zeros((count, 2)))[i] = pair
         _count_decisions(results, i, episode)
         if pack.regret:
-            luck = episode_luck(_key(pack.seed(at)), number)
+            luck = episode_luck(seed_key(pack.seed(at)), number)
             begun = scenario._replace(settings=settings)
             results.lost[i] = _lost(game, pack.regret, tables, begun, episode, luck)
         progress(1)
@@ -178,11 +181,6 @@ def _judge(regret: Regret) -> Any:
 @lru_cache(maxsize=32)
 def _program(game: Game, rules: tuple[Rule, Rule], regret: Regret | None) -> Any:
     return jax.jit(pack_program(game, rules, regret))
-
-
-@lru_cache(maxsize=4096)
-def _key(seed: int) -> Any:
-    return jnp.asarray(seed_key(seed))
 
 
 def _summary(results: Results, seat: int, regret: Regret | None) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -63,19 +63,28 @@ class Asker:
         self.line = Blocking(lambda: connect(preset, cache=cache, budget=budget, policy=policy, prompt_version=version))
 
     def question(self, position: Position) -> Question:
-        words = self.game.describe(position.settings, position.view, position.history)
-        answer = Answer.of(self.game.fields(position.view, position.masks))
-        return Question(self.prompt.messages(words), answer)
+        return self._question(position, self.game.fields(position.view, position.masks))
 
-    def ask(self, positions: Sequence[Position], within: float | None = None) -> list[Advice]:
+    def ask(self, positions: Iterable[Position], within: float | None = None) -> list[Advice]:
         """All at once, equal questions as one; advice in order. The first are on their way while others are written."""
-        replies = self.line.ask_many((self.question(position) for position in positions), within)
-        return [self._advice(*pair) for pair in zip(positions, replies, strict=True)]
+        asked: list[tuple[Position, Mapping[str, Any]]] = []
 
-    def _advice(self, position: Position, reply: Reply) -> Advice:
+        def questions() -> Iterator[Question]:
+            for position in positions:
+                declared = self.game.fields(position.view, position.masks)
+                asked.append((position, declared))
+                yield self._question(position, declared)
+
+        replies = self.line.ask_many(questions(), within)
+        return [self._advice(*pair, reply) for pair, reply in zip(asked, replies, strict=True)]
+
+    def _question(self, position: Position, declared: Mapping[str, Any]) -> Question:
+        words = self.game.describe(position.settings, position.view, position.history)
+        return Question(self.prompt.messages(words), Answer.of(declared))
+
+    def _advice(self, position: Position, declared: Mapping[str, Any], reply: Reply) -> Advice:
         if reply.fields is None:
             return Advice(None, 0.0, reply)
-        declared = self.game.fields(position.view, position.masks)
         act = act_of_fields(self.game, declared, position.masks, reply.fields)
         return Advice(act, float(reply.fields.get(CONFIDENCE, 1.0)), reply)
 

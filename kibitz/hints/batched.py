@@ -22,6 +22,7 @@ from kibitz.llm.prompt import Prompt
 from kibitz.llm.usable import why_not
 
 COUNTED = ("asked", "given", "hits", "shared", "calls", "prompt_tokens", "completion_tokens", "money")
+CALLS = COUNTED.index("calls")  # and tokens and money after it
 COLUMNS = tuple(f"hints_{name}" for name in (*COUNTED, *(f"failed_{kind}" for kind in Kind)))
 
 
@@ -34,7 +35,7 @@ class Hints(NamedTuple):
 
 
 class Looked(Protocol):
-    """What questions are made of; leaves are NumPy arrays with seeds and games first."""
+    """What questions are made of; leaves are arrays with seeds and games first."""
 
     view: Any
     masks: Any
@@ -98,7 +99,9 @@ class LLMHints:
         else:
             self._count("hits", seeds[found])
             missing = np.flatnonzero(~found)
-            rows[missing] = self._ask([(int(seeds[i]), int(games[i]), keys[i]) for i in missing], look())
+            rows[missing] = self._ask(
+                [(int(seeds[i]), int(games[i]), keys[i]) for i in missing], jax.device_get(look())
+            )
         if count := int(found.sum()):
             self.asker.remembered(count)
         given = rows >= 0
@@ -111,6 +114,10 @@ class LLMHints:
         confidence[seeds, games] = self.known.confidence[rows]
         available[seeds, games] = True
         return Hints(act, confidence, available)
+
+    def open(self) -> None:
+        """Connects and reads what is known; the first hints would do it, too."""
+        _ = self.known
 
     def book(self) -> dict[str, Any]:
         """Everything asked so far, by outcome, and what it cost."""
@@ -150,7 +157,7 @@ class LLMHints:
         first: dict[bytes, tuple[int, int]] = {}
         for seed, game, key in missing:
             first.setdefault(key, (seed, game))
-        advice = dict(zip(first, self.asker.ask([self._position(look, *at) for at in first.values()]), strict=True))
+        advice = dict(zip(first, self.asker.ask(self._position(look, *at) for at in first.values()), strict=True))
         for key, one in advice.items():
             if one.act is not None:
                 self.known.add(key, one.act, one.confidence)
@@ -161,8 +168,9 @@ class LLMHints:
         return [self.known.rows.get(key, -1) for _, _, key in missing]
 
     def _position(self, look: Looked, seed: int, game: int) -> Position:
-        view, masks = jax.tree.map(lambda x: x[seed, game], (look.view, look.masks))
-        lines = look.lines[seed, game, : int(look.length[seed, game])].tolist()
+        leaves, tree = jax.tree.flatten((look.view, look.masks))
+        view, masks = jax.tree.unflatten(tree, [leaf[seed, game] for leaf in leaves])
+        lines = look.lines[seed, game, : look.length[seed, game]].tolist()
         history: History = [{"seat": line[0] - 1, "act": tuple(line[1:])} for line in lines]
         return Position(self.settings, view, masks, history)
 
@@ -171,17 +179,12 @@ class LLMHints:
 
     def _enter(self, seed: int, advice: Advice) -> None:
         """One reply into the columns of its seed; who asked first pays."""
-        reply = advice.reply
-        row = dict.fromkeys(COLUMNS, 0.0)
+        reply, counts = advice.reply, self.counts
         if reply.source in ("cache", "shared"):
-            row["hints_hits" if reply.source == "cache" else "hints_shared"] = 1
+            counts[COUNTED.index("hits" if reply.source == "cache" else "shared"), seed] += 1
         else:
-            row["hints_calls"] = reply.attempts
-        row["hints_prompt_tokens"], row["hints_completion_tokens"] = (
-            reply.usage.prompt_tokens,
-            reply.usage.completion_tokens,
-        )
-        row["hints_money"] = reply.usage.money
+            used = reply.usage
+            spent = (reply.attempts, used.prompt_tokens, used.completion_tokens, used.money)
+            counts[CALLS : CALLS + len(spent), seed] += spent
         if reply.failure is not None:
-            row[f"hints_failed_{reply.failure.kind}"] += 1
-        self.counts[:, seed] += list(row.values())
+            counts[COLUMNS.index(f"hints_failed_{reply.failure.kind}"), seed] += 1

@@ -24,6 +24,7 @@ from kibitz.core.game import Game
 from kibitz.core.paths import PACKAGE
 
 log = logging.getLogger("kibitz.hints")
+PLACE = 16  # bytes of a position's hash
 MOST = 2_000_000  # positions read from a file, the newest
 
 
@@ -36,7 +37,8 @@ class Known:
         self.acts = np.zeros((1024, len(sizes)), np.int32)
         self.confidence = np.zeros(1024, np.float32)
         self.used = 0  # rows of the two tables
-        self.fresh: list[tuple[str, bytes, bytes, float]] = []
+        self.fresh: list[bytes] = []  # places that are not in the file yet
+        self._read: list[tuple[NDArray[np.int32], NDArray[np.float32]]] = []
         self.db: sqlite3.Connection | None = None
         if path is not None:
             self._guarded(lambda: self._open(Path(path)))
@@ -47,19 +49,27 @@ class Known:
         return np.fromiter([get(place, -1) for place in places], np.int64, len(places))
 
     def add(self, place: bytes, act: Sequence[int], confidence: float) -> None:
-        self._put(place, act, confidence)
-        if self.db is not None:
-            self.fresh.append((self.scope, place, np.asarray(act, np.int32).tobytes(), confidence))
+        if place in self.rows:
+            return
+        if self.used == len(self.acts):
+            self.acts = np.concatenate([self.acts, np.zeros_like(self.acts)])
+            self.confidence = np.concatenate([self.confidence, np.zeros_like(self.confidence)])
+        self.acts[self.used], self.confidence[self.used] = act, confidence
+        self.rows[place] = self.used
+        self.used += 1
+        self.fresh.append(place)
 
     def flush(self) -> None:
-        """Into the file, all new ones at once."""
-        if self.db is None or not self.fresh:
+        """Into the file, all new ones as one row: a row for each would take longer to read than to train with."""
+        places, self.fresh = self.fresh, []
+        if self.db is None or not places:
             return
-        db, rows, self.fresh = self.db, self.fresh, []
+        db, rows = self.db, [self.rows[place] for place in places]
+        row = (self.scope, b"".join(places), self.acts[rows].tobytes(), self.confidence[rows].tobytes())
 
         def write() -> None:
             with db:
-                db.executemany("INSERT OR REPLACE INTO positions VALUES (?, ?, ?, ?)", rows)
+                db.execute("INSERT INTO positions VALUES (?, ?, ?, ?)", row)
 
         self._guarded(write)
 
@@ -69,34 +79,40 @@ class Known:
             self.db.close()
             self.db = None
 
-    def _put(self, place: bytes, act: Sequence[int] | NDArray[Any], confidence: float) -> None:
-        row = self.rows.setdefault(place, self.used)
-        self.used = max(self.used, row + 1)
-        if row == len(self.acts):
-            self.acts = np.concatenate([self.acts, np.zeros_like(self.acts)])
-            self.confidence = np.concatenate([self.confidence, np.zeros_like(self.confidence)])
-        self.acts[row], self.confidence[row] = act, confidence
-
     def _open(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self.db = sqlite3.connect(path, timeout=5.0)
         self.db.execute("PRAGMA journal_mode = WAL")
         self.db.execute("PRAGMA synchronous = NORMAL")
         self.db.execute(
-            "CREATE TABLE IF NOT EXISTS positions (scope TEXT NOT NULL, place BLOB NOT NULL, act BLOB NOT NULL, "
-            "confidence REAL NOT NULL, PRIMARY KEY (scope, place))"
+            "CREATE TABLE IF NOT EXISTS positions (scope TEXT NOT NULL, places BLOB NOT NULL, acts BLOB NOT NULL, "
+            "confidences BLOB NOT NULL)"
         )
-        query = "SELECT place, act, confidence FROM positions WHERE scope = ? ORDER BY rowid DESC LIMIT ?"
-        rows = self.db.execute(query, (self.scope, MOST)).fetchall()
-        width = 4 * len(self.sizes)
-        whole = [row for row in rows if len(row[1]) == width]  # anybody may have touched the file
-        if not whole:
-            return
-        acts = np.frombuffer(b"".join(row[1] for row in whole), np.int32).reshape(len(whole), -1)
-        confidence = np.array([row[2] for row in whole], np.float32)
-        good = ((acts >= 0) & (acts < self.sizes)).all(1) & (confidence >= 0) & (confidence <= 1)
-        self.rows = {row[0]: i for i, row in enumerate(whole) if good[i]}
-        self.acts, self.confidence, self.used = acts.copy(), confidence, len(whole)
+        self.db.execute("CREATE INDEX IF NOT EXISTS positions_by_scope ON positions (scope)")
+        query = "SELECT places, acts, confidences FROM positions WHERE scope = ? ORDER BY rowid DESC"
+        heads = len(self.sizes)
+        for places, acts, confidences in self.db.execute(query, (self.scope,)):
+            count = len(places) // PLACE
+            if (len(places), len(acts), len(confidences)) != (PLACE * count, 4 * heads * count, 4 * count):
+                continue  # anybody may have touched the file
+            self._take(places, np.frombuffer(acts, np.int32).reshape(count, heads), np.frombuffer(confidences, "f4"))
+            if self.used >= MOST:
+                break
+        self._whole()
+
+    def _take(self, places: bytes, acts: NDArray[np.int32], confidences: NDArray[np.float32]) -> None:
+        """One row of the file; what is no act or no confidence is left out."""
+        good = ((acts >= 0) & (acts < self.sizes)).all(1) & (confidences >= 0) & (confidences <= 1)
+        keys = np.frombuffer(places, f"V{PLACE}").tolist()
+        self.rows.update({key: self.used + i for i, key in enumerate(keys) if good[i]})
+        self._read.append((acts, confidences))
+        self.used += len(keys)
+
+    def _whole(self) -> None:
+        if self._read:
+            self.acts = np.concatenate([acts for acts, _ in self._read])
+            self.confidence = np.concatenate([confidences for _, confidences in self._read])
+        self._read = []
 
     def _guarded(self, work: Any) -> None:
         try:

@@ -6,8 +6,6 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -17,12 +15,14 @@ from starlette.exceptions import HTTPException
 
 import kibitz
 from kibitz.core.errors import BadInput
-from kibitz.live import metrics, models, routes_custom, routes_episodes, watch
+from kibitz.games import GAMES
+from kibitz.live import metrics, models, openenv, pages, routes_custom, routes_episodes, watch
 from kibitz.live.bus import Bus
 from kibitz.live.bus_redis import open_link
 from kibitz.live.config import LiveConfig
 from kibitz.live.runner import Runner, end_broken
-from kibitz.live.security import Guard, TooLarge
+from kibitz.live.security import Guard
+from kibitz.live.speech import open_speech
 from kibitz.live.store import StoreAway, open_store
 from kibitz.live.warm import Warmth
 
@@ -50,7 +50,7 @@ def create_app(config: LiveConfig | None = None) -> FastAPI:
         title="kibitz", version=kibitz.__version__, docs_url=None, redoc_url=None, responses=PROBLEMS, lifespan=_life
     )
     app.state.config, app.state.bus, app.state.warmth = config, bus, Warmth()
-    app.state.speech = _speech(config)
+    app.state.speech = open_speech(config.audio)
     app.state.runner = Runner(bus, config, app.state.speech)
     app.state.guard = Guard(None, config)
     app.include_router(routes_custom.router())
@@ -117,22 +117,11 @@ async def _watch_drivers(bus: Bus, silence: float) -> None:
             log.warning("cannot look for silent drivers: %s", error)
 
 
-def _speech(config: LiveConfig) -> Any:
-    if find_spec("kibitz.live.speech") is None:
-        return None
-    return import_module("kibitz.live.speech").open_speech(config.audio)
-
-
 def _include_others(app: FastAPI) -> None:
-    """OpenEnv, speech and the pages bring their own routes."""
-    if app.state.speech is not None:
-        app.include_router(app.state.speech.router())
-    if find_spec("kibitz.live.openenv") is not None:
-        from kibitz.games import GAMES
-
-        app.include_router(import_module("kibitz.live.openenv").router(list(GAMES)))
-    pages = "kibitz.live.pages" if find_spec("kibitz.live.pages") is not None else "kibitz.live.plain_page"
-    app.include_router(import_module(pages).router())
+    """Speech, OpenEnv and the pages bring their own routes."""
+    app.include_router(app.state.speech.router())
+    app.include_router(openenv.router(list(GAMES)))
+    app.include_router(pages.router())
 
 
 def _add_plain_routes(app: FastAPI) -> None:
@@ -171,10 +160,6 @@ def _add_errors(app: FastAPI) -> None:
     @app.exception_handler(StoreAway)
     async def away(request: Request, error: StoreAway) -> JSONResponse:
         return _problem(503, str(error))
-
-    @app.exception_handler(TooLarge)
-    async def large(request: Request, error: TooLarge) -> JSONResponse:
-        return _problem(413, str(error))
 
     @app.exception_handler(HTTPException)
     async def plain(request: Request, error: HTTPException) -> JSONResponse:

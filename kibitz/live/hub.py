@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict, deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
+from kibitz.live.frames import frame_of
 from kibitz.live.store import Row, Store
 from kibitz.live.wire import Look, Told, fold, told
 
 RING = 512  # events of a running episode kept in memory
 LAG = 256  # events a watcher may be behind before it is told to fetch the rest itself
+WINDOW = 2 * LAG  # events that one who acknowledges may leave unacknowledged
 CHUNK = 500  # events read from the store at once
 JOINED = 64  # batches kept ready, because many watchers ask for the same one
 
@@ -33,6 +36,8 @@ class Watcher:
     live: bool = False  # it has once been up to date
     paused: bool = False  # told to resync; goes on behind its next acknowledgement
     wake: asyncio.Event = field(default_factory=asyncio.Event)
+    push: Callable[[bytes], bool] | None = None  # the short way to its socket; False: it is full
+    idle: bool = False  # nothing is on its way to it
 
     def ack(self, seq: int) -> None:
         """It has everything up to `seq`."""
@@ -42,8 +47,11 @@ class Watcher:
             self.wake.set()
 
     def skip_to(self, seq: int) -> None:
-        """Told to fetch the rest itself: one that acknowledges goes on from there, any other from here."""
-        self.cursor, self.paused = seq, self.acked is not None
+        """Told to fetch the rest itself: one that acknowledges waits for its next word, any other goes on from here."""
+        if self.acked is None:
+            self.cursor = seq
+        else:
+            self.paused = True
 
 
 @dataclass(frozen=True)
@@ -54,6 +62,10 @@ class Part:
     first: int = -1
     last: int = -1
     ended: bool = False
+
+    @cached_property
+    def frame(self) -> bytes:
+        return frame_of(self.text)
 
 
 class Channel:
@@ -66,28 +78,43 @@ class Channel:
         self.over = row.status != "running"
         self.frame: dict[str, Any] | None = None  # whole, once it is known
         self.watchers: set[Watcher] = set()
-        self._joined: OrderedDict[tuple[int, int, Look], str] = OrderedDict()
+        self._joined: OrderedDict[tuple[int, int, Look], Part] = OrderedDict()
 
     @property
     def oldest(self) -> int:
         return self.next - len(self.ring)
 
-    def add(self, event: Told) -> None:
+    def add(self, event: Told, gather: float = 0.0) -> int:
+        """How many watchers have got it already; the others are woken."""
         self.ring.append(event)
         self.next = event.seq + 1
         if event.seq == 0 or self.frame is not None:
             self.frame = fold(self.frame or {}, event.event)
         self.over = self.over or event.last
+        pushed = 0
         for watcher in self.watchers:
-            watcher.wake.set()
+            if (
+                watcher.idle
+                and watcher.push is not None
+                and not (gather or watcher.batch or self.over)
+                and watcher.cursor == event.seq
+                and (watcher.acked is None or event.seq - watcher.acked <= WINDOW)
+                and watcher.push(event.frame(watcher.look))
+            ):
+                watcher.cursor += 1
+                pushed += 1
+            else:
+                watcher.wake.set()
+        return pushed
 
-    def between(self, first: int, look: Look) -> str:
+    def between(self, first: int, look: Look) -> Part:
         """Everything from `first` on as one message, joined once for all who are at the same place."""
         key = (first, self.next, look)
         if key not in self._joined:
             start = first - self.oldest
             texts = [self.ring[i].text(look) for i in range(start, len(self.ring))]
-            self._joined[key] = texts[0] if len(texts) == 1 else f'{{"events":[{",".join(texts)}]}}'
+            text = texts[0] if len(texts) == 1 else f'{{"events":[{",".join(texts)}]}}'
+            self._joined[key] = Part(text, first, self.next - 1, self.over)
             if len(self._joined) > JOINED:
                 self._joined.popitem(last=False)
         return self._joined[key]
@@ -132,7 +159,7 @@ class Hub:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         elif event.seq == channel.next:
-            channel.add(event)
+            self.sent += channel.add(event, self.auto_batch())
             self._forget_if_over(channel)
 
     async def _deliver_late(self, event: Told) -> None:
@@ -209,7 +236,9 @@ class Hub:
                 watcher.live = watcher.live or watcher.cursor >= channel.next
                 if self.closing or channel.over:
                     return
+                watcher.idle = True
                 await watcher.wake.wait()
+                watcher.idle = False
                 gather = watcher.batch or self.auto_batch()
                 if gather and not (channel.over or self.closing):
                     await asyncio.sleep(gather)
@@ -225,20 +254,20 @@ class Hub:
             return Part(f'{{"resync":{last}}}')
         first, look = watcher.cursor, watcher.look
         if first >= channel.oldest:
-            text, last, ended = channel.between(first, look), channel.next - 1, channel.over
+            part = channel.between(first, look)
         else:
             bodies = await asyncio.to_thread(self.store.events, channel.row.episode_id, first - 1, CHUNK)
             # once it is over everything may be shown
             shown = [told(body, channel.row.open_table or channel.over) for body in bodies]
             text = f'{{"events":[{",".join(event.text(look) for event in shown)}]}}'
             last = first + len(shown) - 1
-            ended = channel.over and last + 1 >= channel.next
-        watcher.cursor = last + 1
-        self.sent += last + 1 - first
-        return Part(text, first, last, ended)
+            part = Part(text, first, last, channel.over and last + 1 >= channel.next)
+        watcher.cursor = part.last + 1
+        self.sent += part.last + 1 - first
+        return part
 
     @staticmethod
     def _lags(channel: Channel, watcher: Watcher) -> bool:
         """The kernel swallows megabytes before a stuck socket shows; acknowledgements tell earlier."""
         unseen = 0 if watcher.acked is None else watcher.cursor - 1 - watcher.acked
-        return unseen > 2 * LAG or channel.next - watcher.cursor > LAG
+        return unseen > WINDOW or channel.next - watcher.cursor > LAG

@@ -11,11 +11,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from kibitz import games
 from kibitz.core.errors import BadInput
 from kibitz.core.game import Game, Rule
 from kibitz.core.player import Choice, Player, RulePlayer
-from kibitz.games import get_game
+from kibitz.games import get_game, get_pack, pack_names
 from kibitz.live.patience import Patient
 from kibitz.live.seats import HumanSeat
 from kibitz.players import player_named, rule_named
@@ -95,11 +94,13 @@ class Pool:
 POOL = Pool()
 
 
-def prepare(wish: Wish, runs: Path, patience: float, human_seconds: float, halt: threading.Event) -> Plan:
-    """Checked as a whole: BadInput before anything is stored or shown."""
-    game, chosen = game_of(wish)
+def prepare(
+    wish: Wish, runs: Path, patience: float, human_seconds: float, halt: threading.Event, operator: bool = False
+) -> Plan:
+    """Checked as a whole: BadInput before anything is stored or shown. An `operator` may name any file."""
+    game, chosen = game_of(wish, operator)
     names = [*wish.names, *([wish.adviser] if wish.adviser else [])]
-    rules = [rule_of(game, name, runs) for name in names]
+    rules = [rule_named(game, name) if operator else rule_of(game, name, runs) for name in names]
     players: list[Player] = []
     for name, rule in zip(names, rules, strict=True):
         if rule is not None:
@@ -113,7 +114,7 @@ def prepare(wish: Wish, runs: Path, patience: float, human_seconds: float, halt:
     seed = secrets.randbelow(2**31) if wish.seed is None else wish.seed
     match, state = None, None
     if wish.eval_pack_id != "default":
-        pack = games.get_pack(wish.game, wish.eval_pack_id)
+        pack = get_pack(wish.game, wish.eval_pack_id)
         match = (seed if wish.match is None else wish.match) % pack.matches
         chosen, settings, state = pack.scenario(match)
         seed = pack.seed(match)
@@ -135,13 +136,14 @@ def prepare(wish: Wish, runs: Path, patience: float, human_seconds: float, halt:
     )
 
 
-def game_of(wish: Wish) -> tuple[Game, Any]:
-    """The record and the checked options; options that name files of this machine are refused."""
+def game_of(wish: Wish, operator: bool = False) -> tuple[Game, Any]:
+    """The record and the checked options; a stranger's options may name no file of this machine."""
     plain = get_game(wish.game)
     given = dict(wish.options)
-    for name in given:
+    for name, value in given.items():
         known = plain.options.model_fields.get(name)
-        if known is not None and (known.json_schema_extra or {}).get("operator"):
+        extra = known.json_schema_extra if known is not None else None
+        if known and not operator and isinstance(extra, dict) and extra.get("operator") and value != known.default:
             raise BadInput(f"The option {name!r} is for the operator of this server; leave it out.")
     if wish.max_overs is not None and "max_overs" in plain.options.model_fields:
         given.setdefault("max_overs", wish.max_overs)
@@ -154,23 +156,19 @@ def game_of(wish: Wish) -> tuple[Game, Any]:
 
 def packs_of(game: str) -> list[str]:
     """`default` is a fresh match; the others begin in a position of the pack, drawn by the seed."""
-    names = getattr(games, "pack_names", lambda game: ())(game)
-    return ["default", *(name for name in names if name != "default")]
+    return ["default", *(name for name in pack_names(game) if name != "default")]
 
 
 def rule_of(game: Game, name: str, runs: Path) -> Rule | None:
     """As `rule_named`, but a policy is a run in our own folder and nothing else on this machine."""
     if not name.startswith("policy:"):
-        return rule_named(game, name) if name in game.rules else _known(game, name)
+        if name not in game.rules and name != "human" and not name.startswith("llm:"):
+            player_named(game, name)  # says which names there are
+        return game.rules.get(name)
     run = name.removeprefix("policy:")
     if not RUN.fullmatch(run) or not (runs / run.partition("#")[0]).is_dir():
         raise BadInput(f"There is no run {run!r} here; /runs.json lists those there are.")
     return rule_named(game, f"policy:{runs / run}")
-
-
-def _known(game: Game, name: str) -> None:
-    if name != "human" and not name.startswith("llm:"):
-        player_named(game, name)  # says which names there are
 
 
 def about_of(wish: Wish, chosen: Any) -> dict[str, Any]:
@@ -181,6 +179,7 @@ def about_of(wish: Wish, chosen: Any) -> dict[str, Any]:
         "opponent_mode": wish.opponent_choice,
         "eval_pack_id": wish.eval_pack_id,
         "open": wish.open,
+        "speech": wish.enable_tts,
         "adviser": wish.adviser,
         "options": chosen.model_dump(mode="json"),
     }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import secrets
 import threading
 import time
 from collections import deque
@@ -13,6 +15,7 @@ import httpx
 
 from kibitz.core.event import Event
 from kibitz.live.bus import Bus
+from kibitz.live.by_hand import ByHand
 from kibitz.live.wire import Told
 
 BUFFER = 10_000  # events that wait while the server is away; then the match waits too
@@ -52,24 +55,50 @@ class BusObserver:
         token: str = "",
         outlet: Outlet | None = None,
         open_table: bool = False,
+        game: str = "cricket",
     ) -> None:
-        self.episode_id = episode_id
+        self.episode_id = episode_id or f"ep-{secrets.token_hex(6)}"
         self.about = {"mode": mode, "task": task, "opponent_mode": opponent_mode, "eval_pack_id": eval_pack_id}
         self._tts, self._open = tts, open_table
+        self._told = ByHand(game, self.episode_id, (mode, opponent_mode), self.about | {"open": open_table})
         self._outlet = outlet or HttpOutlet(base_url, token, http_client)
 
+    async def start(self, obs: Any) -> None:
+        """An environment driven by hand has been reset; `obs` is what it showed."""
+        await self._pass_on(self._told.started(obs))
+
+    async def before_step(self, action: Any, obs: Any, *, turn: int) -> dict[str, Any]:
+        """What `after_step` needs to know of the moment before."""
+        await self._pass_on(self._told.decision(action, turn))
+        return self._told.moment(obs)
+
+    async def after_step(
+        self, action: Any, pre: dict[str, Any], next_obs: Any, reward: float | None, *, turn: int
+    ) -> None:
+        await self._pass_on(self._told.step(pre, next_obs, reward, turn))
+
+    async def end(self, state: Any) -> None:
+        """Returns once the server has everything."""
+        await self._pass_on(self._told.ended(state))
+        await asyncio.to_thread(self.close)
+
+    async def _pass_on(self, events: list[Event]) -> None:
+        for event in events:
+            await asyncio.to_thread(self, event)
+
     def __call__(self, event: Event) -> None:
-        self._outlet.send(Told(self._spoken(event), self._open))
+        self._outlet.send(Told(with_audio(event, self._tts), self._open))
 
     def close(self) -> None:
         """Returns once everything is delivered."""
         self._outlet.close()
 
-    def _spoken(self, event: Event) -> Event:
-        if self._tts is None or event.type not in ("commentary", "episode.ended"):
-            return event
-        url = self._tts.say(event.payload["text"])
-        return replace(event, payload={**event.payload, "audio": url})
+
+def with_audio(event: Event, tts: Speech | None) -> Event:
+    """A line of commentary with the address of its audio, if there is a voice."""
+    if tts is None or event.type not in ("commentary", "episode.ended") or not event.payload.get("text"):
+        return event
+    return replace(event, payload={**event.payload, "audio": tts.say(event.payload["text"])})
 
 
 class LocalOutlet:
@@ -77,9 +106,17 @@ class LocalOutlet:
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
+        self._broken: Exception | None = None
 
     def send(self, told: Told) -> None:
-        self._bus.publish(told)
+        """After one event could not be stored none may follow: there would be a hole."""
+        if self._broken is not None:
+            raise self._broken
+        try:
+            self._bus.publish(told)
+        except Exception as error:
+            self._broken = error
+            raise
 
     def close(self) -> None:
         """Everything is committed already."""

@@ -17,11 +17,12 @@ from kibitz.core.event import TYPES
 from kibitz.core.options import sentence
 from kibitz.live import models
 from kibitz.live.bus import Bus
+from kibitz.live.publisher import Speech, with_audio
 from kibitz.live.runner import Busy, Live
 from kibitz.live.store import Closed, Gap, Row
 from kibitz.live.wire import Told, event_of
 
-LINES = {"content": {"application/x-ndjson": {"schema": {"type": "string"}}}}
+LINES = {"content": {kind: {"schema": {"type": "string"}} for kind in ("application/x-ndjson", "text/plain")}}
 
 
 def router() -> APIRouter:
@@ -70,7 +71,7 @@ def router() -> APIRouter:
         """Events of an episode that is played elsewhere, one JSON object a line; sending one twice is harmless."""
         listed = parse_lines(await request.body())
         try:
-            return await asyncio.to_thread(_take, request.app.state.bus, listed)
+            return await asyncio.to_thread(_take, request.app.state.bus, listed, request.app.state.speech)
         except Gap as gap:
             return JSONResponse({"error": str(gap), "expected": gap.expected}, 409)
         except Closed as closed:
@@ -141,17 +142,21 @@ def row_of(first: Told, origin: str) -> Row:
     if event.seq != 0 or event.type != "episode.started":
         raise BadInput("The first event should be an episode.started with seq 0.")
     payload = event.payload
-    game, players, about = payload.get("game"), payload.get("players"), payload.get("about", {})
-    fits = isinstance(game, str) and isinstance(players, list) and len(players) == 2
-    if not fits or not all(isinstance(name, str) and len(name) <= 200 for name in [game, *players]):
+    players, about = payload.get("players"), payload.get("about", {})
+    names = [payload.get("game"), *(players if isinstance(players, list) else [])]
+    if len(names) != 3 or not all(isinstance(name, str) and len(name) <= 200 and "\0" not in name for name in names):
         raise BadInput("An episode.started needs game and two players.")
     if not isinstance(about, dict):
         raise BadInput("The about of an episode.started should be an object.")
+    game, first_player, second_player = (str(name) for name in names)
     opened = about.get("open") is True
-    return Row(event.episode_id, game, (players[0], players[1]), event.ts, "running", origin, open_table=opened, about=about)  # fmt: skip  # noqa: E501
+    return Row(
+        event.episode_id, game, (first_player, second_player), event.ts, origin=origin, open_table=opened, about=about
+    )
 
 
-def _take(bus: Bus, listed: list[Told]) -> dict[str, int]:
+def _take(bus: Bus, listed: list[Told], speech: Speech | None) -> dict[str, int]:
+    """Commits them; commentary gets its audio here, where it is served."""
     row = bus.store.episode(listed[0].episode_id)
     if row is None and listed[0].seq > 0:
         raise Gap(0)
@@ -160,7 +165,8 @@ def _take(bus: Bus, listed: list[Told]) -> dict[str, int]:
         bus.begin(row)
     if row.origin != "driver":
         raise Closed(f"Episode {row.episode_id} is not played elsewhere.")
-    added = sum(bus.publish(Told(told.event, row.open_table)) for told in listed)
+    tts = speech if row.about.get("speech") is True else None
+    added = sum(bus.publish(Told(with_audio(told.event, tts), row.open_table)) for told in listed)
     return {"next": listed[-1].seq + 1, "added": added}
 
 
@@ -175,6 +181,4 @@ def _presets(state: Any) -> dict[str, Any]:
         told = dict(describe(name))
         rules = told.pop("rules")
         games[name] = {**told, "players": players_of(name, rules, runs)}
-    speech = state.speech
-    spoken = {"speaker": "silence", "why": "No voice is installed."} if speech is None else speech.described()
-    return {"games": games, "speech": spoken}
+    return {"games": games, "speech": state.speech.described()}

@@ -9,7 +9,6 @@ import threading
 import time
 import weakref
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kibitz.core.errors import BadInput
@@ -226,8 +225,8 @@ def runner_for(bus: Bus) -> Runner:
 
 def is_running(bus: Bus | None = None) -> dict[str, Any] | None:
     """Metadata of the episode that was started last, or None if nothing runs."""
-    runners = [_RUNNERS[bus]] if bus in _RUNNERS else list(_RUNNERS.values()) if bus is None else []
-    for runner in runners:
+    runners = list(_RUNNERS.values())
+    for runner in runners if bus is None else [one for one in runners if one.bus is bus]:
         for live in reversed(list(runner.running.values())):
             return live.meta()
     return None
@@ -256,7 +255,3 @@ async def run_episode_in_proc(
     row = await asyncio.to_thread(bus.store.episode, live.episode_id)
     assert row is not None
     return {"episode_id": live.episode_id, **row.shown()}
-
-
-def runs_folder(path: Path) -> list[Path]:
-    return sorted(p for p in path.iterdir() if p.is_dir()) if path.is_dir() else []

@@ -43,16 +43,19 @@ class HumanSeat:
             self._deadline = time.time() + self._seconds
             ends = time.monotonic() + self._seconds
             try:
-                while self._answer is None:
+                while (answer := self._answered()) is None:
                     left = ends - time.monotonic()
                     if self._halt.is_set():
                         raise TimeoutError("the episode was stopped")
                     if left <= 0:
                         raise TimeoutError(f"no answer in {self._seconds:g} s")
                     self._changed.wait(min(left, 0.25))
-                return Choice(self._answer, self.name)
+                return Choice(answer, self.name)
             finally:
                 self._turn = self._deadline = None
+
+    def _answered(self) -> tuple[int, ...] | None:
+        return self._answer
 
     def submit(self, act: list[int] | None, text: str | None) -> str:
         """The act in words; BadInput says what would be legal."""

@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import orjson
+from fastapi import HTTPException
 
 from kibitz.live.config import LiveConfig
 
@@ -136,14 +137,10 @@ def _limited(scope: Scope, receive: Receive) -> Receive:
         message = await receive()
         left -= len(message.get("body", b""))
         if left < 0:
-            raise TooLarge(f"A request may have {_limit(scope['path'])} bytes.")
+            raise HTTPException(413, f"A request may have {_limit(scope['path'])} bytes.")
         return message
 
     return counted
-
-
-class TooLarge(Exception):
-    """The body went on beyond the limit."""
 
 
 def _with_headers(send: Send) -> Send:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import resource
 import socket
 import sys
 from dataclasses import replace
@@ -14,6 +15,7 @@ import uvicorn
 from kibitz.core.errors import BadInput
 from kibitz.live.app import create_app, shut_down
 from kibitz.live.config import LiveConfig
+from kibitz.live.fast_socket import FastSocket
 
 MESSAGE = 1 << 20  # bytes of one WebSocket message
 
@@ -40,6 +42,8 @@ class Server(uvicorn.Server):
 def serve(config: LiveConfig, as_json: bool = False) -> None:
     """Until a signal ends it."""
     config.check()
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a watcher is an open file
     listening = _listen(config)
     host, port = listening.getsockname()[:2]
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s", stream=sys.stderr)
@@ -49,7 +53,7 @@ def serve(config: LiveConfig, as_json: bool = False) -> None:
         json.dumps({"url": url, "store": config.store.split("@")[-1]}) if as_json else f"kibitz: watch at {url}/custom"
     )
     settings = uvicorn.Config(
-        app, ws="websockets-sansio", ws_per_message_deflate=False, ws_max_size=MESSAGE, log_level="warning",
+        app, ws=FastSocket, ws_per_message_deflate=False, ws_max_size=MESSAGE, log_level="warning",
         access_log=False, proxy_headers=False, server_header=False, lifespan="on", timeout_graceful_shutdown=5,
     )  # fmt: skip
     Server(settings, app.state, line).run(sockets=[listening])
@@ -57,7 +61,8 @@ def serve(config: LiveConfig, as_json: bool = False) -> None:
 
 def _listen(config: LiveConfig) -> socket.socket:
     family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM)
+    # with the protocol named, asyncio turns Nagle's algorithm off; without, every answer waits 40 ms for an ACK
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((config.host, config.port))

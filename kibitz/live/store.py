@@ -83,6 +83,7 @@ class Store(Protocol):
     """Blocking calls, from any thread."""
 
     name: str
+    writer: Any  # counts commits and retries
 
     def begin(self, row: Row) -> None:
         """A new episode; the same id again with nothing in it is allowed, anything else is `Closed`."""
@@ -114,9 +115,9 @@ def outcome(told: Told) -> tuple[str, tuple[float, float] | None, str]:
     payload = told.event.payload
     if told.event.type == "episode.ended":
         mine, theirs = payload["returns"]
-        return "ended", (float(mine), float(theirs)), str(payload.get("text", ""))
+        return "ended", (float(mine), float(theirs)), str(payload.get("text", "")).replace("\0", "")
     status = "interrupted" if payload.get("kind") == "interrupted" else "failed"
-    return status, None, str(payload.get("reason", ""))
+    return status, None, str(payload.get("reason", "")).replace("\0", "")
 
 
 def open_store(url: str, patience: float = 10.0, owner: str = "server") -> Store:

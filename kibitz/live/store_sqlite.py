@@ -7,7 +7,7 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from kibitz.core.errors import BadInput
 from kibitz.live.rows import COLUMNS, LAST_SEQ, LEADERBOARD, conditions, row_of, standings, values_of
@@ -36,14 +36,7 @@ class SqliteStore:
 
     def __init__(self, path: Path, patience: float = 10.0, owner: str = "server") -> None:
         self._path, self._owner = path, owner
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._claim = open(path.with_name(path.name + ".lock"), "w")  # noqa: SIM115  held as long as the store
-            fcntl.flock(self._claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise BadInput(f"Another server uses the store {path}; give this one a --store of its own.") from None
-        except OSError as error:
-            raise BadInput(f"The store {path} cannot be opened: {error.strerror}.") from None
+        self._claim = _claim(path)
         self._local = threading.local()
         self._opened: list[sqlite3.Connection] = []
         self._guard = threading.Lock()
@@ -51,6 +44,7 @@ class SqliteStore:
             self._db = self._connect()
             self._db.executescript(SCHEMA)
         except sqlite3.Error as error:
+            self._claim.close()
             raise BadInput(f"The store {path} cannot be opened: {error}.") from None
         self.writer: Writer[sqlite3.Connection] = Writer(self._transact, (sqlite3.OperationalError,), patience)
 
@@ -140,6 +134,21 @@ class SqliteStore:
             for db in self._opened:
                 db.close()
         self._claim.close()
+
+
+def _claim(path: Path) -> IO[str]:
+    """Held open as long as the store: what another server finds running there would not be left over."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        claim = open(path.with_name(path.name + ".lock"), "w")  # noqa: SIM115
+    except OSError as error:
+        raise BadInput(f"The store {path} cannot be opened: {error.strerror}.") from None
+    try:
+        fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        claim.close()
+        raise BadInput(f"Another server uses the store {path}; give this one a --store of its own.") from None
+    return claim
 
 
 def _next(db: sqlite3.Connection, episode_id: str) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from typing import Any
 
@@ -12,6 +12,7 @@ from fastapi import APIRouter, Request, WebSocket
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 from starlette.websockets import WebSocketDisconnect
 
+from kibitz.live.fast_socket import PUSH
 from kibitz.live.hub import Channel, Hub, Part, Watcher
 from kibitz.live.store import Row
 from kibitz.live.wire import ID
@@ -63,14 +64,19 @@ class Session:
         self.since = _number(query.get("since") or "-1", -1, 1_000_000)
         self.batch = _number(query.get("batch") or "0", 0, 5000) / 1000
         self.row: Row | None = None
+        self.push: Callable[[bytes], bool] | None = None
         self.watcher: Watcher | None = None
         self.channel: Channel | None = None
 
     async def look_up(self) -> None:
         if self.episode_id is not None:
-            self.row = await asyncio.to_thread(self._store.episode, self.episode_id)
+            self.row = await self._row(self.episode_id)
             if self.row is None:
                 raise BadWish(f"There is no episode {self.episode_id}.")
+
+    async def _row(self, episode_id: str) -> Row | None:
+        channel = self.hub.channels.get(episode_id)  # a thousand who join need not ask the store
+        return channel.row if channel else await asyncio.to_thread(self._store.episode, episode_id)
 
     async def parts(self) -> AsyncIterator[Part]:
         """Messages in order: hello, then events; without an id one episode after the other."""
@@ -83,7 +89,7 @@ class Session:
             yield Part('{"idle":true}')
         while (episode_id := await self.hub.next_episode(seen)) is not None:
             seen = {episode_id}
-            row = await asyncio.to_thread(self._store.episode, episode_id)
+            row = await self._row(episode_id)
             if row is None:
                 continue
             async for part in self._episode(row, -1):
@@ -96,6 +102,7 @@ class Session:
         found = self._runner.seat_of(row.episode_id, self._token)
         watcher = Watcher(None if found is None else found[0], self.batch, since + 1)
         self.watcher = watcher
+        watcher.push = self.push
         batch = round(1000 * (self.batch or self.hub.auto_batch()))
         hello = {"episode_id": row.episode_id, "seq": channel.next - 1, "status": row.status, "batch_ms": batch}
         yield Part(orjson.dumps({"hello": hello}).decode())
@@ -116,6 +123,7 @@ async def _watch(socket: WebSocket) -> None:
     await socket.accept()
     try:
         session = Session(socket.app.state, dict(socket.query_params))
+        session.push = socket.scope.get("extensions", {}).get(PUSH)
         await session.look_up()
     except BadWish as wrong:
         await socket.close(WRONG, str(wrong)[:100])
@@ -139,7 +147,8 @@ async def _watch(socket: WebSocket) -> None:
 
 async def _tell(socket: WebSocket, session: Session) -> None:
     async for part in session.parts():
-        await socket.send({"type": "websocket.send", "text": part.text})
+        if session.push is None or not session.push(part.frame):
+            await socket.send({"type": "websocket.send", "text": part.text})
 
 
 async def _hear(socket: WebSocket, session: Session) -> tuple[int, str] | None:

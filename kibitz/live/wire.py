@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import orjson
 
 from kibitz.core.event import LAST, Event
+from kibitz.live.frames import frame_of
 
 ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 """What an episode's id may look like; it is looked up, never joined into a path."""
@@ -46,6 +47,17 @@ class Told:
     @cached_property
     def _shown(self) -> dict[Look, str]:
         return {}
+
+    @cached_property
+    def _framed(self) -> dict[Look, bytes]:
+        return {}
+
+    def frame(self, look: Look) -> bytes:
+        """The same as a WebSocket frame, ready to be written."""
+        framed = self._framed
+        if look not in framed:
+            framed[look] = frame_of(self.text(look))
+        return framed[look]
 
     def text(self, look: Look) -> str:
         """As this watcher may see it; at most three variants are ever made."""

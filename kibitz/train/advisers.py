@@ -60,9 +60,11 @@ def rule_of_run(name: str, game: Game | None = None, notes: list[str] | None = N
         plain = get_game(job.env.game)
         game = get_game(job.env.game, plain.options.read(job.env.options, "key of env"))
     policy = policy_of(saved, game, int(number or 0))
-    adviser, _ = adviser_for(job.hints, game, notes) if job.algo != "supervised" else (None, "")
+    adviser: Rule | None = None
     if job.hints.mode == "llm" and job.algo != "supervised":
         _say_once(f"{place} was trained with hints of an LLM; as a player it is given none")
+    elif job.algo != "supervised":
+        adviser, _ = adviser_for(job.hints, game, notes)
     return policy_rule(game, policy, f"policy:{name}", adviser, job.hints.cadence_k)
 
 

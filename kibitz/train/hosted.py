@@ -65,24 +65,24 @@ class Hosted:
         wanted: NDArray[np.bool_] | None = None
         if self.algorithm is reinforce:  # what a game plays after its end is left out: nobody need advise it
             wanted = np.ones(learner.games.steps.shape, bool)
-        games = self._heed(learner.games, settings, wanted)
+        games = self.heed(learner.games, settings, wanted)
         for step in range(self.program.config.rollout):
             games, self._seen = self._step(
                 learner.weights, learner.pool, index, settings, games, self._seen_like(learner), keys, step
             )
             if wanted is not None:
                 wanted &= np.asarray(games.steps) > 0
-            games = self._heed(games, settings, wanted)
+            games = self.heed(games, settings, wanted)
         return self._learn(learner._replace(games=games), index, self._seen, learn_key, settings)  # type: ignore[no-any-return]
 
-    def _heed(self, games: Games, settings: Any, wanted: NDArray[np.bool_] | None) -> Games:
+    def heed(self, games: Games, settings: Any, wanted: NDArray[np.bool_] | None = None) -> Games:
         """Hints for all games that are due; the others have none, as the step left them."""
         due = np.asarray(games.ear.due)
         if wanted is not None:
             due = due & wanted
         if not due.any():
             return games
-        given = self.source.hints(due, np.asarray(games.ear.place), lambda: jax.device_get(self._look(games, settings)))
+        given = self.source.hints(due, np.asarray(games.ear.place), lambda: self._look(games, settings))
         self._show_life()
         hint = Hint(tuple(given.act), given.confidence, given.available)
         return games._replace(hint=hint, ear=games.ear._replace(due=self._nobody))

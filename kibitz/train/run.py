@@ -56,7 +56,7 @@ class Run:
         whispers = self.whispers
         self._describe()
         batch = program.config.batch
-        began, first = time.perf_counter() - self._seconds_before(step), step
+        began, first, before = time.perf_counter(), step, self._seconds_before(step)
         compiling = training = 0.0
         evaluation: dict[str, Any] = {}
         with closing(self._logs(step)) as logs, whispers.at_work(self._describe), _stoppable() as stopped:
@@ -78,8 +78,9 @@ class Run:
                     except TooManyFailures as failure:
                         self._save(program, learner, step)
                         raise BadInput(f"{failure} The run in {self.folder} is saved at step {step}.") from None
-                    told = dict.fromkeys(COLUMNS, np.zeros(self.job.seeds)) if whispers else {}
-                    told |= {name: np.asarray(value, float) for name, value in metrics.items()}
+                    told = {name: np.asarray(value, float) for name, value in metrics.items()}
+                    if whispers:  # every row of a table has the same columns
+                        told |= {name: np.zeros(self.job.seeds) for name in COLUMNS if name not in told}
                     spent = time.perf_counter() - called
                     rate, training = (goal - step) / spent, training + spent
                     hints_rate = float(told["hints_given"].sum()) / spent if whispers else None
@@ -87,14 +88,14 @@ class Run:
                     if step % self._every(self.job.logging.eval_every, batch) == 0 or step >= self._total(batch):
                         evaluation = self._evaluate(program, learner)
                         self._record(logs, step, evaluation)
-                    self._write(logs, step, told, rate, time.perf_counter() - began)
+                    self._write(logs, step, told, rate, before + time.perf_counter() - began)
                     if step % self._every(self.job.logging.save_every, batch) == 0:
                         self._save(program, learner, step)
                         self._describe()
                     mean = {name: float(value.mean()) for name, value in told.items()}
-                    self._last = {"steps_per_s": rate, **mean, **_means(evaluation), "notes": self.notes}
+                    self._last = {"step": step, "steps_per_s": rate, **mean, **_means(evaluation), "notes": self.notes}
                     self._last |= {} if hints_rate is None else {"hints_per_s": hints_rate}
-                    self.report({"step": step, **self._last})
+                    self.report(self._last)
                     if stopped():
                         break
                 if stopped():

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).resolve().parents[2] / "kibitz"
-ORDER = ["core", "games", "llm", "hints", "players", "evaluate", "train", "bench", "live", "show"]
+ORDER = ["core", "games", "llm", "hints", "players", "evaluate", "train", "bench", "live", "show", "demo"]
 ORDER += ["cli_cricket", "cli_live", "cli_llm", "cli"]
 # a rule may be a trained policy and a policy hears hints: these rooms stand side by side
 SAME = [{"llm", "hints", "players"}, {"evaluate", "train"}]

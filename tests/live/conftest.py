@@ -15,6 +15,8 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.live.machines import Postgres, Redis
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -111,3 +113,17 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 def server(served: Served) -> str:
     """Its base URL."""
     return served.url
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
+    one = Postgres(tmp_path_factory.mktemp("postgres"))
+    yield one
+    one.stop()
+
+
+@pytest.fixture(scope="session")
+def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Redis]:
+    one = Redis(tmp_path_factory.mktemp("redis"))
+    yield one
+    one.stop()

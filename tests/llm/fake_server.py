@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 import sys
 import threading
 import time
@@ -76,8 +77,38 @@ def changed(**fields: Any) -> str:
     return json.dumps({**GOOD, **fields})
 
 
+def obliging(request: Request) -> Plan:
+    """An answer the schema of the request allows, always the same one for the same question: for any game."""
+    properties = request.body["response_format"]["json_schema"]["schema"]["properties"]
+    drawn = random.Random(request.body["messages"][-1]["content"])
+    return Plan(completion(json.dumps({name: drawn.choice(field["enum"]) for name, field in properties.items()})))
+
+
+MOODS = ("good", "illegal", "not_json", "transport")
+
+
+def mood(request: Request) -> str:
+    """How `moody` takes a question: always the same way."""
+    return random.Random(request.body["messages"][-1]["content"] + "?").choice(MOODS)
+
+
+def moody(request: Request) -> Plan:
+    match mood(request):
+        case "illegal":
+            properties = request.body["response_format"]["json_schema"]["schema"]["properties"]
+            return Plan(completion(json.dumps(dict.fromkeys(properties, 99))))
+        case "not_json":
+            return Plan(completion("I would rather not."))
+        case "transport":
+            return error(500, "oops")
+        case _:
+            return obliging(request)
+
+
 MODELS: dict[str, Callable[[Request], Plan]] = {
     "good": said(LINE),
+    "obliging": obliging,  # these two need a preset with `structure: schema`
+    "moody": moody,
     "slow": lambda request: Plan(completion(LINE), wait=0.1),
     "echo": echo,
     "rate-limit-2s": then_good(error(429, "slow down", retry_after="2")),

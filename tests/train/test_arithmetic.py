@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from kibitz.core.act import entropy
+from kibitz.games import get_game
 from kibitz.train import ppo, reinforce
 from kibitz.train.learner import roll_out
 from kibitz.train.network import flatten, new_policy
@@ -250,3 +251,27 @@ def test_shuffling_keeps_every_sample_whole() -> None:
     assert order.ravel().tolist() != list(range(n))
     for x in (parts.features[:, 1], parts.masks[:, 0], parts.act[:, 0], parts.act[:, 1], parts.value, parts.target):
         np.testing.assert_array_equal(np.asarray(x, float), order)
+
+
+def test_an_opening_act_that_ends_the_game_is_an_episode_with_its_pay_and_without_a_step() -> None:
+    """Against a random partner some games are over before the learner's first turn."""
+    game = get_game("deal_or_no_deal")
+    practice, settings, count = Practice(game, game.rule("random")), game.plain_options.settings(), 512
+    keys = jax.random.split(jax.random.key(5), 2)
+    u = jax.random.uniform(keys[0], (practice.begin_uniforms, count))
+    games = practice.begin(settings, u)
+    paid = jax.vmap(
+        lambda one: practice.play.opening(settings, game.new(settings, one[: game.new_uniforms]), one)[1][0],
+        in_axes=-1,
+    )(u)
+    state = jax.vmap(practice.play.layout.unpack)(games.solo).state
+    ended = ~np.asarray(jax.vmap(game.to_act)(state)).any(1)
+    assert 5 < ended.sum() < count / 2
+    assert np.asarray(paid)[ended].max() > 0
+    act = tuple(jnp.zeros(count, jnp.int32) for _ in game.heads)
+    u = jax.random.uniform(keys[1], (practice.step_uniforms, count))
+    stepped = practice.step(settings, games, act, u)[1]
+    assert np.asarray(stepped.over)[ended].all()
+    np.testing.assert_array_equal(np.asarray(stepped.returned)[ended], np.asarray(paid)[ended])
+    assert (np.asarray(stepped.steps)[ended] == 0).all()
+    assert (np.asarray(stepped.steps)[~ended] == 1).all()

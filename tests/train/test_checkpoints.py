@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -145,3 +146,17 @@ def test_a_checkpoint_is_written_whole_or_not_at_all(
         checkpoint.write(tmp_path, Learner([saved.leaves["weights"] + 1]), 32, TOY, saved.job)
     assert path.read_bytes() == before
     assert load_file(path)["weights"].tobytes() == saved.leaves["weights"].tobytes()
+
+
+def test_a_cut_newest_checkpoint_is_passed_over_but_not_in_silence(
+    trained: Path, train: Callable[..., Any], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(trained, copy)
+    newest = last_checkpoint(copy)
+    newest.write_bytes(newest.read_bytes()[:1000])
+    folder, told = train("pupil", hints={"mode": "expert", "checkpoint": str(copy)}, **SMALL)
+    said = [record.message for record in caplog.records if newest.name in record.message]
+    assert len(said) == 1
+    assert said[0] in told["notes"]
+    assert said[0] in json.loads((folder / "run.json").read_text())["notes"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable
 from typing import Any
@@ -123,7 +124,8 @@ def test_the_adviser_is_said_and_recorded(train: Callable[..., Any]) -> None:
     assert json.loads((folder / "run.json").read_text())["advisers"] == [told["adviser"]]
 
 
-def test_llm_hints_say_what_to_do_where_they_cannot_be_had(train: Callable[..., Any]) -> None:
-    """Until the toy has words for an LLM, one sentence; it may change when LLM hints arrive."""
-    with pytest.raises(BadInput, match=r"LLM|llm"):
+def test_a_game_without_words_has_no_hints_of_an_llm(train: Callable[..., Any], monkeypatch: Any) -> None:
+    mute = dataclasses.replace(TOY, fields=lambda view, masks: {})
+    monkeypatch.setattr(toy, "build", lambda wide: mute)
+    with pytest.raises(BadInput, match="no words for an LLM"):
         train("llm", hints={"mode": "llm"})

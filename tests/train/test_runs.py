@@ -208,3 +208,23 @@ def test_entropy_and_learning_rate_end_where_they_should(train: Callable[..., An
     folder, _ = train("annealed", train={"ent": 0.2, "ent_final": 0.0, "lr_final": 0.0}, logging={"log_every": 32})
     ent = [row["ent"] for row in rows(folder / "metrics.csv")]
     assert ent == pytest.approx(np.linspace(0.2, 0.0, 20).tolist(), abs=1e-6)
+
+
+def test_the_clock_of_a_resumed_run_goes_on(train: Callable[..., Any]) -> None:
+    folder, _ = train("clock", train={"num_train_steps": 320})
+    timing = rows(folder / "timing.csv")
+    shifted = [{**row, "seconds": row["seconds"] + 1000} for row in timing]
+    text = "step,seconds,steps_per_s\n" + "".join(f"{r['step']},{r['seconds']},{r['steps_per_s']}\n" for r in shifted)
+    (folder / "timing.csv").write_text(text, encoding="utf-8")
+    last_checkpoint(folder).unlink()  # so that there is something to do again
+    train("clock", resume=True, train={"num_train_steps": 320})
+    assert all(row["seconds"] >= 1000 for row in rows(folder / "timing.csv"))
+
+
+def test_a_scale_in_the_config_is_the_one_that_counts(train: Callable[..., Any]) -> None:
+    short: dict[str, Any] = {"num_train_steps": 64}
+    losses = {
+        scale: rows(train(f"scale-{scale}", train={**short, "scale": scale})[0] / "metrics.csv")[0]["value_loss"]
+        for scale in (None, 8.0, 1.0)  # the toy's own is twice its four rounds
+    }
+    assert losses[None] == losses[8.0] < losses[1.0]

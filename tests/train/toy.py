@@ -107,6 +107,15 @@ def score(settings: Settings, state: State) -> dict[str, Array]:
     return {"payoff": won, "ceiling": best, "win_size": jnp.where(won > 0, won, jnp.nan)}
 
 
+def fields(view: View, masks: Any) -> dict[str, Any]:
+    return {"arm": [0, 1], "stake": np.flatnonzero(masks[1]).tolist(), "confidence": [0.0, 0.5, 1.0]}
+
+
+def describe(settings: Any, view: View, history: Any) -> dict[str, str]:
+    words = {name: str(int(value)) for name, value in view._asdict().items()}
+    return words | {"history_str": "\n".join(f"{said['seat']}: {said['act']}" for said in history)}
+
+
 def oracle(settings: Any, memory: Any, view: View, masks: Any, u: Array) -> Any:
     return memory, (view.lucky, view.cap)
 
@@ -146,8 +155,8 @@ def build(wide: bool) -> Game:
         scale=lambda settings: 2.0 * int(settings.rounds),
         reference="oracle",
         score=score,
-        fields=lambda view, masks: {},
-        describe=lambda settings, view, history: {},
+        fields=fields,
+        describe=describe,
         frame=lambda settings, state, seat: {},
         tell=lambda event: "",
         say=lambda act: f"arm {int(act[0])}",

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from kibitz.core.game import Game, matters_always
-from kibitz.games.cricket import calls, captains, commentary, frame, opening, roster, rules, state, view, words
+from kibitz.games.cricket import calls, captains, commentary, frame, opening, review, roster, rules, state, view, words
 from kibitz.games.cricket.rules import Settings
 from kibitz.games.cricket.settings import CricketOptions
 
@@ -64,6 +64,7 @@ def build() -> Game:
         private=frame.private,
         cast=roster.cast,
         calls=calls.calls,
+        review=review.review,
     )
 
 

@@ -7,6 +7,7 @@ model is centred on. Others are the same captain with another temper.
 from __future__ import annotations
 
 from functools import cache, partial
+from importlib import import_module
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -140,16 +141,14 @@ def at_random(settings: Any, memory: Any, view: Any, masks: Masks, u: Array) -> 
     return memory, sample(tuple(jnp.zeros(mask.shape) for mask in masks), masks, u)
 
 
-BALANCED = rule("balanced", Temper())
-AGGRESSIVE = rule(
-    "aggressive", Temper(0.45, 0.06, 1.1, plans=(0.2, 0.5, 0, 0.4, -0.6, 0.3), fields=(1.0, 0.0, -1.0, -0.6))
-)
-DEFENSIVE = rule(
-    "defensive", Temper(-0.45, 0.16, 0.8, plans=(0.3, -0.5, 0.4, -0.4, 0.5, 0), fields=(-1.2, -0.2, 0.9, 0.3))
-)
-SHREWD = rule(
-    "shrewd", Temper(0.1, 0.2, 1.3, plans=(0.5, -1.2, 0.3, -0.8, 0.2, 0.7), fields=(0.3, -0.2, 0.0, 0.6))
-)  # knows the tables of tactics.yaml: beats `balanced` (0.54 of matches), as a trained captain should
+TEMPERS = {
+    "balanced": Temper(),
+    "aggressive": Temper(0.45, 0.06, 1.1, plans=(0.2, 0.5, 0, 0.4, -0.6, 0.3), fields=(1.0, 0.0, -1.0, -0.6)),
+    "defensive": Temper(-0.45, 0.16, 0.8, plans=(0.3, -0.5, 0.4, -0.4, 0.5, 0), fields=(-1.2, -0.2, 0.9, 0.3)),
+    # knows the tables of tactics.yaml: beats `balanced` (0.54 of matches), as a trained captain should
+    "shrewd": Temper(0.1, 0.2, 1.3, plans=(0.5, -1.2, 0.3, -0.8, 0.2, 0.7), fields=(0.3, -0.2, 0.0, 0.6)),
+}
+BALANCED, AGGRESSIVE, DEFENSIVE, SHREWD = (rule(name, temper) for name, temper in TEMPERS.items())
 RANDOM = Rule("random", at_random, uniforms=5)
 HEURISTIC = rule("heuristic", Temper())
 CAPTAINS = {rule.name: rule for rule in (BALANCED, AGGRESSIVE, DEFENSIVE, SHREWD, RANDOM, HEURISTIC)}
@@ -206,3 +205,19 @@ def _quota(side: Eleven, overs: int, rng: np.random.Generator) -> NDArray[np.int
         add = min(most[i] - counts[i], left)
         counts[i], left = counts[i] + add, left - add
     return np.repeat(best[:10], counts[:10])
+
+
+_LATE = {
+    "HeuristicCaptain": "kibitz.games.cricket.heuristic",
+    "OPPONENT_PRESETS": "kibitz.players.captains",
+    "captain_presets": "kibitz.players.captains",
+    "pick_action": "kibitz.players.captains",
+    "to_ui_frame": "kibitz.games.cricket.ui",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Captains who call tools are found here too, but loaded only when they are asked for."""
+    if name not in _LATE:
+        raise AttributeError(f"module 'kibitz.games.cricket.captains' has no attribute {name!r}")
+    return getattr(import_module(_LATE[name]), name)

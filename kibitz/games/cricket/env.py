@@ -21,8 +21,7 @@ import jax
 import numpy as np
 
 from kibitz.core.chance import episode_luck, seat_luck, seed_key
-from kibitz.core.episode import _ask as ask
-from kibitz.core.episode import table_for
+from kibitz.core.episode import ask, table_for
 from kibitz.core.errors import BadInput
 from kibitz.core.game import SEATS
 from kibitz.core.player import Turn
@@ -33,7 +32,7 @@ from kibitz.games.cricket.models import CricketAction, CricketObservation, Crick
 from kibitz.games.cricket.page import Page, turn_page
 from kibitz.games.cricket.plans import Plans
 from kibitz.games.cricket.settings import CricketOptions
-from kibitz.games.cricket.start import Start, find_opponent, find_start
+from kibitz.games.cricket.start import Start, find_player, find_start
 from kibitz.games.cricket.tally import Tally
 
 __all__ = ["CricketAction", "CricketEnvironment", "CricketObservation", "CricketState"]
@@ -68,7 +67,7 @@ class CricketEnvironment:
         """A new match. BadInput about an option that is unknown or wrong; the match before goes on then."""
         with self._lock:
             chosen = ResetOptions.read(options or {}, "option of reset")
-            opponent, rule = find_opponent(self._game, chosen.opponent_mode)
+            opponent, rule = find_player(self._game, chosen.opponent_mode)
             seed = secrets.randbelow(2**63) if chosen.seed is None else chosen.seed
             counted = self._begun if chosen.seed is None else chosen.seed
             start = find_start(chosen, options or {}, self._fixed, rule, seed, counted)
@@ -81,7 +80,7 @@ class CricketEnvironment:
             opponent.begin(start.settings, 1, self._lucks[1])
             self._match = self._table.new(start.settings, self._luck) if start.state is None else start.state
             self._number, self._calls = 0, 0
-            self._history: list[dict[str, Any]] = []
+            self._history: list[Mapping[str, Any]] = []
             self._tally, self._plans, self._duel = Tally(), Plans(self._host), Duel(self._host)
             self._cast = roster.cast(self._host, self._match)["sides"]
             self._state = CricketState(
@@ -199,7 +198,7 @@ class CricketEnvironment:
             done=told.match_over,
             reward=reward,
             reward_range=self.reward_range,
-            episode_id=told.episode_id,
+            episode_id=told.episode_id or "",
             turn=self._number,
             calls_left=FREE_CALLS - self._calls,
             error=error,

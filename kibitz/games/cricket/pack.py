@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import jax
-import jax.numpy as jnp
+import numpy as np
 import yaml
 from pydantic import Field, model_validator
 
@@ -211,16 +211,15 @@ def position(settings: Settings, entry: Entry, seed: int) -> State:
 
 
 def _typed(state: State, changed: dict[str, Any]) -> State:
+    """On the host: a pack has a thousand of them, and placing each number on a device would take seconds."""
     parts = {
-        name: jax.tree.map(lambda old, new: jnp.asarray(new, old.dtype), getattr(state, name), value)
+        name: jax.tree.map(lambda old, new: np.asarray(new, old.dtype), getattr(state, name), value)
         for name, value in changed.items()
     }
-    typed: State = jax.tree.map(jnp.asarray, state._replace(**parts))
-    return typed
+    return state._replace(**parts)
 
 
 def mirrored(state: State) -> State:
     """The same position with the seats exchanged."""
-    return state._replace(
-        elevens=state.elevens[::-1], batting=1 - state.batting, super_bowlers=state.super_bowlers[::-1]
-    )
+    other: Any = np.asarray(1 - state.batting, np.int32)
+    return state._replace(elevens=state.elevens[::-1], batting=other, super_bowlers=state.super_bowlers[::-1])

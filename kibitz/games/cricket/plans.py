@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from kibitz.games.cricket import roster
-from kibitz.games.cricket.captains import VARIANTS
+from kibitz.games.cricket.elevens import VARIANTS
 from kibitz.games.cricket.state import NOBODY
 from kibitz.games.cricket.tactics import ACCUMULATE, BALANCED, FIELDS, GOOD, INTENTS, PLANS
 

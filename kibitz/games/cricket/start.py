@@ -26,10 +26,10 @@ class Start(NamedTuple):
     about: str
 
 
-def find_opponent(game: Game, name: str) -> tuple[Player, Rule | None]:
+def find_player(game: Game, name: str) -> tuple[Player, Rule | None]:
     """Players and what they need are loaded when named: games stand below them."""
     if name == "human":
-        raise BadInput("The opponent_mode cannot be human: nobody could be asked inside an environment.")
+        raise BadInput("A human cannot be asked inside an environment; name another player.")
     players = import_module("kibitz.players")
     rule: Rule | None = players.rule_named(game, name)
     if rule is None:

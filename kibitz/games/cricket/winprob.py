@@ -171,7 +171,7 @@ def first_innings(score: Any, legal: Any, wickets: Any, overs: int, era: int) ->
 def projected(score: Any, legal: Any, wickets: Any, overs: int, era: int) -> Floats:
     """What the first side may expect to make."""
     fitted = calibration()
-    path = _path(overs)
+    path = path_of(overs)
     at = np.clip(np.asarray(legal), 0, 120).astype(int)
     rest = np.asarray(path[0])[era][at]
     worn = np.asarray(wickets) - np.asarray(path[1])[at]
@@ -183,11 +183,11 @@ def projected(score: Any, legal: Any, wickets: Any, overs: int, era: int) -> Flo
 def par_score(overs: int, era: int) -> float:
     """What wins half of the matches."""
     fitted = calibration()
-    return float(np.asarray(_path(overs)[0])[era][0] * np.exp(fitted["first"]["par_shift"]))
+    return float(np.asarray(path_of(overs)[0])[era][0] * np.exp(fitted["first"]["par_shift"]))
 
 
 @cache
-def _path(overs: int) -> tuple[Floats, Floats]:
+def path_of(overs: int) -> tuple[Floats, Floats]:
     path = course(overs, calibration())
     return np.asarray(path.rest, np.float64).reshape(3, 121), np.asarray(path.wickets, np.float64)
 

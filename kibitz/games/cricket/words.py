@@ -13,7 +13,7 @@ from kibitz.games.cricket import roster, winprob
 from kibitz.games.cricket.ball import HOWS, NO_BALL, NOTHING, WIDE
 from kibitz.games.cricket.roster import Eleven
 from kibitz.games.cricket.state import NOBODY
-from kibitz.games.cricket.tactics import ACCUMULATE, BALANCED, FIELDS, GOOD, INTENTS, PHASES, PLANS
+from kibitz.games.cricket.tactics import ACCUMULATE, BALANCED, FIELDS, GOOD, INTENTS, PHASES, PLANS, open_in_powerplay
 
 CONFIDENCES = tuple(tenth / 10 for tenth in range(11))
 HEAD_VALUES = {"intent": INTENTS, "plan": PLANS, "field": FIELDS}
@@ -73,7 +73,9 @@ def describe(settings: Any, view: Any, history: list[Mapping[str, Any]]) -> dict
         "last_ball": last_ball_text(view),
         "win_probability": f"{chance if bats else 1 - chance:.2f}",
         "history_str": "\n".join(history_line(entry) for entry in history[-12:]),
-        "legal_fields": ", ".join(FIELDS[i] for i in range(len(FIELDS)) if i < 2 or not bool(view.powerplay)),
+        "legal_fields": ", ".join(
+            name for name, up in zip(FIELDS, open_in_powerplay(), strict=True) if up or not bool(view.powerplay)
+        ),
         "legal_players": "; ".join(
             _strength(batters, i) if bats else _guile(bowlers, i)
             for i in range(11)

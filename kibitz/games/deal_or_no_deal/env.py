@@ -17,7 +17,9 @@ from pydantic import Field
 from kibitz.core.act import Masks
 from kibitz.core.errors import BadInput
 from kibitz.core.game import Game, Rule
-from kibitz.core.gym import GameEnv, GameVectorEnv
+from kibitz.core.gym import GameEnv
+from kibitz.core.gym_acts import OpenActs, OpenNow, act_of
+from kibitz.core.gym_vector import GameVectorEnv
 from kibitz.games.deal_or_no_deal import game as game_for
 from kibitz.games.deal_or_no_deal import rules
 from kibitz.games.deal_or_no_deal.rules import ACT_NAMES, ITEM_NAMES, MAX_UTILITY, SILENT, Items, Settings, dot
@@ -54,31 +56,21 @@ def action_space(options: NegotiationOptions) -> dict[str, spaces.Space[Any]]:
 
 
 class OpenActions(spaces.Dict):
-    """The action space, whose samples are legal in the environment's present state.
-
-    So `env.step(env.action_space.sample())` works as people expect it to. Some seed the space,
-    sample and only then reset: the first sample after a seed is legal in every first position.
-    """
+    """The action space, whose samples are legal in the environment's present state."""
 
     def __init__(self, env: NegotiationEnv) -> None:
-        self._env, self._seeded = env, False
+        self._open = OpenNow(env)
         super().__init__(action_space(env.options))
 
     def seed(self, seed: Any = None) -> Any:
-        self._seeded = True
+        self._open.seeded()
         return super().seed(seed)
 
     def sample(self, mask: Any = None, probability: Any = None) -> dict[str, Any]:
         if mask is not None or probability is not None:
             return super().sample(mask, probability)
-        if self._seeded or not self._env.begun:
-            self._seeded = False
-            least = self._env.options.min_count
-            acts, counts = np.ones(len(ACT_NAMES), np.int8), np.ones((3, self._env.game.sizes[1]), np.int8)
-            acts[rules.AGREE], counts[:, least + 1 :] = 0, 0
-        else:
-            masks = self._env.masks().astype(np.int8)
-            acts, counts = masks[: len(ACT_NAMES)], masks[len(ACT_NAMES) :].reshape(3, -1)
+        masks = self._open()
+        acts, counts = masks[: len(ACT_NAMES)], masks[len(ACT_NAMES) :].reshape(3, -1)
         return super().sample({"act_type": acts, "oA": tuple(counts)})
 
     def __reduce__(self) -> Any:
@@ -86,29 +78,8 @@ class OpenActions(spaces.Dict):
         return spaces.Dict, (dict(self.spaces),)
 
 
-class OpenMultiDiscrete(spaces.MultiDiscrete):
-    """The same for `MultiDiscreteActions`."""
-
-    def __init__(self, inner: spaces.Space[Any], sizes: tuple[int, ...]) -> None:
-        self._inner = inner
-        super().__init__(list(sizes))
-
-    def seed(self, seed: Any = None) -> Any:
-        self._inner.seed(seed)
-        return super().seed(seed)
-
-    def sample(self, mask: Any = None, probability: Any = None) -> NDArray[Any]:
-        if mask is not None or probability is not None:
-            return super().sample(mask, probability)
-        action = self._inner.sample()
-        return np.array([action["act_type"], *action["oA"]], self.dtype)
-
-    def __reduce__(self) -> Any:
-        return spaces.MultiDiscrete, (self.nvec,)
-
-
 class OpenDiscrete(spaces.Discrete):
-    """The same for `FlatActions`."""
+    """The same for `FlatActions`, which draws from the space it wraps."""
 
     def __init__(self, inner: spaces.Space[Any], acts: NDArray[np.int64]) -> None:
         self._inner, self._index = inner, {tuple(act): i for i, act in enumerate(acts.tolist())}
@@ -193,9 +164,15 @@ class NegotiationEnv(GameEnv):
         return (act_type, *numbers)
 
     def _seen_counts(self) -> list[int]:
-        name, where, _ = self._observation[0]
-        assert name == "counts"
-        return [int(x) for x in self._seen[where]]
+        first = self._observation[0]
+        assert first.name == "counts"
+        return self._row[first.where]
+
+    def first_masks(self) -> NDArray[np.bool_]:
+        """What is open in every first position."""
+        acts, counts = np.ones(len(ACT_NAMES), bool), np.ones((3, self.game.sizes[1]), bool)
+        acts[rules.AGREE], counts[:, self.options.min_count + 1 :] = False, False
+        return np.concatenate([acts, counts.reshape(-1)])
 
     def given_state(self, options: Mapping[str, Any]) -> Any:
         """`options={"context": {"counts": .., "my_utilities": .., "partner_utilities": ..}, "agent_starts": ..}`."""
@@ -313,13 +290,11 @@ class MultiDiscreteActions(
         gymnasium.utils.RecordConstructorArgs.__init__(self)
         super().__init__(env)
         self.sizes = base_env(env).game.sizes
-        self.action_space = OpenMultiDiscrete(base_env(env).action_space, self.sizes)
+        self.action_space = OpenActs(base_env(env), self.sizes)
 
     def action(self, action: Any) -> dict[str, Any]:
-        values = np.asarray(action)
-        if values.shape != (len(self.sizes),) or values.dtype.kind not in "iu":
-            raise BadInput(f"The action is {action!r}; it should be {len(self.sizes)} whole numbers.")
-        return {"act_type": int(values[0]), "oA": values[1:].astype(np.int64)}
+        act_type, *kept = act_of(action, self.sizes)
+        return {"act_type": act_type, "oA": np.array(kept, np.int64)}
 
     def action_masks(self) -> NDArray[np.bool_]:
         """bool[5 + 3 n]: the heads' masks one after the other."""

@@ -271,48 +271,6 @@ def test_analysis_gives_phase_rates_par_match_ups_and_win_probability() -> None:
     json.dumps(found)
 
 
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        ({"overs": 5}, "max_overs"),
-        ({"max_overs": 21}, "20"),
-        ({"max_overs": "5"}, "max_overs"),
-        ({"opponent_mode": "nobody"}, "no player 'nobody'"),
-        ({"opponent_mode": "human"}, "human"),
-        ({"era": "1999"}, "era"),
-        ({"captain_side": "left"}, "captain_side"),
-        ({"seed": -1}, "seed"),
-    ],
-)
-def test_bad_options_are_refused_in_a_sentence_and_the_match_goes_on(options: dict[str, Any], says: str) -> None:
-    env, _ = begin()
-    held = env.state
-    with pytest.raises(BadInput, match=says):
-        env.reset(options=options)
-    assert env.state == held
-
-
-def test_options_choose_overs_era_side_and_start() -> None:
-    for side in ("bat", "bowl"):
-        assert begin(captain_side=side)[1].role == f"{side}ting".replace("bowlting", "bowling")
-    _, obs = begin(max_overs=7, era="pre2018")
-    assert (obs.frame["overs"], obs.frame["era"]) == (7, "pre2018")
-    starts = [begin(random_start=True, max_overs=20, seed=seed)[1].scoreboard for seed in range(6)]
-    assert len({(board["over_text"], board["score"]) for board in starts}) > 3
-
-
-def test_the_seed_is_told_at_the_end_only_and_drawn_where_none_is_given() -> None:
-    env = CricketEnvironment()
-    first = env.reset(options={"max_overs": 1})
-    assert env.state.seed is None
-    play_out(env, first)
-    seed = env.state.seed
-    assert seed is not None
-    again = env.reset(options={"max_overs": 1, "seed": seed})
-    assert again.players == first.players
-    assert env.reset(options={"max_overs": 1}).episode_id != first.episode_id
-
-
 def test_a_step_without_a_match_is_the_callers_mistake_and_after_it_an_answer() -> None:
     env = CricketEnvironment()
     assert env._state.match_over is False

@@ -170,3 +170,15 @@ def test_the_result_is_said_as_scorers_say_it() -> None:
     assert "off the last ball" in result(winner=0, first=40, score=44, wickets=9, legal=30)
     assert "super over" in result(winner=1, first=9, score=4, supers=1)
     assert "tie" in result(winner=2, first=9, score=9)
+
+
+def test_a_review_has_the_balls_that_moved_the_match_most() -> None:
+    whole, ended = frames(match(3, 5)), match(3, 5).events[-1].payload
+    moments = ended["review"]["moments"]
+    moved = [b["win_probability"][0] - a["win_probability"][0] for a, b in pairwise(whole)]
+    assert len(moments) == 5
+    assert [m["turn"] for m in moments] == sorted(m["turn"] for m in moments)
+    for moment in moments:
+        assert moment["change"] == pytest.approx(moved[moment["turn"]], abs=1e-4)
+        assert moment["text"] in lines(match(3, 5))
+    assert max(map(abs, moved)) == pytest.approx(max(abs(m["change"]) for m in moments), abs=1e-4)

@@ -18,6 +18,7 @@ import kibitz
 from kibitz.core.errors import BadInput
 from kibitz.games.deal_or_no_deal.env import FlatActions, MultiDiscreteActions, NegotiationEnv, NegotiationVectorEnv
 from tests.games.deal_or_no_deal.oracle import AGREE, DISAGREE, END, INSIST, PROPOSE
+from tests.twins import assert_same, play_beside
 
 ID = "kibitz:DealOrNoDialog-v0"
 N = 4  # environments in a vector; always as many, because each number is compiled anew
@@ -285,23 +286,6 @@ def random_actions(rng: np.random.Generator, masks: Any, caps: Any, wild: float 
     return {"act_type": acts, "oA": keep}
 
 
-def assert_same(ours: Any, theirs: Any, where: str = "") -> None:
-    """Trees of dicts, arrays and numbers: the same keys, shapes, types and values."""
-    if isinstance(theirs, dict):
-        assert isinstance(ours, dict) and set(ours) == set(theirs), where
-        for name in theirs:
-            assert_same(ours[name], theirs[name], f"{where}.{name}")
-    elif isinstance(theirs, np.ndarray) and theirs.dtype == object:
-        assert ours.dtype == object and ours.shape == theirs.shape, where
-        for i in range(len(theirs)):
-            assert_same(ours[i], theirs[i], f"{where}[{i}]")
-    elif theirs is None:
-        assert ours is None, where
-    else:
-        assert np.asarray(ours).dtype == np.asarray(theirs).dtype, where
-        np.testing.assert_array_equal(ours, theirs, err_msg=where)
-
-
 TWINS: dict[str, dict[str, Any]] = {
     "defaults": {},
     "everything else": {
@@ -317,38 +301,17 @@ TWINS: dict[str, dict[str, Any]] = {
 }
 
 
-def play_beside(mode: str, options: dict[str, Any], steps: int) -> int:
-    """Our vector environment beside Gymnasium's over our single ones; how many episodes were finished."""
-    ours = NegotiationVectorEnv(N, autoreset_mode=mode, **options)
-    theirs = SyncVectorEnv([lambda: make(**options) for _ in range(N)], autoreset_mode=AutoresetMode(mode))
-    rng = np.random.default_rng(5)
-    (seen, infos), (expected, expected_infos) = ours.reset(seed=11), theirs.reset(seed=11)
-    assert_same(seen, expected, "first reset")
-    assert_same(infos, expected_infos, "info of the first reset")
-    finished, masks, caps = 0, infos["action_mask"].copy(), infos["oA_max"].copy()
-    for number in range(steps):
-        actions = random_actions(rng, masks, caps, 0.2 if options.get("illegal") else 0.0)
-        a, b = ours.step(actions), theirs.step(actions)
-        for name, x, y in zip(("obs", "reward", "terminated", "truncated", "info"), a, b, strict=True):
-            assert_same(x, y, f"step {number} {name}")
-        masks, caps = a[4]["action_mask"].copy(), a[4]["oA_max"].copy()
-        finished += int(a[2].sum())
-        if mode == "Disabled" and a[2].any():
-            over = a[2]
-            a2, b2 = ours.reset(options={"reset_mask": over}), theirs.reset(options={"reset_mask": over})
-            assert_same(a2[0], b2[0], f"reset after step {number}")
-            assert_same(a2[1], b2[1], f"info of the reset after step {number}")
-            masks[over], caps[over] = a2[1]["action_mask"][over], a2[1]["oA_max"][over]
-    ours.close()
-    theirs.close()
-    return finished
-
-
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("name", TWINS)
 def test_single_and_vector_environments_agree_step_by_step(mode: str, name: str) -> None:
-    steps = 40 if name == "over at once" else 250
-    assert play_beside(mode, TWINS[name], steps) > steps / 4  # episodes of four environments
+    steps, options = 40 if name == "over at once" else 250, TWINS[name]
+
+    def choose(rng: np.random.Generator, now: dict[str, Any]) -> dict[str, Any]:
+        return random_actions(rng, now["action_mask"], now["oA_max"], 0.2 if options.get("illegal") else 0.0)
+
+    ours = NegotiationVectorEnv(N, autoreset_mode=mode, **options)
+    finished = play_beside(ours, lambda: make(**options), choose, ("action_mask", "oA_max"), steps)
+    assert finished > steps / 4  # episodes of four environments
 
 
 def test_the_spaces_of_both_are_the_same() -> None:

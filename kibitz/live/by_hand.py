@@ -1,0 +1,106 @@
+"""Events of an environment that somebody steps by hand, from what it shows before and after."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from kibitz.core.event import Event, Stream
+
+
+class ByHand:
+    """An observation has `frame` and `message`, an object or a table; whatever else is missing is left empty.
+
+    Tool calls that do not step the game are decisions without a step.
+    """
+
+    def __init__(self, game: str, episode_id: str, players: tuple[str, str], about: Mapping[str, Any]) -> None:
+        self._game, self._players, self._about = game, players, dict(about)
+        self._stream = Stream((), episode_id)
+        self._frame: dict[str, Any] = {}
+        self._returns = [0.0, 0.0]
+        self._steps = 0
+        self._asked = 0.0
+        self._last = ""
+
+    def started(self, obs: Any) -> list[Event]:
+        from kibitz.games import get_game
+
+        self._frame = dict(_get(obs, "frame", {}))
+        payload = {
+            "game": self._game,
+            "version": get_game(self._game).version,
+            "players": list(self._players),
+            "frame": self._frame,
+            "cast": dict(_get(obs, "cast", {})),
+            "about": self._about,
+            "private": {},
+        }
+        return [self._stream.emit("episode.started", payload), *self._line(obs, 0)]
+
+    def moment(self, obs: Any) -> dict[str, Any]:
+        return {"frame": dict(_get(obs, "frame", {})), "turn": _get(obs, "turn", self._steps)}
+
+    def decision(self, action: Any, turn: int) -> list[Event]:
+        tool, arguments = str(_get(action, "tool", action)), dict(_get(action, "arguments", {}) or {})
+        said = ", ".join(f"{name} {value}" for name, value in arguments.items())
+        now = time.monotonic()
+        latency, self._asked = (now - self._asked if self._asked else 0.0), now
+        payload = {
+            "seat": 0,
+            "turn": turn,
+            "act": [],
+            "text": f"{tool} {said}".strip(),
+            "calls": [{"tool": tool, "arguments": arguments}],
+            "source": self._players[0],
+            "latency": latency,
+            "usage": {},
+            "fallback": "",
+            "private": {},
+        }
+        return [self._stream.emit("decision", payload)]
+
+    def step(self, pre: Mapping[str, Any], obs: Any, reward: float | None, turn: int) -> list[Event]:
+        self._asked = time.monotonic()
+        frame = dict(_get(obs, "frame", {}))
+        stepped = _get(obs, "turn", None) != pre["turn"] or frame != self._frame
+        if not stepped:
+            return []
+        paid = float(reward if reward is not None else _get(obs, "reward", 0.0) or 0.0)
+        self._returns[0] += paid
+        changed = {key: value for key, value in frame.items() if key not in self._frame or self._frame[key] != value}
+        self._frame = frame
+        payload = {"turn": turn, "acts": [None, None], "rewards": [paid, 0.0], "frame": changed}
+        self._steps += 1
+        return [self._stream.emit("step", payload), *self._line(obs, turn)]
+
+    def ended(self, state: Any) -> list[Event]:
+        """A match that is not over was given up by its driver."""
+        if _get(state, "match_over", True) is False:
+            told = {"kind": "stopped", "reason": "Its driver ended it.", "frame": self._frame, "private": {}}
+            return [self._stream.emit("episode.failed", told | {"steps": self._steps})]
+        payload = {
+            "text": self._last,
+            "audio": None,
+            "returns": self._returns,
+            "scores": {},
+            "frame": self._frame,
+            "review": {},
+            "private": {},
+            "seed": int(_get(state, "seed", 0) or 0),
+            "number": 0,
+            "steps": self._steps,
+        }
+        return [self._stream.emit("episode.ended", payload)]
+
+    def _line(self, obs: Any, turn: int) -> list[Event]:
+        self._last = str(_get(obs, "message", "") or "")
+        payload = {"turn": turn, "text": self._last, "audio": None}
+        return [self._stream.emit("commentary", payload)] if self._last else []
+
+
+def _get(thing: Any, name: str, otherwise: Any) -> Any:
+    if isinstance(thing, Mapping):
+        return thing.get(name, otherwise)
+    return getattr(thing, name, otherwise)

@@ -1,0 +1,80 @@
+"""The cockpit's page and its files: small, cached by content, compressed once."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from fastapi import APIRouter, HTTPException, Request, Response
+
+STATIC = Path(__file__).parent / "static"
+ADDRESSES = ("/custom", "/lobby", "/leaderboard", "/runs", "/e/{episode_id}")
+TYPES = {
+    ".css": "text/css; charset=utf-8",
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+HEADERS = {
+    # asked again each time and answered with 304: a new version of kibitz is seen at once
+    "Cache-Control": "no-cache",
+    "Vary": "Accept-Encoding",
+}
+
+
+@dataclass(frozen=True)
+class File:
+    body: bytes
+    squeezed: bytes
+    tag: str
+    kind: str
+
+    def answer(self, request: Request) -> Response:
+        headers = HEADERS | {"ETag": self.tag}
+        if self.tag in request.headers.get("if-none-match", ""):
+            return Response(status_code=304, headers=headers)
+        if "gzip" in request.headers.get("accept-encoding", ""):
+            return Response(self.squeezed, media_type=self.kind, headers=headers | {"Content-Encoding": "gzip"})
+        return Response(self.body, media_type=self.kind, headers=headers)
+
+
+def _file(body: bytes, suffix: str) -> File:
+    tag = f'"{hashlib.sha256(body).hexdigest()[:20]}"'
+    return File(body, gzip.compress(body, 9, mtime=0), tag, TYPES[suffix])
+
+
+@cache
+def files() -> dict[str, File]:
+    """Everything that is served, by name; a path that is not here does not exist."""
+    found = {
+        path.relative_to(STATIC).as_posix(): path.read_bytes()
+        for path in sorted(STATIC.rglob("*"))
+        if path.suffix in TYPES
+    }
+    # the browser learns of every module at once, not one import after the other
+    modules = [name for name in found if name.endswith(".js") and not name.startswith(("games/", "theme"))]
+    links = "".join(f'<link rel="modulepreload" href="/static/{name}">\n' for name in modules)
+    found["page.html"] = found["page.html"].replace(b"<!-- modulepreload -->\n", links.encode())
+    return {name: _file(body, Path(name).suffix) for name, body in found.items()}
+
+
+def router() -> APIRouter:
+    """One page for every address of the cockpit, and the files it asks for."""
+    routes = APIRouter(include_in_schema=False)
+
+    @routes.get("/static/{name:path}")
+    def static(name: str, request: Request) -> Response:
+        file = files().get(name)
+        if file is None:
+            raise HTTPException(404, "There is no such file.")
+        return file.answer(request)
+
+    def page(request: Request) -> Response:
+        return files()["page.html"].answer(request)
+
+    for address in ADDRESSES:
+        routes.add_api_route(address, page, methods=["GET", "HEAD"])
+    return routes

@@ -1,0 +1,72 @@
+// Small SVG charts. Each has a sentence for a screen reader and a table behind a disclosure.
+import { h, put, s, set } from "./dom.js";
+
+const ROWS = 400;
+const PAD = { left: 38, right: 10, top: 10, bottom: 24 };
+
+export function table(head, rows, caption, left = []) {
+  return h("table", { class: "data" },
+    caption && h("caption", {}, caption),
+    h("thead", {}, h("tr", {}, head.map((cell, i) => h("th", { scope: "col", class: left.includes(i) && "left" }, cell)))),
+    h("tbody", {}, rows.map((row) => h("tr", {}, row.map((cell, i) => h(i ? "td" : "th", i ? { class: left.includes(i) && "left" } : { scope: "row" }, String(cell)))))));
+}
+
+// spec: x and y ranges, xt and yt ticks [[value, label]], draw(px, py, size) -> nodes, label, head, rows()
+export function chart(title, height, legend) {
+  const svg = s("svg", { class: "plot", role: "img", height });
+  const more = h("details", { class: "alt" }, h("summary", {}, "As a table"));
+  const node = h("figure", { class: "chart" }, h("figcaption", {}, h("span", {}, title), legend), svg, more);
+  let spec = null;
+  let width = 0;
+
+  const fill = () => {
+    if (!more.open || !spec) return;
+    const rows = spec.rows();
+    more.replaceChildren(more.firstChild, h("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": `${title}, table` },
+      table(spec.head, rows.slice(-ROWS), rows.length > ROWS ? `The last ${ROWS} of ${rows.length} rows` : "")));
+  };
+  const paint = () => {
+    if (!spec || !width) return;
+    const [x0, x1] = spec.x;
+    const [y0, y1] = spec.y;
+    const size = { left: PAD.left, right: width - PAD.right, top: PAD.top, bottom: height - PAD.bottom };
+    const px = (x) => Math.round((size.left + ((x - x0) / (x1 - x0 || 1)) * (size.right - size.left)) * 10) / 10;
+    const py = (y) => Math.round((size.bottom - ((y - y0) / (y1 - y0 || 1)) * (size.bottom - size.top)) * 10) / 10;
+    set(svg, "viewBox", `0 0 ${width} ${height}`);
+    set(svg, "aria-label", `${title}. ${spec.label}`);
+    svg.replaceChildren(
+      s("g", { class: "grid" }, spec.yt.map(([v]) => s("path", { d: `M${size.left} ${py(v)}H${size.right}` }))),
+      s("g", { class: "ticks" },
+        spec.yt.map(([v, text]) => s("text", { x: size.left - 7, y: py(v) + 4, "text-anchor": "end" }, text)),
+        spec.xt.map(([v, text]) => s("text", { x: px(v), y: height - 6, "text-anchor": v === x1 ? "end" : v === x0 ? "start" : "middle" }, text))),
+      ...spec.draw(px, py, size).flat());
+    fill();
+  };
+  more.addEventListener("toggle", fill);
+  new ResizeObserver(([entry]) => {
+    const now = Math.round(entry.contentRect.width);
+    if (now === width) return;
+    width = now;
+    requestAnimationFrame(paint);
+  }).observe(node);
+  return { node, draw: (next) => { spec = next; paint(); } };
+}
+
+export const line = (points, px, py, cls) =>
+  s("path", { class: cls, d: points.map(([x, y], i) => `${i ? "L" : "M"}${px(x)} ${py(y)}`).join("") });
+
+export const key = (seat, text) => {
+  const label = h("span", { class: `key seat${seat}` });
+  put(label, text);
+  return label;
+};
+
+// round numbers from `low` to `top` in about `n` steps
+export function ticks(top, n = 4, low = 0) {
+  const raw = Math.max(top - low, 1e-9) / n;
+  const unit = 10 ** Math.floor(Math.log10(raw));
+  const step = [1, 2, 5, 10].map((k) => k * unit).find((x) => x >= raw);
+  const found = [];
+  for (let v = Math.ceil(low / step - 0.001) * step; v <= top + step * 0.01; v += step) found.push(Math.round(v * 1e6) / 1e6);
+  return found;
+}

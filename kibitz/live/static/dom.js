@@ -1,0 +1,127 @@
+// Elements, text and requests. Text only ever goes in as text.
+const SVG = "http://www.w3.org/2000/svg";
+
+function build(node, props, kids) {
+  for (const [key, value] of Object.entries(props || {})) {
+    if (value === undefined || value === null || value === false) continue;
+    if (key.startsWith("on")) node.addEventListener(key.slice(2), value);
+    else if (key === "vars") for (const [name, v] of Object.entries(value)) node.style.setProperty(name, v);
+    else if (key === "value") node.value = value;
+    else node.setAttribute(key, value === true ? "" : value);
+  }
+  node.append(...kids.flat().filter((kid) => kid !== null && kid !== undefined && kid !== false));
+  return node;
+}
+
+export const h = (tag, props, ...kids) => build(document.createElement(tag), props, kids);
+export const s = (tag, props, ...kids) => build(document.createElementNS(SVG, tag), props, kids);
+
+export function put(node, text) {
+  const value = text === null || text === undefined ? "" : String(text);
+  if (node.textContent !== value) node.textContent = value;
+  return node;
+}
+
+export function set(node, name, value) {
+  if (value === null || value === undefined || value === false) node.removeAttribute(name);
+  else if (node.getAttribute(name) !== String(value)) node.setAttribute(name, value === true ? "" : value);
+}
+
+// children of `parent` become one for each item, reused by key; `draw(node, item)` brings one up to date
+export function list(parent, items, key, make, draw) {
+  const old = parent.kept || new Map();
+  const now = new Map();
+  let at = parent.firstChild;
+  for (const item of items) {
+    const id = key(item);
+    const node = old.get(id) || make(item);
+    old.delete(id);
+    now.set(id, node);
+    if (draw) draw(node, item);
+    if (node === at) at = at.nextSibling;
+    else parent.insertBefore(node, at);
+  }
+  for (const node of old.values()) node.remove();
+  parent.kept = now;
+}
+
+// runs `draw` again only when what it depends on has changed
+export function when(draw) {
+  let last;
+  return (key, ...rest) => {
+    if (key === last) return;
+    last = key;
+    draw(...rest);
+  };
+}
+
+// the server's sentence is what a person gets to read
+export async function ask(path, body) {
+  const options = { headers: { Accept: "application/json" } };
+  const known = sessionStorage.getItem("token");
+  if (known) options.headers.Authorization = `Bearer ${known}`;
+  if (body !== undefined) {
+    options.method = "POST";
+    options.headers["Content-Type"] = "application/json";
+    options.body = JSON.stringify(body);
+  }
+  let answer;
+  try {
+    answer = await fetch(path, options);
+  } catch {
+    return { ok: false, status: 0, data: {}, error: "The server does not answer." };
+  }
+  if (answer.status === 401 && (await askToken(known))) return ask(path, body);
+  const data = await answer.json().catch(() => ({}));
+  const error = answer.ok ? "" : data.error || `The server answered ${answer.status}.`;
+  return { ok: answer.ok, status: answer.status, data, error };
+}
+
+// a server that others can reach wants its token for everything that changes something
+function askToken(known) {
+  const input = h("input", { type: "password", autocomplete: "off", "aria-label": "Token" });
+  const dialog = h("dialog", { class: "small", "aria-label": "Token" }, h("form", { method: "dialog", class: "start" }, h("h2", {}, "This server wants its token"),
+    h("p", { class: "dim" }, known ? "The one given before was not right." : "Whoever started it knows it. It is kept until this tab is closed."), input, h("button", { class: "primary", value: "ok" }, "Go on")));
+  document.body.append(dialog);
+  dialog.showModal();
+  return new Promise((done) => dialog.addEventListener("close", () => {
+    dialog.remove();
+    if (dialog.returnValue === "ok" && input.value) sessionStorage.setItem("token", input.value);
+    done(dialog.returnValue === "ok" && Boolean(input.value));
+  }));
+}
+
+const PATHS = {
+  first: "M4 4v12M16 4 7 10l9 6z", back: "M14 4 6 10l8 6z", play: "M6 4v12l10-6z", pause: "M7 4v12M13 4v12",
+  on: "m6 4 8 6-8 6z", last: "M16 4v12M4 4l9 6-9 6z", link: "M8 12 12 8M9 6l2-2a3.5 3.5 0 0 1 5 5l-2 2M11 14l-2 2a3.5 3.5 0 0 1-5-5l2-2",
+  branch: "M6 4v12M6 12c0-4 8-2 8-7M12 6l2-2 2 2", sound: "M4 8v4h3l4 3V5L7 8zM14 7.5a4 4 0 0 1 0 5M16 5.5a7 7 0 0 1 0 9",
+  mute: "M4 8v4h3l4 3V5L7 8zM14 8l4 4M18 8l-4 4", sun: "M10 6.5a3.5 3.5 0 1 0 0 7 3.5 3.5 0 0 0 0-7M10 2v2M10 16v2M2 10h2M16 10h2M4.5 4.5l1.3 1.3M14.2 14.2l1.3 1.3M15.5 4.5l-1.3 1.3M5.8 14.2l-1.3 1.3",
+  moon: "M15.5 12A6.5 6.5 0 0 1 8 4.5a6 6 0 1 0 7.5 7.5z", half: "M10 3.5a6.5 6.5 0 1 0 0 13zM10 3.5a6.5 6.5 0 0 1 0 13", stop: "M5 5h10v10H5z", plus: "M10 4v12M4 10h12",
+  star: "m10 3 2.1 4.6 5 .5-3.8 3.4 1.1 5L10 14l-4.4 2.5 1.1-5L2.9 8.1l5-.5z",
+};
+export const icon = (name) =>
+  s("svg", { viewBox: "0 0 20 20", class: `icon i-${name}`, "aria-hidden": "true" }, s("path", { d: PATHS[name] }));
+
+export function button(name, label, onclick, props) {
+  return h("button", { type: "button", class: "ghost", title: label, "aria-label": label, onclick, ...props }, icon(name));
+}
+
+// seat 0 is a disc, seat 1 a diamond: colour is never the only sign
+export const badge = (seat) =>
+  s("svg", { viewBox: "0 0 12 12", class: `badge seat${seat}`, role: "img", "aria-label": `seat ${seat}` },
+    seat === 0 ? s("circle", { cx: 6, cy: 6, r: 5 }) : s("path", { d: "M6 .5 11.5 6 6 11.5.5 6z" }));
+
+export const card = (title, cls, ...kids) =>
+  h("section", { class: `card ${cls || ""}`, "aria-label": title }, h("h2", {}, title), ...kids);
+
+export const many = (n, word) => `${n} ${word}${n === 1 ? "" : "s"}`;
+
+export function ago(ts) {
+  const past = Math.max(0, Date.now() / 1000 - ts);
+  if (past < 60) return "just now";
+  if (past < 3600) return `${many(Math.floor(past / 60), "minute")} ago`;
+  if (past < 86400) return `${many(Math.floor(past / 3600), "hour")} ago`;
+  return new Date(ts * 1000).toLocaleDateString();
+}
+
+export const reduced = () => matchMedia("(prefers-reduced-motion: reduce)").matches;

@@ -1,0 +1,107 @@
+// Events from the server: a WebSocket that comes back by itself from where it was, or server-sent events.
+const FIRST = 250;
+const LONGEST = 4000;
+
+export class Feed {
+  // `since()` is the last seq the page has; `take(events)` is false when some are missing
+  constructor({ id, token, since, take, tell }) {
+    Object.assign(this, { id, token, since, take, tell, tries: 0, closed: false, finished: false, any: !id, delay: null, caught: -1, acked: -1 });
+    this.open();
+  }
+
+  address(scheme) {
+    // without an id of its own the page goes on to whatever is played next
+    if (this.any && this.finished) this.id = null;
+    const query = new URLSearchParams({ since: this.id ? this.since() : -1 });
+    if (this.id) query.set("episode_id", this.id);
+    if (this.token) query.set("seat_token", this.token);
+    return `${scheme}//${location.host}/custom/ws?${query}`;
+  }
+
+  open() {
+    if (this.closed) return;
+    this.say(this.tries ? "reconnecting" : "connecting");
+    if (this.tries >= 3 && this.tries % 2) this.openEvents();
+    else this.openSocket();
+  }
+
+  openSocket() {
+    const socket = new WebSocket(this.address(location.protocol === "https:" ? "wss:" : "ws:"));
+    this.socket = socket;
+    socket.onmessage = ({ data }) => this.message(JSON.parse(data), "live");
+    socket.onclose = () => this.lost(socket);
+  }
+
+  openEvents() {
+    const source = new EventSource(this.address(location.protocol));
+    this.socket = source;
+    source.onmessage = ({ data }) => this.message(JSON.parse(data), "polling");
+    source.onerror = () => {
+      source.close();
+      this.lost(source);
+    };
+  }
+
+  message(message, how) {
+    this.tries = 0;
+    if (message.hello) {
+      this.caught = message.hello.seq ?? -1;
+      if (this.any) this.id = message.hello.episode_id;
+      this.finished = false;
+    } else if (message.idle) return this.say("idle");
+    else if (message.resync !== undefined) return this.again();
+    const events = message.events || (message.type && message.payload ? [message] : []);
+    if (!events.length) return this.say(how);
+    const mine = events.filter((event) => event.episode_id === this.id);
+    const last = mine[mine.length - 1];
+    if (last && last.seq > this.caught) this.delay = Math.max(0, Date.now() - last.ts * 1000);
+    if (!this.take(mine)) return this.again();
+    if (last && /^episode\.(ended|failed)$/.test(last.type)) this.finished = true;
+    if (last) this.ack(last.seq);
+    return this.say(how);
+  }
+
+  ack(seq) {
+    if (this.socket.readyState !== 1 || !(this.socket instanceof WebSocket) || this.acking) return;
+    this.acking = setTimeout(() => {
+      this.acking = 0;
+      if (this.socket instanceof WebSocket && this.socket.readyState === 1) this.socket.send(JSON.stringify({ ack: this.since() }));
+    }, seq - this.acked > 200 ? 0 : 400);
+    this.acked = seq;
+  }
+
+  again() {
+    this.drop();
+    this.open();
+  }
+
+  lost(socket) {
+    if (socket !== this.socket || this.closed) return;
+    if (this.finished && !this.any) {
+      this.closed = true;
+      this.say("replay");
+      return;
+    }
+    this.tries += 1;
+    const wait = Math.min(LONGEST, FIRST * 2 ** (this.tries - 1)) * (0.75 + Math.random() / 2);
+    this.say("reconnecting");
+    this.timer = setTimeout(() => this.open(), wait);
+  }
+
+  say(state) {
+    this.state = state;
+    this.tell(state, this.delay);
+  }
+
+  drop() {
+    const { socket } = this;
+    this.socket = null;
+    clearTimeout(this.timer);
+    if (socket) socket.close();
+  }
+
+  close() {
+    this.closed = true;
+    this.drop();
+  }
+}

@@ -1,0 +1,250 @@
+// Cricket: what each ball adds to the card, and how the match is drawn.
+import { badge, card, h, list, many, put, s, set, when } from "../dom.js";
+import { charts } from "./cricket/charts.js";
+import { cards } from "./cricket/card.js";
+
+export const title = "Cricket";
+export const unit = "ball";
+export const newestFirst = true;
+const WIN = 900;
+const RUNS = { one: 1, two: 2, three: 3, four: 4, six: 6 };
+
+export const begin = () => ({ innings: [], win: [], last: [], ball: null, streak: 0 });
+
+const overs = (legal) => `${Math.floor(legal / 6)}.${legal % 6}`;
+
+function inningsFor(memory, frame) {
+  const id = `${frame.super_over}-${frame.innings}-${frame.batting}`;
+  const now = memory.innings[memory.innings.length - 1];
+  if (now && now.id === id) return now;
+  const opened = {
+    id, seat: frame.batting, superOver: frame.super_over, number: frame.innings, total: frame.score, wickets: frame.wickets, legal: frame.legal,
+    batters: new Map(), bowlers: new Map(), extras: { wides: 0, no_balls: 0, byes: 0, leg_byes: 0 }, falls: [], overs: [],
+    worm: [[frame.legal, frame.score]], stands: [], stand: null,
+  };
+  memory.innings.push(opened);
+  return opened;
+}
+
+const line = (map, player, empty) => map.get(player) || (map.set(player, { player, ...empty }), map.get(player));
+const batter = (inn, player) => line(inn.batters, player, { runs: 0, balls: 0, fours: 0, sixes: 0, how: "", bowler: null });
+const bowler = (inn, player) => line(inn.bowlers, player, { balls: 0, runs: 0, wickets: 0, wides: 0, noBalls: 0 });
+
+const offBat = (ball) =>
+  ({ no_ball: ball.runs - 1, wicket: ball.runs, wide: 0, bye: 0 })[ball.outcome] ?? RUNS[ball.outcome] ?? 0;
+
+export function signOf(ball) {
+  const extra = (word) => (ball.runs > 1 ? `${ball.runs}${word}` : word);
+  if (ball.how) return ["W", "wicket"];
+  if (ball.outcome === "wide") return [extra("wd"), "extra"];
+  if (ball.outcome === "no_ball") return [extra("nb"), "extra"];
+  if (ball.outcome === "bye") return [`${ball.runs}${ball.leg_bye ? "lb" : "b"}`, "extra"];
+  if (ball.runs === 0) return ["•", "dot"];
+  return [String(ball.runs), ball.runs >= 6 ? "six" : ball.runs >= 4 ? "four" : "run"];
+}
+
+// the laws of the card: byes are not the bowler's, run outs are nobody's wicket, wides are not faced
+export function step(state, before, entry) {
+  const { memory, frame } = state;
+  const { ball } = frame;
+  if (!ball) return;
+  const inn = inningsFor(memory, before);
+  const [sign, kind] = signOf(ball);
+  const legal = ball.outcome !== "wide" && ball.outcome !== "no_ball";
+  const bat = offBat(ball);
+  const striker = batter(inn, ball.batter);
+  const hand = bowler(inn, ball.bowler);
+  for (const who of [before.striker, before.other]) if (who) batter(inn, who.player);
+  if (!inn.stand) inn.stand = { runs: 0, balls: 0, pair: [before.striker.player, before.other.player], parts: {} };
+  entry.label = ball.at || overs(inn.legal + 1);
+  striker.runs += bat;
+  striker.balls += ball.outcome !== "wide" ? 1 : 0;
+  striker.fours += bat === 4 && !ball.how ? 1 : 0;
+  striker.sixes += bat === 6 ? 1 : 0;
+  inn.total += ball.runs;
+  inn.stand.runs += ball.runs;
+  inn.stand.balls += legal ? 1 : 0;
+  inn.stand.parts[ball.batter] = (inn.stand.parts[ball.batter] || 0) + bat;
+  hand.balls += legal ? 1 : 0;
+  if (ball.outcome !== "bye") hand.runs += ball.runs;
+  if (ball.outcome === "wide") { inn.extras.wides += ball.runs; hand.wides += ball.runs; }
+  if (ball.outcome === "no_ball") { inn.extras.no_balls += 1; hand.noBalls += 1; }
+  if (ball.outcome === "bye") inn.extras[ball.leg_bye ? "leg_byes" : "byes"] += ball.runs;
+  const number = Math.floor(inn.legal / 6);
+  inn.legal += legal ? 1 : 0;
+  let over = inn.overs[inn.overs.length - 1];
+  if (!over || over.number !== number) {
+    over = { number, runs: 0, wickets: 0, signs: [], bowler: ball.bowler, total: 0, lost: 0, seq: entry.seq };
+    inn.overs.push(over);
+    if (inn.overs.length > 60) inn.overs.shift();
+  }
+  if (ball.how) {
+    inn.wickets += 1;
+    over.wickets += 1;
+    const gone = batter(inn, ball.out);
+    Object.assign(gone, { how: ball.how, bowler: ball.how === "run out" || ball.how === "run_out" ? null : ball.bowler });
+    if (gone.bowler !== null) hand.wickets += 1;
+    inn.falls.push({ wicket: inn.wickets, score: inn.total, player: ball.out, over: overs(inn.legal) });
+    inn.stands.push(inn.stand);
+    inn.stand = null;
+  }
+  over.runs += ball.runs;
+  over.signs.push([sign, kind]);
+  if (over.signs.length > 30) over.signs.shift();
+  Object.assign(over, { total: inn.total, lost: inn.wickets });
+  inn.worm.push([inn.legal, inn.total]);
+  if (inn.worm.length > WIN) inn.worm = inn.worm.filter((_, i) => i % 2 === 0);
+  memory.win.push([entry.turn, frame.win_probability[0], entry.seq]);
+  if (memory.win.length > WIN) memory.win = memory.win.filter((_, i) => i % 2 === 0);
+  memory.last.push([sign, kind, inn.legal % 6 === 0 && legal]);
+  if (memory.last.length > 12) memory.last.shift();
+  memory.streak = ball.runs >= 4 && !ball.how ? memory.streak + 1 : 0;
+  Object.assign(entry, { sign, kind, plan: ball.plan, left: leftHanded(state, inn.seat, ball.batter), over: inn.legal % 6 === 0 && legal, moment: momentOf(state, ball, inn, striker, bat, before) });
+}
+
+function momentOf(state, ball, inn, striker, bat, before) {
+  const { frame, memory } = state;
+  const names = nameOf(state, inn.seat);
+  if (frame.over) return "Result";
+  if (ball.how) return `Wicket: ${names(ball.out)}, ${ball.how}`;
+  if (frame.innings !== before.innings || frame.super_over !== before.super_over) return "End of innings";
+  for (const mark of [50, 100]) if (striker.runs >= mark && striker.runs - bat < mark) return `${names(ball.batter)} reaches ${mark}`;
+  if (Math.abs(ball.win_change || 0) >= 0.1) return `Swing of ${Math.round(Math.abs(ball.win_change) * 100)} points`;
+  if (memory.streak === 3) return "Three boundaries in a row";
+  return ball.runs >= 6 ? "Six" : "";
+}
+
+const leftHanded = (state, seat, i) => /^left/.test(((((state.cast.sides || [])[seat] || {}).players || [])[i] || {}).bats || "");
+
+// names by place in the order of one side
+export function nameOf(state, seat) {
+  const players = ((state.cast.sides || [])[seat] || {}).players;
+  return (i) => (players && players[i] ? players[i].name : `No. ${i + 1}`);
+}
+export const sideOf = (state, seat) => ((state.cast.sides || [])[seat] || {}).name || (state.frame.sides || [])[seat] || state.players[seat];
+
+const chip = ([sign, kind]) => h("span", { class: `chip ${kind}` }, sign);
+export const chips = (signs) => signs.map(chip);
+export const rate = (runs, legal) => (legal ? ((6 * runs) / legal).toFixed(2) : "–");
+
+// the score line at the top of the page
+export function scoreboard(state) {
+  const f = state.frame;
+  const m = state.memory;
+  const innings = [0, 1].map((seat) => m.innings.filter((inn) => inn.seat === seat).pop());
+  const sides = [0, 1].map((seat) => {
+    const bats = f.batting === seat && !f.over;
+    const inn = innings[seat];
+    const mine = bats ? { total: f.score, wickets: f.wickets, legal: f.legal } : inn;
+    return {
+      seat, name: sideOf(state, seat), by: `played by ${state.players[seat]}`, active: bats, won: f.winner === seat,
+      main: mine ? `${mine.total}/${mine.wickets}` : "–", sub: mine ? `${overs(mine.legal)} overs` : "yet to bat",
+    };
+  });
+  const tags = [];
+  if (f.super_over) tags.push(`Super over ${f.super_over > 1 ? f.super_over : ""}`.trim());
+  if (f.powerplay && !f.over) tags.push("Powerplay");
+  if (f.free_hit && !f.over) tags.push("Free hit");
+  const pace = `run rate ${rate(f.score, f.legal)}`;
+  let now = [f.projected ? `Projected ${f.projected}` : `${many(f.balls_left, "ball")} left`, pace];
+  if (f.needed !== null && f.needed !== undefined) now = [`Need ${f.needed} from ${many(f.balls_left, "ball")}`, `required ${f.required_rate.toFixed(2)} · ${pace}`];
+  return { sides, tags, now: f.over ? [] : now };
+}
+
+export function mount(root, kit) {
+  const middle = middleCard();
+  const field = fieldCard();
+  const graphs = charts(kit);
+  const sheets = cards(kit);
+  root.append(
+    h("div", { class: "col one" }, middle.node, field.node, sheets.byOver),
+    h("div", { class: "col two" }, ...graphs.nodes, sheets.scorecard));
+  return (state) => {
+    middle.draw(state);
+    field.draw(state);
+    graphs.draw(state);
+    sheets.draw(state);
+  };
+}
+
+function middleCard() {
+  const body = h("tbody");
+  const bowling = h("p", { class: "bowling" });
+  const stand = h("p", { class: "dim small" });
+  const balls = h("div", { class: "balls", role: "img" });
+  const head = ["Batting", "R", "B", "4s", "6s", "SR"].map((x) => h("th", { scope: "col" }, x));
+  const node = card("In the middle", "middle", h("table", { class: "data tight" }, h("thead", {}, h("tr", {}, head)), body), bowling, stand, balls);
+  const draw = when((state) => {
+    const f = state.frame;
+    const inn = state.memory.innings.find((x) => x.id === `${f.super_over}-${f.innings}-${f.batting}`);
+    const names = nameOf(state, f.batting);
+    const rows = [f.striker, f.other].map((who, i) => {
+      const got = (inn && inn.batters.get(who.player)) || { runs: 0, balls: 0, fours: 0, sixes: 0 };
+      return [who.name || names(who.player), !i, got.runs, got.balls, got.fours, got.sixes, got.balls ? Math.round((100 * got.runs) / got.balls) : "–"];
+    });
+    body.replaceChildren(...rows.map(([name, strike, ...cells]) => h("tr", { class: strike ? "strike" : "" },
+      h("th", { scope: "row" }, badge(f.batting), ` ${name}`, strike && h("span", { class: "onstrike", title: "on strike" }, " *")),
+      cells.map((cell, i) => h("td", { class: i ? "" : "strong" }, String(cell))))));
+    const last = f.bowler || (inn && inn.overs.length ? { player: inn.overs[inn.overs.length - 1].bowler } : null);
+    const got = last && inn && inn.bowlers.get(last.player);
+    const figures = got ? `${overs(got.balls)}–${got.runs}–${got.wickets}, ${rate(got.runs, got.balls)} an over` : "to bowl";
+    bowling.replaceChildren(...(last ? [badge(1 - f.batting), " ", h("b", {}, last.name || nameOf(state, 1 - f.batting)(last.player)),
+      h("span", { class: "dim" }, last.type ? ` ${String(last.type).replaceAll("_", " ")} ` : " "), h("span", { class: "num" }, figures)] : [h("span", { class: "dim" }, "New over")]));
+    const pair = inn && inn.stand;
+    put(stand, `Partnership ${pair ? pair.runs : 0} from ${many(pair ? pair.balls : 0, "ball")}`);
+    const signs = state.memory.last;
+    set(balls, "aria-label", `Last balls: ${signs.map((x) => (x[0] === "•" ? "dot" : x[0])).join(", ") || "none yet"}`);
+    balls.replaceChildren(...signs.flatMap((sign) => (sign[2] ? [chip(sign), h("span", { class: "bar" })] : [chip(sign)])));
+  });
+  return { node, draw: (state) => draw(`${state.id}.${state.seq}`, state) };
+}
+
+const LENGTHS = { short: [0.3, 0.5], good: [0.5, 0.66], full: [0.66, 0.8], yorker: [0.85, 0.95], variation: [0.5, 0.75], wide_of_off: [0.55, 0.78] };
+const up = (at) => 272 - at * 244; // seen from behind the bowler's arm, the batter at the top
+const wobble = (n) => ((n * 2654435761) % 1000) / 1000; // spreads balls of one plan so that each can be seen
+
+function fieldCard() {
+  const men = s("g");
+  const where = s("g", { class: "land" });
+  const svg = s("svg", { class: "ground", viewBox: "0 0 300 300", role: "img" },
+    s("circle", { class: "grass", cx: 150, cy: 150, r: 142 }), s("circle", { class: "rope", cx: 150, cy: 150, r: 139 }),
+    s("circle", { class: "ring", cx: 150, cy: 150, r: 64 }), s("rect", { class: "strip", x: 144, y: 126, width: 12, height: 48, rx: 2 }), men);
+  const pitch = s("svg", { class: "pitch", viewBox: "0 0 110 300", role: "img" },
+    s("rect", { class: "strip", x: 36, y: 8, width: 72, height: 284, rx: 6 }),
+    ...[["short", 0.4], ["good", 0.58], ["full", 0.73], ["yorker", 0.9]].map(([name, at]) => s("text", { class: "zone", x: 31, y: up(at) + 4 }, name)),
+    ...[0.5, 0.66, 0.82].map((at) => s("path", { class: "crease faint", d: `M36 ${up(at)}H108` })),
+    s("path", { class: "crease", d: "M40 28H104M40 272H104" }), s("path", { class: "stumps", d: "M66 12v9M72 12v9M78 12v9" }), where);
+  const caption = h("p", { class: "dim small" });
+  const node = card("Field and pitch", "field", h("div", { class: "grounds" }, svg, pitch), caption);
+  const draw = when((state) => {
+    const f = state.frame;
+    const placed = (f.fielders || []).map(([angle, radius, name]) => {
+      const turn = (angle * Math.PI) / 180;
+      // seen from behind the bowler's arm: straight is down the page, off side of a right-hander to the left
+      return [150 - Math.sin(turn) * radius * 139, 150 + Math.cos(turn) * radius * 139, name];
+    });
+    const slips = placed.filter((man) => man[2].includes("slip"));
+    const label = (x, y, name) => /^(bowler|keeper)$|slip/.test(name) ? slips.length && name === slips[0][2] && s("text", { class: "pos", x: x + (x < 150 ? -11 : 11), y: y - 1, "text-anchor": x < 150 ? "end" : "start" }, slips.length > 1 ? `${slips.length} slips` : "slip") : s("text", { class: "pos", x, y: y < 24 ? y + 15 : y - 7, "text-anchor": x < 60 ? "start" : x > 240 ? "end" : "middle" }, name);
+    men.replaceChildren(...placed.flatMap(([x, y, name]) => [s("circle", { class: `man seat${1 - f.batting}`, cx: x, cy: y, r: 4.5 }, s("title", {}, name)), label(x, y, name)]).filter(Boolean),
+      s("path", { class: `man seat${f.batting}`, d: "M150 124l5 5-5 5-5-5z" }), s("path", { class: `man seat${f.batting}`, d: "M139 167l5 5-5 5-5-5z" }));
+    set(svg, "aria-label", `${f.field || ""} field: ${placed.map((man) => man[2]).join(", ")}`);
+    const recent = state.turns.slice(-6).filter((entry) => entry.plan);
+    where.replaceChildren(...recent.map((entry, i) => {
+      const [from, to] = LENGTHS[entry.plan] || [0.5, 0.7];
+      const off = (entry.plan === "wide_of_off" ? 26 : 10) - wobble(entry.turn + 1) * 18;
+      const x = 72 + (entry.left ? off : -off);
+      const y = up(from + (to - from) * wobble(entry.turn * 7 + 3));
+      return s("g", { class: `ball ${entry.kind}${i === recent.length - 1 ? " latest" : ""}` }, s("circle", { cx: x, cy: y, r: i === recent.length - 1 ? 9 : 6.5 }), s("text", { x, y: y + 3.6 }, entry.sign));
+    }));
+    const ball = f.ball;
+    set(pitch, "aria-label", `Lengths planned for the last balls: ${recent.map((entry) => `${entry.plan.replaceAll("_", " ")} (${entry.sign})`).join(", ") || "none yet"}`);
+    put(caption, ball ? `${ball.field} field · bowled ${ball.plan.replaceAll("_", " ")} · batted to ${ball.intent}. Dots lie where the plan aims.` : "Nothing bowled yet.");
+  });
+  return { node, draw: (state) => draw(`${state.id}.${state.seq}`, state) };
+}
+
+const WORDS = { intent: "Batting intent", plan: "Delivery", field: "Field", bowler: "Bowler", next_batter: "Next batter" };
+export const seatForm = {
+  label: (head) => WORDS[head] || head,
+  value: (head, value, state, seat) => (typeof value === "number" ? nameOf(state, seat)(value) : value.replaceAll("_", " ")),
+};

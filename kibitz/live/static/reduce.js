@@ -1,0 +1,100 @@
+// One reducer for live and replay: events in, what the page draws out. It changes `state` and returns it.
+const TURNS = 600; // turns kept for the text; older ones are read again from the server when somebody goes back
+const MOMENTS = 120;
+const games = new Map();
+
+// a game is one file of its own name; a game without a file is still told in words
+export async function adapterFor(name) {
+  if (!games.has(name)) {
+    const file = /^[a-z0-9_]+$/.test(name) ? `/static/games/${name}.js` : "";
+    games.set(name, await import(file).catch(() => ({ title: name })));
+  }
+  return games.get(name);
+}
+
+export const fresh = () => ({
+  seq: -1, ts: 0, id: "", game: "", players: ["", ""], cast: {}, about: {}, frame: {}, private: {}, status: "waiting",
+  turns: [], turn: -1, moments: [], caption: "", audio: null, started: 0, dropped: 0, memory: null, adapter: {},
+  ended: null, failed: null, review: {}, spent: { tokens: 0, cost: 0, fallbacks: 0, calls: 0, seconds: 0 },
+});
+
+function turnOf(state, number, seq) {
+  let entry = state.turns[state.turns.length - 1];
+  if (entry && entry.turn === number) return entry;
+  entry = { turn: number, seq, first: seq, label: "…", sign: "", kind: "", text: "", decisions: [], hints: [], moment: "" };
+  state.turns.push(entry);
+  if (state.turns.length > TURNS) state.dropped += state.turns.splice(0, TURNS / 4).length;
+  return entry;
+}
+
+function count(state, payload) {
+  const { spent } = state;
+  const usage = payload.usage || {};
+  spent.tokens += usage.total_tokens ?? (usage.prompt_tokens || 0) + (usage.completion_tokens || 0);
+  spent.cost += usage.cost ?? usage.usd ?? 0;
+  spent.fallbacks += payload.fallback ? 1 : 0;
+  spent.calls += Object.keys(usage).length ? 1 : 0;
+  spent.seconds += payload.latency || 0;
+}
+
+const kinds = {
+  "episode.started"(state, p, event) {
+    Object.assign(state, {
+      id: event.episode_id, game: p.game, players: p.players, cast: p.cast || {}, about: p.about || {}, frame: p.frame || {},
+      private: { ...p.private }, status: "running", started: event.ts, adapter: games.get(p.game) || {},
+    });
+    state.memory = state.adapter.begin ? state.adapter.begin(state) : {};
+  },
+  hint(state, p, event) {
+    const entry = turnOf(state, p.turn, event.seq);
+    entry.hints.push({ seat: p.seat, source: p.source, latency: p.latency, usage: p.usage, fallback: p.fallback, ...(p.private || {})[p.seat] });
+    entry.seq = event.seq;
+    count(state, p);
+  },
+  decision(state, p, event) {
+    const entry = turnOf(state, p.turn, event.seq);
+    entry.decisions.push({
+      seat: p.seat, act: p.act, text: p.text, calls: p.calls || [], source: p.source, latency: p.latency, usage: p.usage || {},
+      fallback: p.fallback, reason: ((p.private || {})[p.seat] || {}).reason || "",
+    });
+    entry.seq = event.seq;
+    count(state, p);
+  },
+  step(state, p, event) {
+    const before = state.frame;
+    const entry = turnOf(state, p.turn, event.seq);
+    state.frame = { ...before, ...p.frame };
+    state.turn = p.turn;
+    entry.seq = event.seq;
+    entry.label = String(p.turn + 1);
+    entry.acts = p.acts;
+    if (state.adapter.step) state.adapter.step(state, before, entry);
+    if (entry.moment) {
+      state.moments.push({ seq: event.seq, label: entry.moment, at: entry.label });
+      if (state.moments.length > MOMENTS) state.moments.shift();
+    }
+  },
+  commentary(state, p, event) {
+    Object.assign(state, { caption: p.text, audio: p.audio || null });
+    if (state.turn < 0) return;
+    const entry = turnOf(state, p.turn, event.seq);
+    entry.text = p.text;
+    entry.seq = event.seq;
+  },
+  "episode.ended"(state, p) {
+    Object.assign(state, { status: "ended", ended: p, frame: p.frame || state.frame, review: p.review || {}, caption: p.text || "", audio: p.audio || null });
+    state.private = { ...state.private, ...p.private };
+  },
+  "episode.failed"(state, p) {
+    Object.assign(state, { status: "failed", failed: p, frame: p.frame || state.frame, caption: p.reason || "" });
+    state.private = { ...state.private, ...p.private };
+  },
+};
+
+export function reduce(state, event) {
+  if (event.seq <= state.seq) return state;
+  state.seq = event.seq;
+  state.ts = event.ts;
+  if (kinds[event.type]) kinds[event.type](state, event.payload, event);
+  return state;
+}

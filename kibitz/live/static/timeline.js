@@ -1,0 +1,144 @@
+// The events of one episode as far as the page keeps them, the newest state, and the state that is shown.
+import { ask } from "./dom.js";
+import { adapterFor, fresh, reduce } from "./reduce.js";
+
+const KEPT = 6000; // events in memory; what is older is read again from the server when somebody goes back
+const STOPS = 12000;
+const SLICE = 8; // milliseconds of work between two frames
+
+const frame = () => new Promise((done) => {
+  if (document.hidden) setTimeout(done, 50);
+  else requestAnimationFrame(done);
+});
+
+export class Timeline {
+  constructor(id, token) {
+    Object.assign(this, { id, token, log: [], base: 0, live: fresh(), following: true, queue: [], pumping: false, job: 0, stops: [], goal: null });
+    this.shown = this.live;
+    this.onchange = () => {};
+    this.onevent = () => {};
+  }
+
+  get last() { return this.base + this.log.length - 1; }
+  get expected() { return this.last + this.queue.length + 1; }
+
+  // events that came in order; a hole is answered with false, and the feed asks again from there
+  push(events) {
+    for (const event of events) {
+      if (event.seq < this.expected) continue;
+      if (event.seq > this.expected) return false;
+      this.queue.push(event);
+    }
+    if (this.queue.length && !this.pumping) this.pump();
+    return true;
+  }
+
+  async pump() {
+    this.pumping = true;
+    while (this.queue.length) {
+      const first = this.queue[0];
+      if (first.type === "episode.started") await adapterFor(first.payload.game);
+      const until = performance.now() + SLICE;
+      let taken = 0;
+      while (taken < this.queue.length && performance.now() < until) this.take(this.queue[taken++]);
+      this.queue.splice(0, taken);
+      await frame();
+      this.onchange();
+    }
+    this.pumping = false;
+  }
+
+  take(event) {
+    this.log.push(event);
+    if (this.log.length > KEPT) this.base += this.log.splice(0, KEPT / 6).length;
+    this.mark(event);
+    reduce(this.live, event);
+    this.onevent(event);
+  }
+
+  // where a step forward or back stops: after each turn with its commentary
+  mark({ type, seq }) {
+    if (type === "commentary" && this.stops[this.stops.length - 1] === seq - 1) this.stops[this.stops.length - 1] = seq;
+    else if (type !== "hint" && type !== "decision" && type !== "commentary") this.stops.push(seq);
+    if (this.stops.length > STOPS) this.stops.splice(0, STOPS / 4);
+  }
+
+  follow() {
+    this.job += 1;
+    Object.assign(this, { following: true, goal: null, shown: this.live });
+    this.onchange();
+  }
+
+  // the state after event `seq`; the work is cut into slices so that no frame waits for it
+  async seek(seq) {
+    const goal = Math.max(0, Math.min(seq, this.last));
+    const job = (this.job += 1);
+    this.following = false;
+    this.goal = goal;
+    let state = this.shown !== this.live && this.shown.seq <= goal ? this.shown : fresh();
+    let older = [];
+    if (state.seq + 1 < this.base) older = await this.read(state.seq, Math.min(goal, this.base - 1));
+    if (job !== this.job) return;
+    let until = performance.now() + SLICE;
+    while (state.seq < goal) {
+      const next = state.seq + 1;
+      const event = next < this.base ? older.shift() : this.log[next - this.base];
+      if (!event) break;
+      reduce(state, event);
+      if (performance.now() > until) {
+        await frame();
+        if (job !== this.job) return;
+        until = performance.now() + SLICE;
+      }
+    }
+    this.shown = state;
+    this.onchange();
+  }
+
+  stop(direction) {
+    const at = this.goal ?? this.shown.seq;
+    const { stops } = this;
+    if (direction > 0) return stops.find((seq) => seq > at) ?? this.last;
+    for (let i = stops.length - 1; i >= 0; i--) if (stops[i] < at) return stops[i];
+    return 0;
+  }
+
+  async read(since, until) {
+    const token = this.token ? `&seat_token=${encodeURIComponent(this.token)}` : "";
+    const answer = await fetch(`/episodes/${this.id}/events?since=${since}${token}`);
+    const found = [];
+    for (const line of (await answer.text()).split("\n")) {
+      if (!line) continue;
+      const event = JSON.parse(line);
+      if (event.seq > until) break;
+      found.push(event);
+    }
+    return found;
+  }
+
+  // once it is over everything may be seen: reasons and hints that were withheld are read again
+  async reveal() {
+    if (this.base > 0 || !this.log.some((event) => withheld(event))) return;
+    const events = await this.read(-1, Infinity).catch(() => []);
+    if (events.length !== this.log.length || events.every((event, i) => withheld(event) === withheld(this.log[i]))) return;
+    const live = fresh();
+    let until = performance.now() + SLICE;
+    for (const event of events) {
+      reduce(live, event);
+      if (performance.now() > until) {
+        await frame();
+        until = performance.now() + SLICE;
+      }
+    }
+    this.log = events;
+    this.live = live;
+    if (this.following) this.shown = live;
+    else await this.seek(this.goal);
+    this.onchange();
+  }
+}
+
+const withheld = ({ type, payload }) =>
+  (type === "decision" || type === "hint") && !(payload.private && payload.private[payload.seat]);
+
+export const status = () => ask("/custom/status");

@@ -1,0 +1,124 @@
+"""A real browser on a real server. Without Debian's Chromium these tests skip; under CI they fail."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.live.conftest import Served, start_server
+
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+Open = Callable[..., Any]
+
+
+def chromium() -> str:
+    found = shutil.which("chromium") or shutil.which("chromium-browser")
+    if found is None:
+        if os.environ.get("CI") == "true":
+            pytest.fail("chromium is not installed; `make browser` installs it on Debian")
+        pytest.skip("chromium is not installed; `make browser` installs it on Debian")
+    return found
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """One browser with a fresh profile; each page gets a context of its own."""
+    if os.environ.get("CI") != "true":
+        pytest.importorskip("playwright", reason="the extra `browser` is not installed")
+    from playwright.sync_api import sync_playwright
+
+    path = chromium()
+    with sync_playwright() as play:
+        started = play.chromium.launch(executable_path=path, args=FLAGS)
+        yield started
+        started.close()
+
+
+@pytest.fixture(scope="session")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A server as a person starts it: one episode at a time."""
+    folder = tmp_path_factory.mktemp("stage")
+    run = folder / "runs" / "first-try"
+    run.mkdir(parents=True)
+    (run / "run.json").write_text('{"game": "deal_or_no_deal", "seed": 0}', encoding="utf-8")
+    points = [f"{step},{seed},{0.9 - 0.5 / (1 + step / 1000)}" for step in range(0, 9000, 1000) for seed in (0, 1)]
+    (run / "evaluations.csv").write_text("\n".join(["step,seed,share_of_ceiling", *points]), encoding="utf-8")
+    one = start_server(folder / "kibitz.db", "--no-warm", "--runs", str(folder / "runs"))
+    yield one
+    assert one.stop() == 0
+
+
+@pytest.fixture
+def open_page(browser: Any, stage: Served) -> Iterator[Open]:
+    """Opens an address of the server; a page that logs an error or throws fails the test."""
+    contexts: list[Any] = []
+    wrong: list[str] = []
+
+    def run(address: str, width: int = 1280, height: int = 900, served: Served = stage, **more: Any) -> Any:
+        init = more.pop("init", None)
+        context = browser.new_context(viewport={"width": width, "height": height}, **more)
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(20_000)
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        if init:
+            page.add_init_script(init)
+        page.goto(served.url + address)
+        return page
+
+    yield run
+    for context in contexts:
+        context.close()
+    assert not wrong, wrong
+
+
+@pytest.fixture(autouse=True)
+def nothing_runs(request: pytest.FixtureRequest) -> Iterator[None]:
+    """What a test leaves running is stopped, so that the next one can start."""
+    yield
+    if "stage" not in request.fixturenames:
+        return
+    import httpx
+
+    stage: Served = request.getfixturevalue("stage")
+    for one in stage.get("/custom/status")["running"]:
+        httpx.post(f"{stage.url}/custom/stop_episode", json={"episode_id": one["episode_id"]})
+        stage.wait_for_end(one["episode_id"])
+
+
+def load(served: Served, lines: list[str]) -> None:
+    """Takes a whole episode into the store."""
+    import httpx
+
+    answer = httpx.post(f"{served.url}/episodes", content="\n".join(lines), timeout=30)
+    assert answer.status_code == 201, answer.text
+
+
+def start_from_page(page: Any, game: str, **chosen: str) -> None:
+    """Fills the start panel by its labels and presses Start."""
+    page.get_by_role("radio", name=game).check(force=True)
+    page.get_by_label("Pace").select_option("0")
+    page.get_by_text("More settings").click()
+    for label, value in chosen.items():
+        box = page.get_by_label(label.replace("_", " "), exact=False).first
+        if box.evaluate("node => node.tagName") == "SELECT":
+            box.select_option(value)
+        else:
+            box.fill(value)
+    page.get_by_role("button", name="Start", exact=True).click()
+
+
+STATIC = Path(__file__).resolve().parents[2] / "kibitz" / "live" / "static"

@@ -1,0 +1,156 @@
+"""What takes long or wants a quiet machine: restarts, 20,000 events, speed."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.browser.conftest import Open
+from tests.browser.test_watching import SEQS, ended
+from tests.live.conftest import Served, start_server
+
+pytestmark = pytest.mark.conformance
+FRAMES = """() => {
+  window.slow = []; window.long = []; let last = performance.now();
+  const watcher = new PerformanceObserver(list => list.getEntries().forEach(one => window.long.push(one.duration)));
+  watcher.observe({ type: 'longtask' });
+  const tick = (now) => { window.slow.push(now - last); last = now; requestAnimationFrame(tick); };
+  requestAnimationFrame(tick);
+}"""
+# bytes on the wire of the page and everything it asked for under /static/
+WIRE = """() => performance.getEntries().filter(e => e.entryType === 'navigation' || e.name.includes('/static/'))
+  .reduce((sum, e) => sum + (e.transferSize || 0), 0)"""
+
+
+@pytest.fixture
+def driver(stage: Served) -> Iterator[Any]:
+    """Publishes events of an episode that is played elsewhere, as many as a test wants."""
+    base = {"v": 1, "ts": time.time()}
+    template = [event for event in _match() if event["type"] in ("decision", "step", "commentary")]
+
+    def send(episode_id: str, first: int, number: int) -> int:
+        lines = []
+        for seq in range(first, first + number):
+            if seq == 0:
+                event = _match()[0]
+            else:
+                event = dict(template[(seq - 1) % len(template)])
+                event["payload"] = {**event["payload"], "turn": (seq - 1) // 4}
+            lines.append(json.dumps({**base, **event, "episode_id": episode_id, "seq": seq, "ts": time.time()}))
+        answer = httpx.post(f"{stage.url}/custom/events", content="\n".join(lines), timeout=60)
+        assert answer.status_code == 200, answer.text
+        return first + number
+
+    return send
+
+
+def _match() -> list[dict[str, Any]]:
+    """One whole match, played once."""
+    if not _MATCH:
+        from kibitz.core.episode import play_episode
+        from kibitz.games import cricket
+        from kibitz.players import player_named
+
+        game, settings = cricket.game(), cricket.CricketOptions(max_overs=5).settings()
+        players = [player_named(game, "balanced"), player_named(game, "aggressive")]
+        _MATCH.extend(event.as_dict() for event in play_episode(game, settings, players, seed=3).events)
+    return _MATCH
+
+
+_MATCH: list[dict[str, Any]] = []
+
+
+def test_a_page_comes_back_by_itself_after_the_server_restarts_and_misses_nothing(
+    tmp_path: Path, open_page: Open
+) -> None:
+    store = tmp_path / "kibitz.db"
+    first = start_server(store, "--no-warm", "--pace", "0.2")
+    port = first.url.rsplit(":", 1)[1]
+    answer = httpx.post(f"{first.url}/custom/start_episode", json={"game": "cricket", "max_overs": 5}, timeout=60)
+    episode_id = answer.json()["episode_id"]
+    page = open_page(f"/e/{episode_id}", served=first)
+    page.wait_for_function("() => document.querySelector('kibitz-watch')?.timeline?.last > 20")
+    page.evaluate("() => { window.same = true; }")
+    first.kill()
+    page.locator("#connection[data-state=reconnecting]").wait_for()
+    second = start_server(store, "--no-warm", "--port", port)
+    try:
+        page.locator(".status.failed").wait_for(timeout=30_000)
+        assert page.evaluate("() => window.same"), "the page was loaded again"
+        record = second.events(episode_id)
+        assert page.evaluate(SEQS) == [event["seq"] for event in record]
+        assert record[-1]["payload"]["kind"] == "interrupted"
+    finally:
+        second.stop()
+
+
+def test_twenty_thousand_events_do_not_grow_the_page_nor_hold_a_frame(
+    stage: Served, open_page: Open, driver: Any
+) -> None:
+    episode_id = f"ep-long-{time.time_ns() % 10**9}"
+    at = driver(episode_id, 0, 2000)
+    page = open_page(f"/e/{episode_id}")
+    page.wait_for_function(f"() => document.querySelector('kibitz-watch')?.timeline?.last === {at - 1}")
+    session = page.context.new_cdp_session(page)
+
+    def weight() -> tuple[float, int]:
+        session.send("HeapProfiler.collectGarbage")
+        used = session.send("Runtime.getHeapUsage")["usedSize"] / 1e6
+        return used, page.evaluate("() => document.getElementsByTagName('*').length")
+
+    while at < 8000:
+        at = driver(episode_id, at, 1000)
+        page.wait_for_function(f"() => document.querySelector('kibitz-watch').timeline.last === {at - 1}")
+    heap, nodes = weight()
+    page.evaluate(FRAMES)
+    while at < 20_000:
+        at = driver(episode_id, at, 100)
+        page.wait_for_function(f"() => document.querySelector('kibitz-watch').timeline.last === {at - 1}")
+    late_heap, late_nodes = weight()
+    assert late_heap < heap * 1.25 + 4, (heap, late_heap)
+    assert late_nodes < nodes * 1.2 + 50, (nodes, late_nodes)
+    over = [duration for duration in page.evaluate("() => window.long") if duration > 50]
+    assert len(over) <= 2, over  # a collection of garbage may happen; the page's own work is cut into slices
+    page.keyboard.press("Home")  # what is no longer in memory is read again
+    page.wait_for_function("() => document.querySelector('kibitz-watch').timeline.shown.seq === 0")
+
+
+def test_twenty_events_a_second_drop_no_frames(stage: Served, open_page: Open, driver: Any) -> None:
+    episode_id = f"ep-fast-{time.time_ns() % 10**9}"
+    at = driver(episode_id, 0, 10)
+    page = open_page(f"/e/{episode_id}")
+    page.wait_for_function(f"() => document.querySelector('kibitz-watch')?.timeline?.last === {at - 1}")
+    page.evaluate(FRAMES)
+    began = time.monotonic()
+    for step in range(100):
+        at = driver(episode_id, at, 1)
+        time.sleep(max(0.0, began + (step + 1) / 20 - time.monotonic()))
+    gaps = page.evaluate("() => window.slow.slice(5)")
+    long = [gap for gap in gaps if gap > 50]
+    assert len(long) <= 0.01 * len(gaps), long
+    assert not [duration for duration in page.evaluate("() => window.long") if duration > 50]
+
+
+def test_the_first_paint_and_the_first_event_are_quick_and_the_page_is_small(stage: Served, open_page: Open) -> None:
+    episode_id = stage.start(game="cricket", max_overs=1, seed=4)
+    stage.wait_for_end(episode_id)
+    paints, events = [], []
+    watched = """window.firstEvent = 0; const look = () => {
+      const watch = document.querySelector('kibitz-watch');
+      if (watch?.timeline?.last >= 0) window.firstEvent = performance.now(); else setTimeout(look, 5); };
+      document.addEventListener('DOMContentLoaded', look);"""
+    for _ in range(5):
+        page = open_page(f"/e/{episode_id}", init=watched)
+        ended(page)
+        paints.append(page.evaluate("() => performance.getEntriesByName('first-contentful-paint')[0].startTime"))
+        events.append(page.evaluate("() => window.firstEvent"))
+        size = page.evaluate(WIRE)
+        assert 10_000 < size < 100_000
+    assert sorted(paints)[2] < 300, paints
+    assert sorted(events)[2] < 500, events

@@ -1,0 +1,176 @@
+"""What a spectator does: start, watch, go back, send a link, branch."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from typing import Any
+
+import httpx
+
+from tests.browser.conftest import Open, load, start_from_page
+from tests.live.conftest import Served
+
+WATCH = "document.querySelector('kibitz-watch')"
+SEQS = f"() => {WATCH}.timeline.log.map(event => event.seq)"
+
+
+def ended(page: Any) -> None:
+    page.locator(".status.ended").wait_for()
+
+
+def test_a_cricket_match_is_started_from_the_page_and_watched_to_its_end(stage: Served, open_page: Open) -> None:
+    page = open_page("/custom")
+    start_from_page(page, "Cricket", Overs_a_side="1", Seat_0="balanced", Seat_1="aggressive")
+    page.wait_for_url("**/e/*")
+    ended(page)
+    episode_id = page.url.split("/e/")[1].split("?")[0]
+    record = stage.events(episode_id)
+    assert page.evaluate(SEQS) == [event["seq"] for event in record]
+    assert page.locator(".caption").inner_text() == record[-1]["payload"]["text"]
+    frame = record[-1]["payload"]["frame"]
+    shown = page.locator(".score .main").all_inner_texts()
+    assert any(text.startswith(f"{frame['score']}/{frame['wickets']}") for text in shown)
+    for part in ("In the middle", "Field and pitch", "Win probability", "Scorecard", "Over by over", "Ball by ball"):
+        assert page.get_by_text(part, exact=True).first.is_visible(), part
+    assert "Fall of wickets" in page.locator(".sheet").inner_text()
+    page.get_by_role("tab", name="Manhattan").click()
+    assert page.get_by_role("img", name="Manhattan").is_visible()
+    page.get_by_role("tab", name="Partnerships").click()
+    assert page.locator(".stands table").is_visible()
+
+
+def test_the_card_on_the_page_is_the_card_of_the_rules(stage: Served, open_page: Open) -> None:
+    from kibitz.core.episode import play_episode
+    from kibitz.games import cricket
+    from kibitz.games.cricket.scorecard import Scorecard
+    from kibitz.players import player_named
+
+    game, settings = cricket.game(), cricket.CricketOptions(max_overs=3).settings()
+    card, states = Scorecard(), []
+    step = game.review
+
+    def keep(settings: Any, past: list[Any], state: Any) -> dict[str, Any]:
+        states.extend([*(before for before, _ in past), state])
+        return dict(step(settings, past, state))
+
+    import dataclasses
+
+    players = [player_named(game, "aggressive"), player_named(game, "random")]
+    played = play_episode(dataclasses.replace(game, review=keep), settings, players, seed=5, episode_id="ep-card")
+    for before, after in pairwise(states):
+        card.add(before, after)
+    load(stage, [event.as_json() for event in played.events])
+    page = open_page("/e/ep-card")
+    ended(page)
+    found = page.evaluate(
+        """() => document.querySelector('kibitz-watch').timeline.live.memory.innings.map(i => ({
+          total: i.total, wickets: i.wickets, legal: i.legal, extras: i.extras,
+          bat: [...i.batters.values()].map(b => [b.player, b.runs, b.balls, b.fours, b.sixes])
+            .sort((a, b) => a[0] - b[0]),
+          bowl: [...i.bowlers.values()].map(b => [b.player, b.balls, b.runs, b.wickets])
+            .sort((a, b) => a[0] - b[0])}))"""
+    )
+    for shown, true in zip(found, card.innings, strict=True):
+        assert (shown["total"], shown["wickets"], shown["legal"]) == (true.total, true.wickets, true.legal)
+        assert shown["extras"] == true.extras
+        bat = [[i, b.runs, b.balls, b.fours, b.sixes] for i, b in enumerate(true.batters) if b.came_in]
+        assert [row for row in shown["bat"] if row[2] or row[1]] == [row for row in bat if row[2] or row[1]]
+        bowl = [[i, b.balls, b.runs, b.wickets] for i, b in enumerate(true.bowlers) if b.balls or b.runs]
+        assert shown["bowl"] == bowl
+
+
+def test_a_negotiation_is_watched_to_its_end_with_plane_and_reference(stage: Served, open_page: Open) -> None:
+    page = open_page("/custom")
+    start_from_page(page, "Deal or no deal", Seat_0="bayes", Seat_1="heuristic", Seed="3")
+    page.wait_for_url("**/e/*")
+    ended(page)
+    plane = page.get_by_role("img", name="Payoff plane")
+    plane.wait_for()
+    assert page.locator(".plot .nash").count() == 1
+    assert page.locator(".plot .dot.best").count() >= 1
+    offers = page.evaluate("() => document.querySelector('kibitz-watch').timeline.live.memory.offers.length")
+    assert page.locator(".plot .stop").count() == offers
+    assert "bayes would" in page.locator(".talk").inner_text()
+    assert page.locator(".bubble").count() >= 2
+
+
+def test_two_pages_see_the_same_and_a_page_without_an_id_follows(stage: Served, open_page: Open) -> None:
+    waiting = open_page("/custom")
+    waiting.get_by_role("button", name="Start", exact=True).wait_for()
+    episode_id = stage.start(game="cricket", max_overs=1, captain_preset="balanced", opponent_choice="random")
+    other = open_page(f"/e/{episode_id}")
+    for page in (waiting, other):
+        ended(page)
+    assert waiting.evaluate(SEQS) == other.evaluate(SEQS)
+    assert waiting.locator(".turns").inner_text() == other.locator(".turns").inner_text()
+    assert waiting.locator(".sheet").inner_text() == other.locator(".sheet").inner_text()
+
+
+def test_a_spectator_scrubs_and_a_permalink_shows_the_same_moment(stage: Served, open_page: Open) -> None:
+    episode_id = stage.start(game="cricket", max_overs=1, seed=4)
+    stage.wait_for_end(episode_id)
+    page = open_page(f"/e/{episode_id}")
+    ended(page)
+    slider = page.get_by_role("slider")
+    slider.evaluate("(node) => { node.value = 20; node.dispatchEvent(new Event('input')); }")
+    page.wait_for_url("**?seq=20")
+    assert page.evaluate("() => document.querySelector('kibitz-watch').timeline.shown.seq") == 20
+    again = open_page(f"/e/{episode_id}?seq=20")
+    again.wait_for_function("() => document.querySelector('kibitz-watch').timeline?.shown.seq === 20")
+    assert again.locator(".score").inner_text() == page.locator(".score").inner_text()
+    assert again.locator(".caption").inner_text() == page.locator(".caption").inner_text()
+    page.keyboard.press("End")
+    page.wait_for_function("() => document.querySelector('kibitz-watch').timeline.shown.status === 'ended'")
+
+
+def test_a_branch_keeps_the_turns_before_it_and_plays_on(stage: Served, open_page: Open) -> None:
+    first = stage.start(game="cricket", max_overs=1, captain_preset="balanced", opponent_choice="heuristic", seed=3)
+    stage.wait_for_end(first)
+    steps = [event for event in stage.events(first) if event["type"] == "step"]
+    page = open_page(f"/e/{first}?seq={steps[1]['seq']}")
+    page.wait_for_function(f"() => document.querySelector('kibitz-watch').timeline?.shown.seq === {steps[1]['seq']}")
+    page.get_by_role("button", name="Branch from here").click()
+    page.get_by_label("Player in seat 0").select_option("random")
+    page.get_by_role("button", name="Play on").click()
+    page.wait_for_function(f"() => location.pathname.startsWith('/e/') && !location.pathname.includes('{first}')")
+    ended(page)
+    acts = f"() => {WATCH}.timeline.log.filter(e => e.type === 'step').map(e => e.payload.acts)"
+    assert page.evaluate(acts)[:2] == [event["payload"]["acts"] for event in steps[:2]]
+    assert page.get_by_role("link", name="branched from another episode").get_attribute("href") == f"/e/{first}"
+
+
+def test_a_second_start_is_refused_with_what_runs_and_a_way_to_it(stage: Served, open_page: Open) -> None:
+    page = open_page("/custom")
+    page.get_by_role("button", name="Start", exact=True).wait_for()
+    running = stage.start(game="deal_or_no_deal", captain_preset="human", opponent_choice="heuristic")
+    other = open_page("/lobby")
+    other.get_by_role("link", name="human").first.wait_for()
+    page.goto(stage.url + f"/e/{running}")
+    page.locator(".score").wait_for()
+    # the start panel of a page that does not know yet
+    answer = httpx.post(f"{stage.url}/custom/start_episode", json={"game": "cricket"})
+    assert answer.status_code == 409
+    page.evaluate(f"() => import('/static/start.js').then(panel => panel.openStart({WATCH}.app))")
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_role("button", name="Start", exact=True).click()
+    alert = dialog.get_by_role("alert")
+    alert.get_by_role("link", name="Watch it").wait_for()
+    assert json.loads(answer.text)["error"] in alert.inner_text()
+    assert alert.get_by_role("link", name="Watch it").get_attribute("href") == f"/e/{running}"
+    alert.get_by_role("button", name="Stop it and start mine").click()
+    page.wait_for_function(f"() => location.pathname !== '/e/{running}'")
+    assert stage.get(f"/episodes/{running}")["status"] == "failed"
+
+
+def test_a_player_that_cannot_be_used_says_why(stage: Served, open_page: Open) -> None:
+    games = stage.get("/custom/presets")["games"]
+    missing = [one for one in next(iter(games.values()))["players"] if not one["usable"]]
+    assert missing, "every preset is usable on this machine"
+    page = open_page("/custom")
+    page.get_by_text("not available here").click()
+    told = page.locator(".missing").inner_text()
+    for one in missing:
+        assert one["why"] in told
+    option = page.locator(f"option[value='{missing[0]['name']}']").first
+    assert option.is_disabled()

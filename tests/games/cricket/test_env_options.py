@@ -1,0 +1,98 @@
+"""Where a match begins: options of `reset`, and packs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kibitz.core.episode import play_episode
+from kibitz.core.errors import BadInput
+from kibitz.games import get_pack
+from kibitz.games.cricket import game
+from kibitz.games.cricket.env import CricketEnvironment
+from kibitz.players import player_named
+from tests.games.cricket.captaincy import Scripted, begin, play_out
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"overs": 5}, "max_overs"),
+        ({"max_overs": 21}, "20"),
+        ({"max_overs": "5"}, "max_overs"),
+        ({"opponent_mode": "nobody"}, "no player 'nobody'"),
+        ({"opponent_mode": "human"}, "human"),
+        ({"era": "1999"}, "era"),
+        ({"captain_side": "left"}, "captain_side"),
+        ({"seed": -1}, "seed"),
+    ],
+)
+def test_bad_options_are_refused_in_a_sentence_and_the_match_goes_on(options: dict[str, Any], says: str) -> None:
+    env, _ = begin()
+    held = env.state
+    with pytest.raises(BadInput, match=says):
+        env.reset(options=options)
+    assert env.state == held
+
+
+def test_options_choose_overs_era_side_and_start() -> None:
+    for side in ("bat", "bowl"):
+        assert begin(captain_side=side)[1].role == f"{side}ting".replace("bowlting", "bowling")
+    _, obs = begin(max_overs=7, era="pre2018")
+    assert (obs.frame["overs"], obs.frame["era"]) == (7, "pre2018")
+    starts = [begin(random_start=True, max_overs=20, seed=seed)[1].scoreboard for seed in range(6)]
+    assert len({(board["over_text"], board["score"]) for board in starts}) > 3
+
+
+def test_the_seed_is_told_at_the_end_only_and_drawn_where_none_is_given() -> None:
+    env = CricketEnvironment()
+    first = env.reset(options={"max_overs": 1})
+    assert env.state.seed is None
+    play_out(env, first)
+    seed = env.state.seed
+    assert seed is not None
+    again = env.reset(options={"max_overs": 1, "seed": seed})
+    assert again.players == first.players
+    assert env.reset(options={"max_overs": 1}).episode_id != first.episode_id
+
+
+def test_a_pack_gives_the_match_the_seed_counts() -> None:
+    env = CricketEnvironment()
+    obs = env.reset(options=CricketEnvironment.task_options("death", 6) | {"opponent_mode": "balanced"})
+    assert (obs.frame["overs"], obs.frame["score"], obs.frame["wickets"], obs.frame["legal"]) == (5, 33, 2, 18)
+    assert "Pack death, match 6" in obs.message
+    assert env.state.pack_match == 6
+    other = env.reset(options={"eval_pack_id": "death", "seed": 7, "opponent_mode": "balanced"})
+    assert obs.role != other.role
+    assert obs.players["mine"]["name"] == other.players["theirs"]["name"]
+    counted = [env.reset(options={"eval_pack_id": "default", "max_overs": 5}) for _ in range(2)]
+    assert counted[0].players["mine"]["name"] == counted[1].players["theirs"]["name"]
+
+
+def test_a_pack_of_fresh_matches_may_be_played_over_other_overs_and_a_position_may_not() -> None:
+    driver = {"random_start": False, "opponent_mode": "balanced", "eval_pack_id": "default", "max_overs": 2}
+    env = CricketEnvironment()
+    obs = env.reset(options=driver | {"seed": 0})
+    assert obs.frame["overs"] == 2
+    assert play_out(env, obs)[-1].done
+    assert env.reset(options=driver | {"eval_pack_id": "death", "seed": 0}).frame["overs"] == 20
+    for wrong, says in (({"random_start": True}, "random_start"), ({"captain_side": "bat"}, "captain_side")):
+        with pytest.raises(BadInput, match=says):
+            env.reset(options=driver | wrong)
+    with pytest.raises(BadInput, match="no pack 'nothing'"):
+        env.reset(options=driver | {"eval_pack_id": "nothing"})
+
+
+def test_a_pack_match_is_the_one_that_play_episode_plays() -> None:
+    env, obs = begin(eval_pack_id="death", seed=6, max_overs=5)
+    play_out(env, obs, seed=2)
+    mine = [entry["act"] for entry in env._history if entry["seat"] == 0]
+    chosen = get_pack("cricket", "death")
+    scenario, record = chosen.scenario(6), game()
+    episode = play_episode(
+        record, scenario.settings, [Scripted(mine), player_named(record, "balanced")], seed=chosen.seed(6),
+        state=scenario.state,
+    )  # fmt: skip
+    assert episode.returns[0] == env.state.total_reward
+    assert episode.steps == env.state.deliveries

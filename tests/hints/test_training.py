@@ -1,0 +1,332 @@
+"""Hints of a language model inside training: asked between compiled steps, for all games at once."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import yaml
+from safetensors.numpy import load_file
+
+import kibitz.games
+from kibitz.core.errors import BadInput
+from kibitz.games import get_game
+from kibitz.hints.asker import Asker, Position
+from kibitz.hints.batched import COLUMNS
+from kibitz.train import hosted
+from kibitz.train.listening import Listening, most_lines
+from kibitz.train.run import Run
+from tests.llm import fake_server
+from tests.llm.fake_server import FakeServer, mood
+from tests.train import toy
+from tests.train.conftest import assert_same_run, last_checkpoint, tiny_job
+
+Train = Callable[..., tuple[Path, dict[str, Any]]]
+WORDS = "Lucky {{ lucky }}, cap {{ cap }}, {{ left }} left.\n{{ history_str }}\n"
+SHORT = {"train": {"num_train_steps": 96}, "logging": {"log_every": 32, "eval_every": 96, "save_every": 32}}
+
+
+@pytest.fixture(autouse=True)
+def toy_game(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(kibitz.games.GAMES, toy.NAME, "tests.train.toy")
+    monkeypatch.setitem(kibitz.games.ENV_IDS, toy.ENV_ID, toy.NAME)
+
+
+@pytest.fixture
+def server(presets: FakeServer, tmp_path: Path) -> FakeServer:
+    """The fake server, with the two models that need a schema told so."""
+    file = tmp_path / "presets.yaml"
+    known = yaml.safe_load(file.read_text(encoding="utf-8"))
+    for name in ("obliging", "moody"):
+        known["presets"][f"fake-{name}"] |= {"structure": "schema"}
+    file.write_text(yaml.safe_dump(known), encoding="utf-8")
+    return presets
+
+
+@pytest.fixture
+def prompt(tmp_path: Path) -> Path:
+    file = tmp_path / "words.txt"
+    file.write_text(WORDS, encoding="utf-8")
+    return file
+
+
+@pytest.fixture
+def train(server: FakeServer, prompt: Path, tmp_path: Path) -> Train:
+    """A tiny run of the toy with hints of a model of the fake server."""
+
+    def run(name: str, model: str = "obliging", resume: bool = False, steps: int = 96, **changes: Any) -> Any:
+        hints = {"mode": "llm", "provider": f"fake-{model}", "prompt_path": str(prompt)}
+        hints |= {"cache": str(tmp_path / "answers.sqlite"), **changes.pop("hints", {})}
+        settings = {**SHORT, "train": {"num_train_steps": steps}, **changes}
+        one = Run(tiny_job(hints=hints, **settings), tmp_path / name)
+        return one.folder, one.train(resume)
+
+    return run
+
+
+def table(folder: Path) -> list[dict[str, float]]:
+    with open(folder / "metrics.csv", encoding="utf-8", newline="") as file:
+        return [{name: float(value) for name, value in row.items()} for row in csv.DictReader(file)]
+
+
+def total(folder: Path, name: str) -> float:
+    return sum(row[f"hints_{name}"] for row in table(folder))
+
+
+def record(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    return found
+
+
+@pytest.mark.usefixtures("embedded")
+def test_the_embedded_model_advises_a_ppo_run_through_the_command(kibitz: Any, tmp_path: Path) -> None:
+    sizes = ["num_envs=2", "rollout=4", "minibatch=8", "epochs=1"]
+    changes = [f"train.{size}" for size in sizes] + ["hints.provider=embedded", "hints.cadence_k=8"]
+    changes += [f"hints.cache={tmp_path}/answers.sqlite", "logging.eval_episodes=8", "logging.tensorboard=false"]
+    words = [word for change in changes for word in ("--set", change)]
+    folder = tmp_path / "run"
+    done = kibitz("train", "--algo", "ppo", "--hint", "llm", "--steps", "16", "--out", str(folder), *words, "--json")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["finished"]
+    assert "smollm2" in told["adviser"]
+    assert told["hints"]["answered"] == total(folder, "given") == total(folder, "asked") >= 2
+    assert told["hints"]["failed"] == 0
+    assert (folder / "prompt.txt").read_text() == (Path("configs") / "llm_prompt.txt").read_text()
+
+
+@pytest.mark.parametrize("algo", ["ppo", "reinforce"])
+def test_with_a_dead_model_training_is_training_without_hints_and_every_failure_is_counted(
+    train: Train, server: FakeServer, algo: str
+) -> None:
+    dead, told = train("dead", "401", algo=algo, seeds=2)
+    bare, _ = train("bare", algo=algo, seeds=2, hints={"mode": "none"})
+    assert told["finished"]
+    weights = [load_file(last_checkpoint(folder))["weights"] for folder in (dead, bare)]
+    np.testing.assert_array_equal(*weights)
+    book = record(dead)["hints"]
+    assert book["failures"]["refused"] + book["failures"]["breaker"] == book["failed"] == book["asked"] > 0
+    assert book["calls"] == len(server.of("401")) <= 8, "a hopeless model is left alone"
+    assert total(dead, "asked") == book["asked"]
+    assert total(dead, "given") == 0
+    assert total(dead, "failed_breaker") == book["failures"]["breaker"]
+
+
+def test_a_moody_model_is_counted_by_kind(train: Train, server: FakeServer) -> None:
+    folder, told = train("moody", "moody", seeds=2, steps=160)
+    assert told["finished"]
+    book, asked = record(folder)["hints"], server.of("moody")
+    assert book == told["hints"]
+    assert book["calls"] == len(asked) == total(folder, "calls")
+    assert book["answered"] == sum(mood(request) == "good" for request in asked)
+    kinds = {kind: int(total(folder, f"failed_{kind}")) for kind in book["failures"]}
+    assert kinds == book["failures"]
+    assert {kind for kind, count in kinds.items() if count} == {"illegal", "not_json", "transport"}
+    assert book["asked"] == total(folder, "asked") == total(folder, "given") + sum(kinds.values())
+    assert book["prompt_tokens"] == total(folder, "prompt_tokens") == 300 * sum(mood(r) != "transport" for r in asked)
+    assert total(folder, "money") == pytest.approx(book["money"], abs=1e-5)
+
+
+def test_equal_questions_cost_one_call(train: Train, prompts: Any) -> None:
+    folder, _ = train("once", seeds=2, env={"rounds": 2})
+    assert len(prompts()) == len(set(prompts())) == total(folder, "calls")
+    assert total(folder, "shared") + total(folder, "hits") > 20
+    assert total(folder, "asked") == total(folder, "calls") + total(folder, "shared") + total(folder, "hits")
+
+
+@pytest.mark.parametrize("algo", ["ppo", "reinforce"])
+def test_the_same_seed_and_a_warm_cache_give_the_same_run(train: Train, server: FakeServer, algo: str) -> None:
+    changes: dict[str, Any] = {"algo": algo, "seeds": 2, "hints": {"cadence_k": 2}}
+    train("cold", **changes)
+    asked = len(server.requests)
+    one, _ = train("one", **changes)
+    other, _ = train("other", **changes)
+    assert len(server.requests) == asked > 0
+    assert_same_run(one, other)
+    assert total(one, "hits") == total(one, "given") > 0
+
+
+def test_a_resumed_run_is_the_run_that_was_never_stopped(train: Train, monkeypatch: pytest.MonkeyPatch) -> None:
+    train("warm", seeds=2)
+    whole, _ = train("whole", seeds=2)
+    save = Run._save
+
+    def crash(self: Run, program: Any, learner: Any, step: int) -> None:
+        save(self, program, learner, step)
+        if step == 64:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Run, "_save", crash)
+    with pytest.raises(KeyboardInterrupt):
+        train("halves", seeds=2)
+    monkeypatch.setattr(Run, "_save", save)
+    asked = record(whole.parent / "halves")["hints"]["asked"]
+    halves, _ = train("halves", resume=True, seeds=2)
+    assert_same_run(whole, halves)
+    assert record(halves)["hints"]["asked"] == record(whole)["hints"]["asked"] > asked > 0
+
+
+def test_a_run_keeps_its_prompt_and_does_not_go_on_with_another(train: Train, prompt: Path) -> None:
+    folder, _ = train("kept")
+    assert (folder / "prompt.txt").read_text() == WORDS
+    prompt.write_text("Lucky {{ lucky }}.", encoding="utf-8")
+    with pytest.raises(BadInput, match=r"not the prompt .*prompt\.txt"):
+        train("kept", resume=True)
+    assert (folder / "prompt.txt").read_text() == WORDS
+
+
+def test_a_curriculum_may_switch_to_a_language_model_and_away(train: Train, server: FakeServer) -> None:
+    phases = [{"until": 32, "hints": {"mode": "none"}}, {"until": 64}, {"until": 96, "hints": {"mode": "random"}}]
+    folder, told = train("phases", curriculum=phases)
+    assert told["finished"]
+    assert [row["hints_asked"] > 0 for row in table(folder)] == [False, True, False]
+    assert "obliging" in record(folder)["advisers"][1]
+    assert set(COLUMNS) <= set(table(folder)[0])
+
+
+def test_the_policy_to_stop_ends_a_run_and_keeps_what_was_learnt(train: Train, tmp_path: Path) -> None:
+    hints = {"failure_policy": "stop", "failure_window": 20}
+    with pytest.raises(BadInput, match=r"of the last 20 questions .* is saved at step 0"):
+        train("stopped", "no-json", hints=hints)
+    assert last_checkpoint(tmp_path / "stopped").name == "step_000000000000.safetensors"
+    assert record(tmp_path / "stopped")["hints"]["failures"]["not_json"] >= 20
+
+
+def test_a_budget_ends_asking_and_not_training(train: Train, server: FakeServer) -> None:
+    folder, told = train("poor", hints={"budget": {"calls": 5}})
+    assert told["finished"]
+    assert len(server.requests) == 5 == total(folder, "calls")
+    assert total(folder, "failed_budget") > 0
+
+
+def negotiation(games: int) -> tuple[Any, Any, Listening]:
+    game = get_game("deal_or_no_deal")
+    settings = game.plain_options.settings()
+    return game, settings, Listening(game, game.rule("heuristic"), None, 1, most_lines(game, settings))
+
+
+def walked(steps: int, games: int = 16) -> Any:
+    """Random acts: the practice, and before each step the games, what was looked up, own acts and ends."""
+    game, settings, practice = negotiation(games)
+    batch = practice.begin(settings, jax.random.uniform(jax.random.key(1), (practice.begin_uniforms, games)))
+    look = jax.jit(practice.look)
+    step = jax.jit(practice.step)
+    rng, seen = np.random.default_rng(0), []
+    for number in range(steps):
+        looked = jax.device_get(look(settings, batch))
+        draws = [rng.random(mask.shape) * mask for mask in looked.masks]
+        act = tuple(draw.argmax(1).astype(np.int32) for draw in draws)
+        after, stepped = step(
+            settings, batch, act, jax.random.uniform(jax.random.key(number), (practice.step_uniforms, games))
+        )
+        seen.append((batch, looked, np.stack(act, 1), np.asarray(stepped.over)))
+        batch = after
+    return game, settings, practice, seen
+
+
+def test_the_history_is_what_was_said_since_the_deal_across_resets() -> None:
+    _, _, _, seen = walked(30)
+    mine: list[list[tuple[int, ...]]] = [[] for _ in range(16)]
+    resets = 0
+    for _, looked, act, over in seen:
+        for game in range(16):
+            lines = looked.lines[game, : looked.length[game]].tolist()
+            assert not looked.lines[game, looked.length[game] :].any()
+            assert [tuple(line[1:]) for line in lines if line[0] == 1] == mine[game]
+            theirs = [line[1:] for line in lines if line[0] == 2]
+            other = int(looked.view.other_act[game])
+            assert bool(theirs) == (other < 5), "the partner has spoken exactly when there is a line of it"
+            if theirs:
+                assert theirs[-1][0] == other
+                assert len(lines) - len(theirs) in (len(theirs) - 1, len(theirs))
+            if theirs and other in (0, 1):
+                counts, left = (np.array([x[game] for x in y]) for y in (looked.view.counts, looked.view.offer_for_me))
+                assert theirs[-1][1:] == (counts - left).tolist()
+            mine[game] = [] if over[game] else [*mine[game], tuple(act[game].tolist())]
+            resets += over[game]
+    assert resets > 20
+
+
+def test_two_positions_have_one_address_exactly_when_they_are_one_question() -> None:
+    game, settings, _, seen = walked(40)
+    plain = jax.device_get(settings)
+    words: dict[bytes, str] = {}
+    met = 0
+    for batch, looked, _, _ in seen:
+        for i in range(16):
+            history = [{"seat": x[0] - 1, "act": tuple(x[1:])} for x in looked.lines[i, : looked.length[i]].tolist()]
+            view = jax.tree.map(lambda x, i=i: x[i], looked.view)
+            told = json.dumps(game.describe(plain, view, history), sort_keys=True)
+            key = np.asarray(batch.ear.place)[i].tobytes()
+            met += key in words
+            assert words.setdefault(key, told) == told
+    assert len(set(words.values())) == len(words)
+    assert len(words) + met == 40 * 16
+
+
+def test_nothing_of_the_partners_utilities_is_in_a_question(server: FakeServer, tmp_path: Path) -> None:
+    game, settings, practice, seen = walked(12)
+    batch, looked, _, _ = seen[-1]
+
+    def swapped(packed: Any) -> Any:
+        solo = practice.play.layout.unpack(packed)
+        hidden = jax.tree.map(lambda x: (x + 3) % 11, solo.state.utilities[1])
+        state = solo.state._replace(utilities=(solo.state.utilities[0], hidden))
+        return practice.play.layout.pack(solo._replace(state=state))
+
+    other = batch._replace(solo=jax.vmap(swapped)(batch.solo))
+    before, after = (np.stack(jax.tree.leaves(games.solo)) for games in (batch, other))
+    assert (before != after).any(0).all(), "every partner has other utilities"
+    again = jax.vmap(lambda one: practice._placed(settings, one, one.ear))(other)
+    np.testing.assert_array_equal(again.ear.place, batch.ear.place)
+    with Asker(game, "fake-good") as asker:
+        assert _questions(asker, settings, looked) == _questions(asker, settings, practice.look(settings, other))
+
+
+def _questions(asker: Asker, settings: Any, looked: Any) -> list[Any]:
+    looked = jax.device_get(looked)
+    found = []
+    for i in range(16):
+        view, masks = jax.tree.map(lambda x, i=i: x[i], (looked.view, looked.masks))
+        history = [{"seat": x[0] - 1, "act": tuple(x[1:])} for x in looked.lines[i, : looked.length[i]].tolist()]
+        found.append(asker.question(Position(settings, view, masks, history)))
+    return found
+
+
+def test_hints_come_to_their_own_games_and_only_when_due(train: Train, server: FakeServer, monkeypatch: Any) -> None:
+    """The oracle as a model: its hint is right for the game that gets it, in every game."""
+
+    def oracle(request: Any) -> Any:
+        words = request.body["messages"][-1]["content"]
+        lucky, cap = words[6], int(words.split("cap ")[1][0])
+        said = {"arm": int(lucky), "stake": cap, "confidence": 1.0}
+        return fake_server.Plan(fake_server.completion(json.dumps(said)))
+
+    monkeypatch.setitem(fake_server.MODELS, "obliging", oracle)
+    heard: list[Any] = []
+    keep = hosted.play_one
+
+    def spy(policy: Any, practice: Any, settings: Any, games: Any, key: Any) -> Any:
+        after, seen = keep(policy, practice, settings, games, key)
+        jax.debug.callback(
+            lambda since, x: heard.append((np.asarray(since), np.asarray(x))), games.since, seen["features"]
+        )
+        return after, seen
+
+    monkeypatch.setattr(hosted, "play_one", spy)
+    train("oracle", hints={"cadence_k": 3}, env={"rounds": 5})
+    jax.effects_barrier()
+    assert len(heard) >= 12
+    for since, features in heard[1:]:  # the first one only compiles
+        due = jnp.asarray(since % 3 == 0)
+        base, hint = features[:, :3], features[:, 3:]
+        np.testing.assert_array_equal(hint[:, 4], due)
+        np.testing.assert_array_equal(hint[:, 1], due & (base[:, 0] == 1))
+        np.testing.assert_array_equal(hint[:, 2], due & (base[:, 0] == 1) & (base[:, 1] > 0))

@@ -1,0 +1,182 @@
+"""Two drivers, one stream: in the server's process, and elsewhere over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from kibitz.live.publisher import BusObserver
+from kibitz.live.schema import PAYLOADS
+from tests.live.conftest import ROOT, Serve, Served
+from tests.live.machines import free_port, wait_until
+
+
+def plain(text: bytes) -> bytes:
+    """Without time and id: `ts` and `latency` are times."""
+    text = re.sub(rb'"ts":[0-9.e+-]+', b'"ts":0', text)
+    text = re.sub(rb'"latency":[0-9.e+-]+', b'"latency":0', text)
+    return re.sub(rb"ep-[0-9a-f]{12}", b"ep", text)
+
+
+def play_elsewhere(url: str, *more: str) -> subprocess.Popen[str]:
+    words = [sys.executable, "-m", "kibitz.cli", "watch", "--server", url, "--json", *more]
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=env)
+
+
+def test_both_drivers_give_the_same_events_byte_for_byte_but_for_time_and_id(served: Served) -> None:
+    names = ["--player", "balanced", "--opponent", "aggressive", "--overs", "1", "--seed", "21", "--pace", "0"]
+    elsewhere = play_elsewhere(served.url, *names)
+    mine = served.start(captain_preset="balanced", opponent_choice="aggressive", max_overs=1, seed=21)
+    served.wait_for_end(mine)
+    told = json.loads(elsewhere.communicate(timeout=120)[0])
+    one, other = (httpx.get(f"{served.url}/episodes/{x}/events").content for x in (mine, told["episode_id"]))
+    assert len(one.splitlines()) == told["events"]
+    assert plain(one) == plain(other)
+    assert one != other
+
+
+def test_a_driver_survives_a_restart_of_the_server_without_gaps_or_doubles(serve: Serve, tmp_path: Path) -> None:
+    port = str(free_port())
+    store = tmp_path / "a.db"
+    first = serve("--no-warm", "--port", port, store=store)
+    names = ["--game", "deal_or_no_deal", "--player", "random", "--opponent", "random", "--set", "max_turns=60"]
+    names += ["--set", "disagree_ends=false", "--pace", "0.02", "--seed", "2"]
+    driver = play_elsewhere(first.url, *names)
+
+    def begun() -> int:
+        listed = first.get("/episodes")["episodes"]
+        return int(listed[0]["last_seq"]) if listed else -1
+
+    wait_until(lambda: begun() >= 3, 60, "an event")
+    first.kill()
+    again = serve("--no-warm", "--port", port, store=store)
+    told = json.loads(driver.communicate(timeout=120)[0])
+    stored = again.events(told["episode_id"])
+    assert [event["seq"] for event in stored] == list(range(told["events"]))
+    assert stored[-1]["type"] == "episode.ended"
+    assert again.get(f"/episodes/{told['episode_id']}")["status"] == "ended"
+
+
+def test_a_driver_that_goes_silent_is_taken_for_gone(tmp_path: Path) -> None:
+    from kibitz.live.bus import Bus
+    from kibitz.live.routes_episodes import end_silent
+    from kibitz.live.store import open_store
+    from tests.live.test_store import row, told
+
+    store = open_store(str(tmp_path / "a.db"))
+    store.begin(row("ep-gone", origin="driver"))
+    for one in told("ep-gone", end=False):
+        store.append(one)
+    end_silent(Bus(store), 60.0)
+    found = store.episode("ep-gone")
+    assert found is not None and found.status == "running", "it may still come back"
+    end_silent(Bus(store), -10.0)
+    found = store.episode("ep-gone")
+    assert found is not None and found.status == "interrupted"
+    store.close()
+
+
+def test_an_environment_stepped_by_hand_is_published_with_the_seeds_methods(served: Served) -> None:
+    """The seed's driver: reset, before_step, step, after_step, end."""
+
+    async def drive() -> str:
+        async with httpx.AsyncClient() as client:
+            observer = BusObserver(
+                http_client=client, base_url=served.url, episode_id="custom-ep-1", mode="balanced",
+                task="custom_episode", opponent_mode="heuristic", eval_pack_id="default", tts=None,
+            )  # fmt: skip
+            obs: dict[str, Any] = {"frame": {"score": 0, "over": False}, "turn": 0, "message": "Play."}
+            await observer.start(obs)
+            for turn, tool in enumerate(["analyze_situation", "play_delivery", "play_delivery"]):
+                pre = await observer.before_step({"tool": tool, "arguments": {}}, obs, turn=turn)
+                ball = tool == "play_delivery"
+                after = {
+                    "frame": {"score": 4 * turn, "over": turn == 2},
+                    "turn": obs["turn"] + ball,
+                    "message": "Four.",
+                }
+                after = after if ball else obs
+                await observer.after_step({"tool": tool}, pre, after, None, turn=turn)
+                obs = after
+            await observer.end({"match_over": True, "seed": 9})
+            return observer.episode_id
+
+    episode_id = asyncio.run(drive())
+    events = served.events(episode_id)
+    kinds = [event["type"] for event in events if event["type"] != "commentary"]
+    assert kinds == ["episode.started", "decision", "decision", "step", "decision", "step", "episode.ended"]
+    assert events[0]["payload"]["about"]["task"] == "custom_episode"
+    assert events[-1]["payload"]["frame"] == {"score": 8, "over": True}
+    for event in events:
+        PAYLOADS[event["type"]].model_validate(event["payload"])
+
+
+def test_the_seeds_driver_publishes_a_real_match_ball_by_ball(served: Served) -> None:
+    from kibitz.games.cricket.env import CricketAction, CricketEnvironment
+
+    async def drive() -> tuple[str, Any]:
+        async with httpx.AsyncClient() as client:
+            observer = BusObserver(
+                http_client=client, base_url=served.url, episode_id="custom-ep-2", mode="by hand",
+                task="custom_episode", opponent_mode="heuristic", eval_pack_id="default", tts=None,
+            )  # fmt: skip
+            env = CricketEnvironment(pool=2)
+            obs = env.reset(options={"opponent_mode": "heuristic", "max_overs": 1, "seed": 3})
+            await observer.start(obs)
+            turn = 0
+            while not obs.done:
+                action = CricketAction(tool=obs.tools[-1]["name"])
+                pre = await observer.before_step(action, obs, turn=turn)
+                after = await asyncio.to_thread(env.step, action)
+                await observer.after_step(action, pre, after, None, turn=turn)
+                obs, turn = after, turn + 1
+            await observer.end(env.state)
+            return observer.episode_id, env.state
+
+    episode_id, state = asyncio.run(drive())
+    events = served.events(episode_id)
+    assert [event["seq"] for event in events] == list(range(len(events)))
+    assert sum(event["type"] == "step" for event in events) == state.deliveries
+    assert events[-1]["payload"]["frame"]["over"] is True
+    assert events[-1]["payload"]["returns"][0] == state.total_reward
+    for event in events:
+        PAYLOADS[event["type"]].model_validate(event["payload"])
+
+
+def test_a_match_waits_once_the_buffer_is_full_and_loses_nothing(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from kibitz.live import publisher
+    from kibitz.live.wire import Told, event_of
+    from tests.live import record
+
+    monkeypatch.setattr(publisher, "BUFFER", 5)
+    port = free_port()
+    outlet = publisher.HttpOutlet(f"http://127.0.0.1:{port}", give_up=60)
+    sent = record.events("ep-waits", steps=20)
+    sending = threading.Thread(target=lambda: [outlet.send(Told(event_of(event))) for event in sent])
+    sending.start()
+    wait_until(lambda: outlet.retries > 1, what="a retry")
+    assert sending.is_alive(), "the match waits"
+    outlet._url = f"{served.url}/custom/events"
+    sending.join(20)
+    outlet.close()
+    assert served.events("ep-waits") == sent
+
+
+def test_a_driver_is_told_why_a_server_refuses_it(served: Served) -> None:
+    done = play_elsewhere("nowhere", "--overs", "1")
+    assert done.wait(60) == 2
+    if done.stdout:
+        done.stdout.close()

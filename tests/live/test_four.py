@@ -1,0 +1,164 @@
+"""Every store with every bus: the same promises, with real servers."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from websockets.sync.client import connect
+
+from tests.live import record
+from tests.live.conftest import Serve, Served
+from tests.live.machines import Postgres, Redis, wait_until
+from tests.live.test_watch import watch
+
+HEAVY = pytest.mark.conformance
+FOUR = [
+    pytest.param(("sqlite", ""), id="sqlite"),
+    pytest.param(("sqlite", "redis"), id="sqlite-redis", marks=HEAVY),
+    pytest.param(("postgresql", ""), id="postgresql", marks=HEAVY),
+    pytest.param(("postgresql", "redis"), id="postgresql-redis", marks=HEAVY),
+]
+
+
+@pytest.fixture(params=FOUR)
+def words(request: pytest.FixtureRequest, tmp_path: Path) -> list[str]:
+    """`--store` and `--bus` of one combination."""
+    store, bus = request.param
+    where = request.getfixturevalue("postgres").fresh() if store == "postgresql" else str(tmp_path / "a.db")
+    more = ["--bus", request.getfixturevalue("redis").url] if bus else []
+    return ["--store", where, *more, "--no-warm", "--patience", "20"]
+
+
+def post(served: Served, events: list[dict[str, Any]]) -> httpx.Response:
+    return httpx.post(f"{served.url}/custom/events", content=record.lines(events), timeout=60)
+
+
+def test_a_driver_elsewhere_is_watched_resumed_and_listed(serve: Serve, words: list[str]) -> None:
+    served = serve(*words)
+    sent = record.events("ep-a", steps=30)
+    with connect(f"{served.ws}?episode_id=&since=-1") as socket:
+        assert json.loads(socket.recv(10)) == {"idle": True}
+        assert post(served, sent[:10]).json() == {"next": 10, "added": 10}
+        seen: list[Any] = []
+        while len(seen) < 10:
+            said = json.loads(socket.recv(10))
+            seen += [] if "hello" in said else said.get("events", [said])
+    assert [event["seq"] for event in seen] == list(range(10))
+    assert served.get("/episodes/ep-a")["frame"] == {"n": 9}
+    assert post(served, sent[5:20]).json() == {"next": 20, "added": 10}, "doubles are harmless"
+    refused = post(served, sent[25:])
+    assert (refused.status_code, refused.json()["expected"]) == (409, 20)
+    assert post(served, sent[20:]).status_code == 200
+    _, resumed = watch(served, "episode_id=ep-a&since=15")
+    assert resumed == sent[16:]
+    assert served.events("ep-a") == sent
+    listed = served.get("/episodes")["episodes"][0]
+    assert (listed["status"], listed["returns"], listed["text"]) == ("ended", [3.0, 1.0], "It is over.")
+
+
+def test_a_killed_server_has_everything_that_was_seen_and_the_driver_goes_on(serve: Serve, words: list[str]) -> None:
+    served = serve(*words)
+    sent = record.events("ep-a", steps=60)
+    seen: list[dict[str, Any]] = []
+
+    def look() -> None:
+        with connect(f"{served.ws}?episode_id=ep-a") as socket:
+            for message in socket:
+                said = json.loads(message)
+                seen.extend([] if "hello" in said else said.get("events", [said]))
+
+    post(served, sent[:1])
+    looking = threading.Thread(target=lambda: _ended(look))
+    looking.start()
+    for event in sent[1:30]:
+        post(served, [event])
+    wait_until(lambda: len(seen) > 5, what="an event")
+    served.kill()
+    looking.join(20)
+    again = serve(*words)
+    stored = again.events("ep-a")
+    assert [event["seq"] for event in stored] == list(range(len(stored)))
+    assert {event["seq"] for event in seen} <= {event["seq"] for event in stored}
+    assert again.get("/episodes/ep-a")["status"] == "running", "its driver lives"
+    assert post(again, sent[20:]).status_code == 200
+    assert [event["seq"] for event in again.events("ep-a")] == list(range(len(sent)))
+
+
+def _ended(look: Any) -> None:
+    """A killed server ends the connection without a word."""
+    from websockets.exceptions import ConnectionClosed
+
+    try:
+        look()
+    except (ConnectionClosed, OSError):
+        return
+
+
+@pytest.mark.conformance
+def test_watchers_of_one_server_see_what_another_plays(serve: Serve, postgres: Postgres, redis: Redis) -> None:
+    words = ["--store", postgres.fresh(), "--bus", redis.url, "--no-warm"]
+    here, there = serve(*words), serve(*words)
+    sent = record.events("ep-a", steps=40)
+    post(here, sent[:5])
+    with connect(f"{there.ws}?episode_id=ep-a") as socket:
+        seen: list[Any] = []
+        for first in range(5, len(sent), 5):
+            post(here, sent[first : first + 5])
+        while len(seen) < len(sent):
+            said = json.loads(socket.recv(20))
+            seen += [] if "hello" in said else said.get("events", [said])
+    assert [event["seq"] for event in seen] == list(range(len(sent)))
+
+
+@pytest.mark.conformance
+def test_redis_may_go_and_come_back_and_nobody_misses_anything(
+    serve: Serve, postgres: Postgres, tmp_path: Path
+) -> None:
+    redis = Redis(tmp_path)
+    words = ["--store", postgres.fresh(), "--bus", redis.url, "--no-warm"]
+    here, there = serve(*words), serve(*words)
+    sent = record.events("ep-a", steps=40)
+    post(here, sent[:5])
+    with connect(f"{there.ws}?episode_id=ep-a") as away, connect(f"{here.ws}?episode_id=ep-a") as beside:
+        redis.stop()
+        for event in sent[5:20]:
+            assert post(here, [event]).status_code == 200, "the match goes on"
+        assert _read(beside, 20) == list(range(20)), "and is seen at its own server"
+        redis.start()
+        post(here, sent[20:])
+        assert _read(away, len(sent)) == list(range(len(sent)))
+    redis.stop()
+
+
+@pytest.mark.conformance
+def test_postgresql_may_go_for_seconds_and_come_back(serve: Serve, tmp_path: Path) -> None:
+    postgres = Postgres(tmp_path)
+    served = serve("--store", postgres.fresh(), "--no-warm", "--patience", "30")
+    sent = record.events("ep-a", steps=20)
+    post(served, sent[:5])
+    postgres.stop()
+    answers: list[int] = []
+    sending = threading.Thread(target=lambda: answers.append(post(served, sent[5:]).status_code))
+    sending.start()
+    assert served.get("/health")["status"] == "healthy"
+    assert httpx.get(f"{served.url}/episodes/ep-a").status_code == 503
+    postgres.start()
+    sending.join(40)
+    assert answers in ([200], [503])
+    if answers == [503]:
+        assert post(served, sent[5:]).status_code == 200
+    assert served.events("ep-a") == sent
+    postgres.stop()
+
+
+def _read(socket: Any, count: int) -> list[int]:
+    seen: list[int] = []
+    while len(seen) < count:
+        said = json.loads(socket.recv(20))
+        seen += [] if "hello" in said else [event["seq"] for event in said.get("events", [said])]
+    return seen

@@ -1,0 +1,162 @@
+"""Watchers that lag: told so, never lost, never in the others' way."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kibitz.live.bus import Bus
+from kibitz.live.hub import LAG, WINDOW, Hub, Watcher
+from kibitz.live.store import open_store
+from tests.live.test_store import row, told
+
+
+@pytest.fixture
+def bus(tmp_path: Path) -> Iterator[Bus]:
+    store = open_store(str(tmp_path / "a.db"))
+    yield Bus(store)
+    store.close()
+
+
+async def _begin(bus: Bus, steps: int) -> tuple[Hub, list[Any]]:
+    bus.attach(asyncio.get_running_loop())
+    await asyncio.to_thread(bus.begin, row())
+    return bus.hub, told(steps=steps)
+
+
+async def _publish(bus: Bus, events: list[Any]) -> None:
+    def send() -> None:
+        for one in events:
+            bus.publish(one)
+
+    await asyncio.to_thread(send)
+    await asyncio.sleep(0)
+
+
+def _seqs(texts: list[str]) -> list[int]:
+    said = [json.loads(text) for text in texts]
+    return [event["seq"] for message in said for event in message.get("events", [message]) if "seq" in event]
+
+
+def test_one_that_does_not_read_is_told_to_resync_and_others_get_everything(bus: Bus) -> None:
+    async def play() -> tuple[list[str], list[str]]:
+        hub, sent = await _begin(bus, LAG + 100)
+        channel = hub.channels["ep-1"]
+        quick, slow, go = [], [], asyncio.Event()
+
+        async def read_quickly() -> None:
+            async for part in hub.follow(channel, Watcher()):
+                quick.append(part.text)
+
+        async def read_slowly() -> None:
+            async for part in hub.follow(channel, Watcher()):
+                slow.append(part.text)
+                if len(slow) == 2:
+                    await go.wait()
+
+        tasks = [asyncio.create_task(read_quickly()), asyncio.create_task(read_slowly())]
+        for first in range(0, len(sent) - 1, 10):
+            await _publish(bus, sent[:-1][first : first + 10])
+            await asyncio.sleep(0.02 if first < 30 else 0)
+        go.set()
+        await asyncio.sleep(0.05)
+        await _publish(bus, sent[-1:])
+        await asyncio.gather(*tasks)
+        return quick, slow
+
+    quick, slow = asyncio.run(play())
+    assert _seqs(quick) == list(range(LAG + 102))
+    resync = [json.loads(text)["resync"] for text in slow if "resync" in text]
+    assert len(resync) == 1
+    assert _seqs(slow)[:1] == [0]
+    assert max(seq for seq in _seqs(slow) if seq <= resync[0]) == resync[0]
+    assert bus.hub.resyncs == 1
+
+
+def test_one_that_stops_acknowledging_is_paused_and_goes_on_behind_its_next_acknowledgement(bus: Bus) -> None:
+    async def play() -> list[str]:
+        hub, sent = await _begin(bus, WINDOW + 100)
+        watcher, texts = Watcher(), []
+
+        async def read() -> None:
+            async for part in hub.follow(hub.channels["ep-1"], watcher):
+                texts.append(part.text)
+
+        task = asyncio.create_task(read())
+        await _publish(bus, sent[:5])
+        await asyncio.sleep(0.02)
+        watcher.ack(3)
+        for first in range(5, len(sent) - 1, 5):
+            await _publish(bus, sent[:-1][first : first + 5])
+            await asyncio.sleep(0)
+        assert watcher.paused
+        before = len(_seqs(texts))
+        watcher.ack(before - 1)
+        await asyncio.sleep(0.02)
+        await _publish(bus, sent[-1:])
+        await task
+        return texts
+
+    texts = asyncio.run(play())
+    assert any("resync" in text for text in texts)
+    assert _seqs(texts) == list(range(WINDOW + 102)), "nothing is missing once it has come back"
+
+
+def test_a_watcher_with_a_short_way_gets_frames_without_being_woken(bus: Bus) -> None:
+    async def play() -> tuple[list[bytes], int]:
+        hub, sent = await _begin(bus, 20)
+        pushed: list[bytes] = []
+        full = False
+
+        def push(frame: bytes) -> bool:
+            if not full:
+                pushed.append(frame)
+            return not full
+
+        watcher, parts = Watcher(push=push), 0
+        channel = hub.channels["ep-1"]
+
+        async def read() -> None:
+            nonlocal parts
+            async for _ in hub.follow(channel, watcher):
+                parts += 1
+
+        task = asyncio.create_task(read())
+        await asyncio.sleep(0.01)
+        for one in sent[:-1]:
+            await _publish(bus, [one])
+        full = True
+        await _publish(bus, sent[-1:])
+        await task
+        return pushed, parts
+
+    pushed, parts = asyncio.run(play())
+    assert len(pushed) == 21 and parts == 1
+    assert all(frame[0] == 0x81 for frame in pushed)
+    assert json.loads(pushed[0][4:])["seq"] == 0
+
+
+def test_events_that_come_twice_or_too_early_are_shown_once_and_in_order(bus: Bus) -> None:
+    async def play() -> list[str]:
+        hub, sent = await _begin(bus, 10)
+        texts: list[str] = []
+
+        async def read() -> None:
+            async for part in hub.follow(hub.channels["ep-1"], Watcher()):
+                texts.append(part.text)
+
+        task = asyncio.create_task(read())
+        for one in sent:
+            await asyncio.to_thread(bus.store.append, one)
+        for i in (0, 0, 5, 2, 11, 3):  # another server's messages, as a bad day brings them
+            hub.deliver(sent[i])
+            await asyncio.sleep(0.01)
+        await task
+        return texts
+
+    assert _seqs(asyncio.run(play())) == list(range(12))

@@ -1,0 +1,125 @@
+"""Players that hang, raise or talk nonsense; the runner as a function."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kibitz.core.player import Choice, Turn
+from kibitz.live.bus import Bus
+from kibitz.live.config import LiveConfig
+from kibitz.live.runner import Runner, end_broken, is_running, run_episode_in_proc
+from kibitz.live.schema import PAYLOADS
+from kibitz.live.store import Store, StoreAway, open_store
+from kibitz.live.wire import decode
+
+
+@pytest.fixture
+def bus(tmp_path: Path) -> Iterator[Bus]:
+    store = open_store(str(tmp_path / "a.db"), 0.3)
+    yield Bus(store)
+    store.close()
+
+
+class Odd:
+    """Hangs, raises or answers nonsense, as its name says."""
+
+    def __init__(self, name: str, release: threading.Event) -> None:
+        self.name, self._release = name, release
+
+    def begin(self, settings: Any, seat: int, luck: Any) -> None:
+        pass
+
+    def choose(self, turn: Turn) -> Choice:
+        if self.name == "hangs":
+            self._release.wait(30)
+        if self.name == "raises":
+            raise ZeroDivisionError("oh no")
+        return Choice((99, -1, 7, 7), self.name)
+
+
+@pytest.mark.parametrize(("name", "why"), [("hangs", "no answer"), ("raises", "oh no"), ("nonsense", "illegal act")])
+def test_a_player_that_fails_is_stood_in_for_and_the_reason_is_told(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch, name: str, why: str
+) -> None:
+    from kibitz.live import plan
+
+    release = threading.Event()
+    known = plan.player_named
+    monkeypatch.setattr(plan, "player_named", lambda game, n: Odd(name, release) if n == "llm:odd" else known(game, n))
+    Runner(bus, LiveConfig(pace=0.0, patience=0.2))
+    began = time.monotonic()
+    played = asyncio.run(run_episode_in_proc(bus, "llm:odd", "heuristic", game="deal_or_no_deal", seed=5))
+    release.set()
+    assert played["status"] == "ended"
+    events = [decode(body) for body in bus.store.events(played["episode_id"], -1)]
+    mine = [e.payload for e in events if e.type == "decision" and e.payload["seat"] == 0]
+    assert mine and all(one["source"] == "heuristic" for one in mine)
+    assert why in mine[0]["fallback"]
+    assert time.monotonic() - began < 60
+
+
+def test_the_seeds_function_plays_a_whole_match_under_one_id_and_every_event_fits_its_schema(bus: Bus) -> None:
+    assert is_running(bus) is None
+
+    async def play() -> tuple[dict[str, Any], dict[str, Any] | None, dict[str, Any]]:
+        first = asyncio.create_task(run_episode_in_proc(bus, "balanced", "aggressive", max_overs=1, adviser="shrewd"))
+        while is_running(bus) is None:
+            await asyncio.sleep(0.01)
+        running = is_running(bus)
+        second = await run_episode_in_proc(bus, "balanced", "heuristic")
+        return await first, running, second
+
+    played, running, second = asyncio.run(play())
+    assert running is not None and running["episode_id"] == played["episode_id"]
+    assert second["error"] and second["current"]["episode_id"] == played["episode_id"]
+    assert is_running(bus) is None
+    events = [decode(body) for body in bus.store.events(played["episode_id"], -1)]
+    assert {e.episode_id for e in events} == {played["episode_id"]}
+    assert {e.type for e in events} >= {"episode.started", "hint", "decision", "step", "commentary", "episode.ended"}
+    for event in events:
+        PAYLOADS[event.type].model_validate(dict(event.payload))
+
+
+def test_a_store_that_fails_in_the_middle_ends_the_episode_with_a_word_once_it_is_back(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append, away = bus.store.append, threading.Event()
+
+    def failing(told: Any) -> bool:
+        if told.seq == 4 and not away.is_set():
+            away.set()
+            raise StoreAway("The store cannot be written: disk is full")
+        return append(told)
+
+    monkeypatch.setattr(bus.store, "append", failing)
+    Runner(bus, LiveConfig(pace=0.0))
+    played = asyncio.run(run_episode_in_proc(bus, "heuristic", "heuristic", game="deal_or_no_deal", seed=5))
+    events = [decode(body) for body in bus.store.events(played["episode_id"], -1)]
+    assert [e.seq for e in events] == [0, 1, 2, 3, 4]
+    assert events[-1].type == "episode.failed" and "full" in events[-1].payload["reason"]
+    assert played["status"] == "failed"
+
+
+def test_an_episode_left_running_by_a_crash_is_closed_as_interrupted_and_can_be_replayed(bus: Bus) -> None:
+    from tests.live.test_store import row, told
+
+    store: Store = bus.store
+    store.begin(row("ep-left", secret={"seed": 1, "number": 0}))
+    for one in told("ep-left", end=False):
+        store.append(one)
+    (left,) = store.left_running()
+    assert end_broken(bus, left.episode_id, "interrupted", "The server stopped in the middle of it.")
+    events = [decode(body) for body in store.events("ep-left", -1)]
+    assert [e.seq for e in events] == list(range(7))
+    assert events[-1].payload["kind"] == "interrupted"
+    assert events[-1].payload["frame"] == {"n": 5}
+    closed = store.episode("ep-left")
+    assert closed is not None and closed.status == "interrupted"
+    PAYLOADS["episode.failed"].model_validate(dict(events[-1].payload))

@@ -1,0 +1,181 @@
+"""Episodes by HTTP: one at a time, one id, any player, and an end that is always told."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import httpx
+import pytest
+from websockets.sync.client import connect
+
+from tests.live.conftest import Serve, Served
+from tests.live.machines import wait_until
+
+BARGAIN = {"game": "deal_or_no_deal", "captain_preset": "heuristic", "opponent_choice": "heuristic", "pace": 0.0}
+
+
+@pytest.fixture
+def alone(serve: Serve) -> Served:
+    """A server that plays one episode at a time."""
+    return serve("--no-warm", "--human-seconds", "0.5", "--pace", "0.2")
+
+
+def start(served: Served, **wish: Any) -> httpx.Response:
+    return httpx.post(f"{served.url}/custom/start_episode", json=BARGAIN | wish, timeout=60)
+
+
+def test_of_starts_in_the_same_moment_exactly_one_wins_and_the_others_learn_what_runs(alone: Served) -> None:
+    gate = threading.Barrier(6)
+
+    def press(_: int) -> httpx.Response:
+        gate.wait()
+        return start(alone, pace=1.0)
+
+    with ThreadPoolExecutor(6) as many:
+        answers = list(many.map(press, range(6)))
+    assert sorted(answer.status_code for answer in answers) == [202] + [409] * 5
+    won = next(answer.json() for answer in answers if answer.status_code == 202)
+    for answer in answers:
+        if answer.status_code == 409:
+            assert answer.json()["current"]["episode_id"] == won["episode_id"]
+            assert set(answer.json()["current"]) >= {"episode_id", "game", "players", "started_at"}
+    assert [one["episode_id"] for one in alone.get("/custom/status")["running"]] == [won["episode_id"]]
+    assert won["url"] == f"/e/{won['episode_id']}"
+    # the same server, because starting one is what takes long
+    _stopping_is_told(alone, won["episode_id"])
+    _a_person_plays(alone)
+    _shutting_down_is_told(alone)
+
+
+def _stopping_is_told(alone: Served, episode_id: str) -> None:
+    stopped = httpx.post(f"{alone.url}/custom/stop_episode", json={})
+    assert stopped.json() == {"stopped": episode_id}
+    assert alone.wait_for_end(episode_id)["status"] == "failed"
+    last = alone.events(episode_id)[-1]
+    assert (last["type"], last["payload"]["kind"]) == ("episode.failed", "stopped")
+    assert httpx.post(f"{alone.url}/custom/stop_episode", json={"episode_id": episode_id}).status_code == 404
+
+
+def _a_person_plays(alone: Served) -> None:
+    """Acts by text and by numbers, is told what is illegal, and is stood in for when it sleeps."""
+    wait_until(lambda: not alone.get("/custom/status")["running"])
+    answer = start(alone, human_seat=0, options={"agent_starts": True}).json()
+    episode_id, token = answer["episode_id"], answer["seat_token"]
+    act = f"{alone.url}/episodes/{episode_id}/act"
+    assert httpx.post(act, json={"seat_token": "wrong", "text": "agree"}).status_code == 404
+
+    def asked() -> dict[str, Any]:
+        return dict(alone.get(f"/episodes/{episode_id}/turn", seat_token=token))
+
+    wait_until(lambda: asked()["your_turn"])
+    seen = asked()
+    assert seen["heads"] == ["act", "book", "hat", "ball"] or len(seen["heads"]) == 4
+    assert seen["legal_text"] and len(seen["masks"]) == 4
+    illegal = httpx.post(act, json={"seat_token": token, "act": [2, 0, 0, 0]})
+    assert illegal.status_code == 422 and "legal" in illegal.json()["error"]
+    accepted = httpx.post(act, json={"act": [0, 0, 0, 0]}, headers={"authorization": f"Bearer {token}"})
+    assert accepted.status_code in (200, 409)  # half a second may have passed
+    alone.wait_for_end(episode_id)
+    mine = [e["payload"] for e in alone.events(episode_id) if e["type"] == "decision" and e["payload"]["seat"] == 0]
+    assert mine[0]["source"] == ("human" if accepted.status_code == 200 else "heuristic")
+    assert all(one["source"] == "human" or "no answer" in one["fallback"] for one in mine)
+
+
+def _shutting_down_is_told(alone: Served) -> None:
+    wait_until(lambda: not alone.get("/custom/status")["running"])
+    start(alone, pace=5.0)
+    with connect(alone.ws) as socket:
+        kinds: list[str] = []
+        socket.recv(10)
+        threading.Timer(0.3, alone.process.terminate).start()
+        for message in socket:
+            said = json.loads(message)
+            kinds += [f"{e['type']} {e['payload'].get('kind', '')}" for e in said.get("events", [said]) if "type" in e]
+        assert kinds[-1] == "episode.failed shutdown"
+        assert socket.protocol.close_rcvd is not None
+        assert (socket.protocol.close_rcvd.code, socket.protocol.close_rcvd.reason) in (
+            (1000, "ended"), (1001, "the server shuts down"),
+        )  # fmt: skip
+    assert alone.process.wait(15) == 0
+
+
+@pytest.mark.parametrize(
+    ("wish", "word"),
+    [
+        ({"game": "chess"}, "no game"),
+        ({"captain_preset": "nobody"}, "no player"),
+        ({"captain_preset": "policy:../../etc"}, "no run"),
+        ({"captain_preset": "llm:nothing"}, "no preset"),
+        ({"options": {"dataset_path": "/etc/passwd"}}, "operator"),
+        ({"options": {"use_dataset": True}}, "operator"),
+        ({"options": {"max_turns": 0}}, "max_turns"),
+        ({"options": {"nonsense": 1}}, "nonsense"),
+        ({"eval_pack_id": "none"}, "no pack"),
+        ({"seed": -1}, "seed"),
+        ({"max_overs": False}, "max_overs"),
+        ({"unknown": 1}, "unknown"),
+        ({"adviser": "human"}, "adviser"),
+    ],
+)
+def test_a_wrong_wish_is_one_sentence_and_starts_nothing(served: Served, wish: dict[str, Any], word: str) -> None:
+    answer = start(served, **wish)
+    assert answer.status_code == 422
+    assert list(answer.json()) == ["error"]
+    assert word in answer.json()["error"]
+    assert served.get("/custom/status")["running"] == []
+
+
+def test_an_export_can_be_imported_elsewhere_and_branched_there(served: Served, serve: Serve) -> None:
+    first = served.start(**BARGAIN | {"captain_preset": "bayes"}, seed=11)
+    served.wait_for_end(first)
+    text = httpx.get(f"{served.url}/episodes/{first}/events").content
+    other = serve("--no-warm")
+    loaded = httpx.post(f"{other.url}/episodes", content=text)
+    assert loaded.json() == {"episode_id": first, "events": len(text.splitlines())}
+    assert httpx.post(f"{other.url}/episodes", content=text).status_code == 409
+    assert httpx.get(f"{other.url}/episodes/{first}/events").content == text
+    assert other.get("/leaderboard.json")["players"][0]["episodes"] == 1
+    wish = {"turn": 1, "players": ["bayes", "heuristic"], "pace": 0.0}
+    branch = httpx.post(f"{other.url}/episodes/{first}/branch", json=wish, timeout=60).json()["episode_id"]
+    other.wait_for_end(branch)
+    kept, again = ([e["payload"]["acts"] for e in other.events(x) if e["type"] == "step"] for x in (first, branch))
+    assert again == kept, "the same players go on as they did"
+    started = other.events(branch)[0]["payload"]["about"]
+    assert started["branched_from"] == {"episode_id": first, "turn": 1}
+    wish["turn"] = 999
+    assert "steps" in httpx.post(f"{other.url}/episodes/{first}/branch", json=wish).json()["error"]
+
+
+def test_a_replay_streams_the_record_at_the_wanted_speed(served: Served) -> None:
+    episode_id = served.start(**BARGAIN | {"pace": 0.1}, seed=3)
+    served.wait_for_end(episode_id)
+    stored = served.events(episode_id)
+    lasted = stored[-1]["ts"] - stored[0]["ts"]
+
+    def replay(speed: float) -> tuple[list[Any], float]:
+        began = time.monotonic()
+        with httpx.stream("GET", f"{served.url}/episodes/{episode_id}/stream", params={"speed": speed}) as answer:
+            data = [json.loads(line[6:]) for line in answer.iter_lines() if line.startswith('data: {"v"')]
+        return data, time.monotonic() - began
+
+    quick, took_quick = replay(1000)
+    slow, took_slow = replay(1)
+    assert quick == slow == stored
+    assert took_slow > 0.9 * lasted
+    assert took_quick < took_slow
+
+
+def test_presets_say_what_can_be_played_and_why_not(served: Served) -> None:
+    games = served.get("/custom/presets")["games"]
+    assert set(games) == {"cricket", "deal_or_no_deal"}
+    for game in games.values():
+        names = {player["name"] for player in game["players"]}
+        assert {"heuristic", "random", "human"} <= names
+        assert all(player["usable"] == (not player["why"]) for player in game["players"])
+        assert "default" in game["packs"]
+    assert "dataset_path" not in games["deal_or_no_deal"]["options"]["properties"]
+    assert "elevens" not in games["cricket"]["defaults"]

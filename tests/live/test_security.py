@@ -1,0 +1,174 @@
+"""What strangers cannot do."""
+
+from __future__ import annotations
+
+import json
+import socket as sockets
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.sync.client import connect
+
+from kibitz.core.errors import BadInput
+from kibitz.live.config import LiveConfig
+from tests.live import record
+from tests.live.conftest import Serve, Served
+
+TOKEN = "a-long-secret"
+MARKUP = '<script>alert(1)</script><img src=x onerror="alert(2)">'
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    from tests.live.conftest import start_server
+
+    one = start_server(
+        tmp_path_factory.mktemp("guarded") / "a.db", "--no-warm", "--connections", "20", env={"KIBITZ_TOKEN": TOKEN}
+    )
+    yield one
+    one.stop()
+
+
+def test_another_address_is_refused_without_a_token() -> None:
+    with pytest.raises(BadInput, match="--token"):
+        LiveConfig(host="0.0.0.0").check()
+    LiveConfig(host="0.0.0.0", token=TOKEN).check()
+    with pytest.raises(BadInput, match="8"):
+        LiveConfig(token="short").check()
+
+
+@pytest.mark.parametrize("path", ["/custom/start_episode", "/custom/stop_episode", "/custom/events", "/episodes"])
+@pytest.mark.parametrize("given", [None, "Bearer wrong-secret", f"Basic {TOKEN}", "Bearer", f"Bearer {TOKEN}x"])
+def test_every_changing_route_needs_the_token(guarded: Served, path: str, given: str | None) -> None:
+    headers = {} if given is None else {"authorization": given}
+    answer = httpx.post(guarded.url + path, json={}, headers=headers)
+    assert answer.status_code == 401
+    assert TOKEN not in answer.text
+    assert answer.headers["www-authenticate"] == "Bearer"
+
+
+def test_the_right_token_is_let_in_and_reading_needs_none(guarded: Served) -> None:
+    headers = {"authorization": f"Bearer {TOKEN}"}
+    sent = record.lines(record.events("ep-token"))
+    assert httpx.post(f"{guarded.url}/custom/events", content=sent, headers=headers).status_code == 200
+    assert guarded.get("/episodes/ep-token")["status"] == "ended"
+
+
+@pytest.mark.parametrize(
+    "origin", ["http://evil.example", "null", "http://127.0.0.1:1", "https://localhost.evil.example"]
+)
+def test_a_page_of_another_site_opens_no_socket_and_changes_nothing(served: Served, origin: str) -> None:
+    with pytest.raises(InvalidStatus) as refused, connect(served.ws, origin=origin):  # type: ignore[arg-type]
+        pass
+    assert refused.value.response.status_code == 403
+    answer = httpx.post(f"{served.url}/custom/start_episode", json={}, headers={"origin": origin})
+    assert answer.status_code == 403
+    with connect(served.ws, origin=served.url) as socket:  # type: ignore[arg-type]
+        assert "idle" in json.loads(socket.recv(5))
+
+
+def test_a_name_that_another_site_points_here_is_not_served(served: Served) -> None:
+    assert httpx.get(f"{served.url}/episodes", headers={"host": "evil.example:80"}).status_code == 403
+
+
+def test_every_answer_has_the_headers_that_keep_browsers_safe(served: Served) -> None:
+    for path in ("/custom", "/health", "/episodes", "/nothing"):
+        headers = httpx.get(served.url + path).headers
+        assert "default-src 'none'" in headers["content-security-policy"]
+        assert "unsafe" not in headers["content-security-policy"]
+        assert headers["x-content-type-options"] == "nosniff"
+        assert "access-control-allow-origin" not in headers
+        assert "server" not in headers
+    assert httpx.get(f"{served.url}/docs").status_code == 404
+
+
+def test_bodies_beyond_the_limit_are_refused_with_and_without_a_length(served: Served) -> None:
+    big = b"x" * (1 << 20) + b"x"
+    assert httpx.post(f"{served.url}/custom/start_episode", content=big).status_code == 413
+    streamed = httpx.post(f"{served.url}/custom/start_episode", content=iter([big, big]))
+    assert streamed.status_code == 413
+    assert list(streamed.json()) == ["error"]
+
+
+@pytest.mark.parametrize("said", ["x" * 5000, "[]", '{"ack": true}', '{"ack": "1"}', "nonsense", b"\0\1"])
+def test_a_watcher_that_says_anything_but_an_acknowledgement_is_let_go(served: Served, said: Any) -> None:
+    with connect(served.ws) as socket:
+        socket.recv(5)
+        socket.send(said)
+        with pytest.raises(ConnectionClosed):
+            socket.recv(5)
+        assert socket.protocol.close_rcvd is not None
+        assert socket.protocol.close_rcvd.code in (1003, 1008, 1009)
+
+
+@pytest.mark.parametrize("name", ["../../etc/passwd", "..%2F..%2Fetc%2Fpasswd", "%00", "a" * 100, "-x", "x y"])
+def test_ids_are_looked_up_and_never_paths(served: Served, name: str) -> None:
+    for path in (f"/episodes/{name}", f"/episodes/{name}/events", f"/runs/{name}.json", f"/episodes/{name}/stream"):
+        answer = httpx.get(served.url + path)
+        assert answer.status_code in (404, 422), path
+        assert list(answer.json()) == ["error"]
+
+
+def test_markup_in_every_text_stays_text(served: Served) -> None:
+    events = record.events("ep-markup", note=MARKUP)
+    events[0]["payload"]["players"] = [MARKUP, MARKUP]
+    events[-1]["payload"]["text"] = MARKUP
+    assert httpx.post(f"{served.url}/custom/events", content=record.lines(events)).status_code == 200
+    for path in ("/episodes", "/episodes/ep-markup", "/leaderboard.json", "/episodes/ep-markup/events"):
+        answer = httpx.get(served.url + path)
+        assert "json" in answer.headers["content-type"]
+        assert answer.headers["x-content-type-options"] == "nosniff"
+    assert served.get("/episodes/ep-markup")["text"] == MARKUP
+    page = httpx.get(f"{served.url}/custom").text
+    assert MARKUP not in page and "innerHTML" not in page
+
+
+def test_a_thousand_connections_of_one_address_leave_room_for_others(guarded: Served) -> None:
+    """Here the limit is 20; the rest are refused at once and the server answers on."""
+    host, port = guarded.url.removeprefix("http://").split(":")
+    request = (
+        f"GET /custom/ws HTTP/1.1\r\nHost: {host}:{port}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+    ).encode()
+    opened = []
+    answers: dict[bytes, int] = {}
+    try:
+        for _ in range(1000):
+            one = sockets.create_connection((host, int(port)), 10)
+            one.sendall(request)
+            opened.append(one)
+        for one in opened:
+            status = one.recv(12)[9:12]
+            answers[status] = answers.get(status, 0) + 1
+        assert answers == {b"101": 20, b"429": 980}
+        assert guarded.get("/health")["status"] == "healthy"
+    finally:
+        for one in opened:
+            one.close()
+
+
+def test_too_many_starts_are_slowed_down(serve: Serve) -> None:
+    served = serve("--no-warm")
+    with httpx.Client() as client, ThreadPoolExecutor(8) as many:
+        asked = [many.submit(client.post, f"{served.url}/custom/stop_episode", json={}) for _ in range(200)]
+    codes = [one.result().status_code for one in asked]
+    assert set(codes) == {404, 429}
+
+
+@pytest.mark.conformance
+def test_schemathesis_finds_nothing(serve: Serve, tmp_path: Path) -> None:
+    schemathesis = pytest.importorskip("schemathesis")
+    assert schemathesis
+    import subprocess
+    import sys
+
+    served = serve("--no-warm", "--max-episodes", "2", "--pace", "0")
+    words = [sys.executable, "-m", "schemathesis.cli", "run", f"{served.url}/openapi.json", "--max-examples", "30"]
+    words += ["--exclude-path-regex", "^/custom/ws$|/stream$", "--rate-limit", "400/s", "--seed", "1"]
+    words += ["--checks", "not_a_server_error,response_schema_conformance,content_type_conformance"]
+    found = subprocess.run(words, capture_output=True, text=True, timeout=400, cwd=tmp_path)
+    assert found.returncode == 0, found.stdout[-5000:] + found.stderr[-2000:]

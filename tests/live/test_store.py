@@ -1,0 +1,220 @@
+"""Both stores keep the same promises."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kibitz.core.errors import BadInput
+from kibitz.live.store import Closed, Gap, Query, Row, Store, StoreAway, open_store
+from kibitz.live.wire import Told, event_of
+from tests.live import record
+from tests.live.machines import Postgres, missing
+
+Open = Callable[..., Store]
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.conformance)])
+def open_one(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
+    """Opens the same store, again and again if wanted."""
+    postgres: Postgres = request.getfixturevalue("postgres") if request.param == "postgresql" else None
+    url = postgres.fresh() if postgres else str(tmp_path / "a.db")
+    opened: list[Store] = []
+
+    def run(patience: float = 2.0, owner: str = "here:1") -> Store:
+        opened.append(open_store(url, patience, owner))
+        return opened[-1]
+
+    yield run
+    for store in opened:
+        store.close()
+
+
+def told(episode_id: str = "ep-1", **more: Any) -> list[Told]:
+    return [Told(event_of(event)) for event in record.events(episode_id, **more)]
+
+
+def row(episode_id: str = "ep-1", **more: Any) -> Row:
+    return Row(episode_id, "deal_or_no_deal", ("bayes", "heuristic"), time.time(), **more)
+
+
+def test_what_is_appended_comes_back_byte_for_byte_and_in_order(open_one: Open) -> None:
+    store = open_one()
+    store.begin(row())
+    sent = told()
+    for one in sent:
+        assert store.append(one)
+    assert store.events("ep-1", -1) == [one.body for one in sent]
+    assert store.events("ep-1", 2, limit=2) == [one.body for one in sent[3:5]]
+    found = store.episode("ep-1")
+    assert found is not None
+    assert (found.status, found.returns, found.text, found.last_seq) == ("ended", (3.0, 1.0), "It is over.", 6)
+
+
+def test_doubles_are_taken_for_done_and_gaps_are_refused_with_the_seq_that_is_wanted(open_one: Open) -> None:
+    store = open_one()
+    store.begin(row())
+    sent = told()
+    assert store.append(sent[0])
+    assert not store.append(sent[0])
+    with pytest.raises(Gap) as gap:
+        store.append(sent[2])
+    assert gap.value.expected == 1
+
+
+def test_nothing_is_added_to_an_episode_that_is_over_or_was_never_begun(open_one: Open) -> None:
+    store = open_one()
+    with pytest.raises(Closed):
+        store.append(told()[0])
+    store.load(row(), told())
+    last = told(steps=6)[-1]
+    with pytest.raises(Closed):
+        store.append(last)
+    with pytest.raises(Closed):
+        store.begin(row())
+    with pytest.raises(Closed):
+        store.load(row(), told())
+
+
+def test_many_threads_append_at_once_and_every_episode_stays_whole(open_one: Open) -> None:
+    store = open_one()
+
+    def play(name: str) -> None:
+        store.begin(row(name))
+        for one in told(name, steps=40):
+            store.append(one)
+
+    threads = [threading.Thread(target=play, args=(f"ep-{i}",)) for i in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all(len(store.events(f"ep-{i}", -1)) == 42 for i in range(8))
+    assert store.writer.commits < 8 * 43, "commits of several threads were never grouped"
+
+
+def test_episodes_are_listed_newest_first_in_pages_and_by_filter(open_one: Open) -> None:
+    store = open_one()
+    for i in range(7):
+        store.begin(Row(f"ep-{i}", "cricket" if i % 2 else "deal_or_no_deal", ("bayes", "human"), float(i)))
+    names: list[str] = []
+    before = None
+    while page := store.episodes(Query(limit=3, before=before)):
+        names += [one.episode_id for one in page]
+        before = (page[-1].started_at, page[-1].episode_id)
+    assert names == [f"ep-{i}" for i in reversed(range(7))]
+    assert {one.episode_id for one in store.episodes(Query(game="cricket"))} == {"ep-1", "ep-3", "ep-5"}
+    assert store.episodes(Query(player="human", status="ended")) == []
+    assert len(store.episodes(Query(player="human", status="running"))) == 7
+
+
+def test_the_leaderboard_counts_finished_episodes_of_both_seats(open_one: Open) -> None:
+    store = open_one()
+    for i in range(3):
+        store.load(row(f"ep-{i}"), told(f"ep-{i}"))
+    store.begin(row("ep-running"))
+    assert store.leaderboard() == [
+        {"game": "deal_or_no_deal", "player": "bayes", "episodes": 3, "mean_return": 3.0, "wins": 3, "draws": 0},
+        {"game": "deal_or_no_deal", "player": "heuristic", "episodes": 3, "mean_return": 1.0, "wins": 0, "draws": 0},
+    ]
+
+
+def test_what_a_dead_server_left_running_is_found_and_what_a_driver_plays_is_not(open_one: Open) -> None:
+    store = open_one()
+    store.begin(row("ep-mine", owner="here:1"))
+    store.begin(row("ep-elsewhere", origin="driver"))
+    store.close()
+    assert [one.episode_id for one in open_one().left_running()] == ["ep-mine"]
+
+
+@pytest.mark.conformance
+def test_a_second_server_takes_only_dead_ones_for_dead(postgres: Postgres) -> None:
+    url = postgres.fresh()
+    first, second = open_store(url, owner="here:1"), open_store(url, owner="here:2")
+    try:
+        first.begin(row("ep-living", owner="here:1"))
+        assert second.left_running() == []
+        first.close()
+        assert [one.episode_id for one in second.left_running()] == ["ep-living"]
+    finally:
+        second.close()
+
+
+def test_two_servers_do_not_share_one_file(tmp_path: Path) -> None:
+    store = open_store(str(tmp_path / "a.db"))
+    with pytest.raises(BadInput, match="Another server"):
+        open_store(str(tmp_path / "a.db"))
+    store.close()
+
+
+@pytest.mark.parametrize("url", ["mysql://x/y", "/proc/nowhere/a.db", "postgresql://nobody@127.0.0.1:1/x"])
+def test_a_store_that_cannot_be_opened_is_a_sentence(url: str) -> None:
+    with pytest.raises(BadInput):
+        open_store(url)
+
+
+def test_a_locked_file_is_waited_for_and_then_the_event_is_there(tmp_path: Path) -> None:
+    store = open_store(str(tmp_path / "a.db"), patience=20)
+    store.begin(row())
+    other = sqlite3.connect(tmp_path / "a.db", isolation_level=None, check_same_thread=False)
+    other.execute("begin immediate")
+    release = threading.Timer(0.3, lambda: other.execute("rollback"))
+    release.start()
+    assert store.append(told()[0])
+    release.join()
+    other.close()
+    store.close()
+
+
+def test_a_file_that_stays_locked_ends_in_a_sentence_not_in_silence(tmp_path: Path) -> None:
+    store = open_store(str(tmp_path / "a.db"), patience=0.2)
+    store.begin(row())
+    other = sqlite3.connect(tmp_path / "a.db", isolation_level=None)
+    other.execute("begin immediate")
+    with pytest.raises(StoreAway, match="locked"):
+        store.append(told()[0])
+    other.execute("rollback")
+    other.close()
+    assert store.append(told()[0])
+    store.close()
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of half a megabyte."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    if os.geteuid() != 0 or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", str(place)]).returncode:
+        missing("a small file system can only be mounted by root")
+    yield place
+    subprocess.run(["umount", str(place)], check=True)
+
+
+def test_a_full_disk_refuses_events_and_goes_on_once_there_is_room(small_disk: Path) -> None:
+    filler = small_disk / "filler"
+    filler.write_bytes(b"x" * 250_000)
+    store = open_store(str(small_disk / "a.db"), patience=0.2)
+    store.begin(row())
+    sent = told(steps=2000, pad="x" * 300)
+    kept = 0
+    with suppress(StoreAway):
+        for one in sent:
+            store.append(one)
+            kept += 1
+    assert 0 < kept < len(sent)
+    with pytest.raises(StoreAway, match="full"):
+        store.append(sent[kept])
+    filler.unlink()
+    for one in sent[kept : kept + 20]:
+        store.append(one)
+    assert store.events("ep-1", -1, 10_000) == [one.body for one in sent[: kept + 20]]
+    store.close()

@@ -1,0 +1,232 @@
+"""Who can captain a side through its tools, and what happens when one does not answer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kibitz.core.episode import play_episode
+from kibitz.core.errors import BadInput
+from kibitz.core.telling import Stopped
+from kibitz.games.cricket import captains, game
+from kibitz.games.cricket.captains import OPPONENT_PRESETS, HeuristicCaptain, captain_presets, pick_action, to_ui_frame
+from kibitz.games.cricket.env import CricketAction, CricketEnvironment, CricketObservation
+from kibitz.games.cricket.settings import CricketOptions
+from kibitz.games.cricket.tactics import FIELDS, INTENTS, PLANS
+from kibitz.players import player_named
+from kibitz.players.captains import CAPTAINS_HERE
+from kibitz.players.llm import llm_player
+
+Fallback = Callable[[CricketObservation], CricketAction]
+
+
+def stand_in(seed: int = 0) -> Fallback:
+    captain = HeuristicCaptain(seed=seed)
+
+    def fallback(obs: CricketObservation) -> CricketAction:
+        said = captain.act(to_ui_frame(obs, episode_id=""))
+        return CricketAction(tool=said["tool"], arguments=said["arguments"])
+
+    return fallback
+
+
+def match(
+    preset: str, seed: int = 4, **options: Any
+) -> tuple[CricketEnvironment, list[CricketAction], list[str | None]]:
+    """A whole match of a preset, as the seed's driver plays it."""
+    env, fallback = CricketEnvironment(), stand_in()
+    obs = env.reset(options={"seed": seed, "max_overs": 2, "opponent_mode": "balanced"} | options)
+    actions, errors = [], []
+    while not obs.done:
+        actions.append(pick_action(obs, preset, fallback))
+        obs = env.step(actions[-1])
+        errors.append(obs.error)
+    return env, actions, errors
+
+
+def test_presets_say_what_they_are_and_why_one_cannot_be_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("GROQ_API_KEY", raising=False)
+    for name, game_name, trained in (("a", "cricket", True), ("b", "cricket", False), ("c", "deal_or_no_deal", True)):
+        (tmp_path / name / "checkpoints").mkdir(parents=True)
+        (tmp_path / name / "run.json").write_text(json.dumps({"game": game_name}), encoding="utf-8")
+        if trained:
+            (tmp_path / name / "checkpoints" / "step_000000000001.safetensors").write_bytes(b"")
+    found = captain_presets(runs=tmp_path)
+    assert {"balanced", "aggressive", "defensive", "random", "llm:embedded", "llm:groq"} <= set(found)
+    assert found["balanced"]["kind"] == "heuristic"
+    assert found["balanced"]["usable"]
+    assert found["llm:groq"] | {"about": ""} == {
+        "kind": "llm", "usable": False, "why": "GROQ_API_KEY is not set.", "about": "",
+    }  # fmt: skip
+    assert found[f"policy:{tmp_path / 'a'}"]["usable"]
+    assert not found[f"policy:{tmp_path / 'b'}"]["usable"]
+    assert f"policy:{tmp_path / 'c'}" not in found
+
+
+def test_every_opponent_preset_is_a_player() -> None:
+    for name in OPPONENT_PRESETS.values():
+        assert name in game().rules or name.startswith("llm:")
+    assert OPPONENT_PRESETS["heuristic"] == "heuristic"
+
+
+def test_the_seeds_names_are_found_beside_the_captains() -> None:
+    assert captains.pick_action is pick_action
+    with pytest.raises(AttributeError, match="nothing"):
+        _ = captains.nothing
+
+
+@pytest.mark.parametrize("preset", ["balanced", "random"])
+def test_a_heuristic_asked_through_tools_plays_the_match_it_plays_itself(preset: str) -> None:
+    env, actions, errors = match(preset, max_overs=1)
+    assert errors == [None] * len(errors)
+    assert all(action.metadata["source"] == preset and not action.metadata["fallback"] for action in actions)
+    record = game()
+    players = [player_named(record, name) for name in (preset, "balanced")]
+    episode = play_episode(record, CricketOptions(max_overs=1).settings(), players, seed=4)
+    assert episode.steps == env.state.deliveries
+    assert episode.returns[0] == env.state.total_reward
+
+
+def test_the_heuristic_captain_plays_whole_matches_without_a_refused_call() -> None:
+    for overs, seed in ((5, 1), (5, 2), (20, 3)):
+        env, fallback = CricketEnvironment(), stand_in(seed)
+        obs = env.reset(options={"seed": seed, "max_overs": overs})
+        tools, steps = set(), 0
+        while not obs.done:
+            action = fallback(obs)
+            tools.add(action.tool)
+            obs = env.step(action)
+            assert obs.error is None
+            steps += 1
+        assert {"set_batting_plan", "set_field", "choose_bowler", "set_bowling_plan"} <= tools
+        assert steps < 800  # what the seed's driver allows
+
+
+def test_the_heuristic_captain_repeats_itself_with_its_seed_and_has_tempers() -> None:
+    def calls(seed: int, temper: str = "shrewd") -> list[Any]:
+        env, captain = CricketEnvironment(), HeuristicCaptain(seed=seed, temper=temper)
+        obs, made = env.reset(options={"seed": 9, "max_overs": 1}), []
+        while not obs.done:
+            made.append(captain.act(to_ui_frame(obs, episode_id="x")))
+            obs = env.step(CricketAction(**made[-1]))
+        return made
+
+    assert calls(1) == calls(1)
+    assert calls(1) != calls(2)
+    assert calls(1) != calls(1, "defensive")
+    with pytest.raises(BadInput, match="temper"):
+        HeuristicCaptain(temper="calm")
+
+
+def test_a_ui_frame_is_plain_data_with_the_legal_tools() -> None:
+    obs = CricketEnvironment().reset(options={"seed": 1})
+    frame = json.loads(json.dumps(to_ui_frame(obs, episode_id="ep-1")))
+    assert frame["episode_id"] == "ep-1"
+    assert [tool["name"] for tool in frame["tools"]] == [tool["name"] for tool in obs.tools]
+    assert {"score", "fielders", "striker", "last_balls", "partnership", "win_probability"} <= set(frame)
+
+
+def test_a_captain_who_cannot_answer_is_replaced_and_the_action_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    before = CAPTAINS_HERE.answered["llm:nobody", "fallback"]
+    env, actions, errors = match("llm:nobody", max_overs=1)
+    assert errors == [None] * len(errors)
+    assert all(action.metadata["source"] == "fallback" for action in actions)
+    assert all("no preset 'nobody'" in action.metadata["fallback"] for action in actions)
+    assert CAPTAINS_HERE.answered["llm:nobody", "fallback"] > before
+    assert sum("llm:nobody" in record.message for record in caplog.records) <= 1
+    with pytest.raises(BadInput, match="no captain"):
+        pick_action(env.reset(options={"seed": 1}), "nobody", stand_in())
+
+
+def test_an_observation_from_elsewhere_is_played_by_the_fallback() -> None:
+    obs = CricketEnvironment().reset(options={"seed": 1})
+    copy = CricketObservation.model_validate_json(obs.model_dump_json())
+    action = pick_action(copy, "balanced", stand_in())
+    assert "not of a match" in action.metadata["fallback"]
+
+
+@pytest.mark.usefixtures("presets")
+def test_a_model_is_asked_once_a_ball_however_many_calls_it_takes() -> None:
+    llm_player.cache_clear()
+    seen: list[int] = []
+    player = llm_player(game(), "fake-good")
+    choose = player.choose
+
+    def counted(turn: Any) -> Any:
+        seen.append(turn.number)
+        return choose(turn)
+
+    player.choose = counted  # type: ignore[method-assign]
+    env, actions, _ = match("llm:fake-good", max_overs=1)
+    assert seen == list(range(env.state.deliveries))
+    assert all("NoAnswer" in action.metadata["fallback"] for action in actions)  # it only knows how to bargain
+    llm_player.cache_clear()
+
+
+@pytest.mark.usefixtures("embedded")
+def test_the_real_embedded_model_captains_by_name_in_both_seats() -> None:
+    llm_player.cache_clear()
+    env, fallback = CricketEnvironment(), stand_in()
+    obs = env.reset(options={"seed": 2, "max_overs": 1, "captain_side": "bat", "opponent_mode": "llm:embedded"})
+    while obs.turn < 1:
+        action = pick_action(obs, "llm:embedded", fallback)
+        assert action.metadata["fallback"] == ""
+        assert action.metadata["usage"]["completion_tokens"] > 0
+        obs = env.step(action)
+        assert obs.error is None
+    assert obs.metadata["opponent"] | {"latency": 0} == {"source": "llm:embedded", "fallback": "", "latency": 0}
+    assert env.state.opponent_fallbacks == 0
+
+
+@pytest.mark.conformance
+@pytest.mark.usefixtures("embedded")
+def test_the_real_embedded_model_plays_a_ball_of_an_episode_without_help() -> None:
+    record, decisions = game(), []
+
+    def watch(event: Any) -> None:
+        if event.type == "decision" and event.payload["seat"] == 0:
+            decisions.append(event.payload)
+
+    def stop() -> None:
+        if decisions:
+            raise Stopped("enough")
+
+    players = [player_named(record, "llm:embedded"), player_named(record, "balanced")]
+    with pytest.raises(Stopped):
+        play_episode(
+            record, CricketOptions(max_overs=1).settings(), players, seed=3, observers=(watch,), stop=stop
+        )  # fmt: skip
+    assert [decision["fallback"] for decision in decisions] == [""]
+
+
+def test_a_prompt_names_players_and_legal_values_and_begins_with_what_never_changes() -> None:
+    from kibitz.core.chance import episode_luck, seed_key
+    from kibitz.core.episode import table_for
+    from kibitz.hints.asker import prompt_path
+    from kibitz.llm.answer import Answer
+    from kibitz.llm.prompt import Prompt
+
+    record, settings = game(), CricketOptions(max_overs=5).settings()
+    assert prompt_path(record) == "configs/llm_prompt_cricket.txt"
+    prompt, table = Prompt.read(prompt_path(record)), table_for(record)
+    texts = []
+    for seed in range(4):
+        state = table.new(settings, episode_luck(seed_key(seed), 0))
+        for seat in (0, 1):
+            view, masks = table.look(settings, state, seat)
+            texts.append(prompt.render(record.describe(settings, view, [])))
+            answer = Answer.of(record.fields(view, masks))
+            for name in ("next_batter", "bowler"):
+                for field in answer.fields:
+                    if field.name == name:
+                        assert all(str(value) in texts[-1] for value in field.places[0])
+            assert answer.grammar().count("::=") == 1
+    head = prompt.text.partition("\n\n")[0]
+    assert all(text.startswith(head) for text in texts)
+    assert len(head) > 1500
+    for word in (*INTENTS, *PLANS, *FIELDS):
+        assert word in head

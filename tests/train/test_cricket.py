@@ -1,0 +1,61 @@
+"""The trainer on cricket, with nothing of cricket in it: a tiny run of every kind, and the captain of the config."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kibitz.evaluate.packs import evaluate_pack
+from kibitz.games import get_game, get_pack
+from kibitz.train.config import Job, read_job
+from kibitz.train.run import Run
+from tests.conftest import ROOT
+from tests.train.conftest import rows
+
+TINY: dict[str, Any] = {
+    "env": {"id": "Cricket-v0", "max_overs": 1, "shaping": 0.5},
+    "opponent": "balanced",
+    "train": {"num_envs": 8, "rollout": 16, "minibatch": 64, "epochs": 1, "hidden": [8], "num_train_steps": 256},
+    "logging": {"tensorboard": False, "eval_episodes": 16, "eval_every": 256, "save_every": 256},
+}
+
+
+HEAVY = pytest.mark.conformance  # half a minute each, nearly all of it compiling
+
+
+@pytest.mark.parametrize(
+    ("algo", "hint"),
+    [
+        ("ppo", "none"),
+        pytest.param("ppo", "random", marks=HEAVY),
+        pytest.param("ppo", "expert", marks=HEAVY),
+        pytest.param("reinforce", "expert", marks=HEAVY),
+    ],
+)
+def test_the_same_trainer_runs_on_cricket(algo: str, hint: str, tmp_path: Path) -> None:
+    job = Job.read(TINY | {"algo": algo, "hints": {"mode": hint}})
+    run = Run(job, tmp_path / "run")
+    told = run.train(False)
+    assert told["finished"] and 0 <= told["win"][0] <= 1
+    found = rows(tmp_path / "run" / "metrics.csv")
+    assert all(math.isfinite(row["entropy"]) for row in found)
+    if algo == "ppo" and hint == "none":  # a checkpoint is a player, on packs too
+        path = tmp_path / "mine.yaml"
+        path.write_text("about: One over.\nscenarios: [{seed: 1, overs: 1}]\n", encoding="utf-8")
+        found_out = evaluate_pack(
+            get_game("cricket"), get_pack("cricket", str(path)), f"policy:{tmp_path / 'run'}", "balanced"
+        )
+        assert found_out["episodes"] == 2 and found_out["fallbacks"] == 0
+
+
+@pytest.mark.conformance
+def test_the_captain_of_the_config_beats_every_heuristic_on_the_default_pack(tmp_path: Path) -> None:
+    job = read_job(ROOT / "configs" / "ppo_cricket.yaml", {"logging": {"tensorboard": False}})
+    Run(job, tmp_path / "captain").train(False)
+    game, pack = get_game("cricket"), get_pack("cricket", "default")
+    for opponent in ("balanced", "aggressive", "defensive", "shrewd", "random"):
+        found = evaluate_pack(game, pack, f"policy:{tmp_path / 'captain'}", opponent)
+        assert found["win_share_ci95"][0] > 0.5, (opponent, found["win_share"])
