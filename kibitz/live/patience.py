@@ -9,6 +9,12 @@ from typing import Any
 from jax import Array
 
 from kibitz.core.player import Choice, Player, Turn
+from kibitz.core.telling import Stopped
+from kibitz.live.halt import Halt
+
+
+class Left(Stopped, EOFError):
+    """The episode ends while a player thinks. The episode loop lets an EOFError pass: nobody has to stand in."""
 
 
 class Patient:
@@ -17,7 +23,7 @@ class Patient:
     One that still thinks about an old turn is not asked again until it has come back.
     """
 
-    def __init__(self, player: Player, seconds: float, halt: threading.Event) -> None:
+    def __init__(self, player: Player, seconds: float, halt: Halt) -> None:
         self.name, self.player = player.name, player
         self._seconds, self._halt = seconds, halt
         self._asked: queue.SimpleQueue[Turn | None] = queue.SimpleQueue()
@@ -39,9 +45,10 @@ class Patient:
         self._busy = True
         self._asked.put(turn)
         answer = self._wait(turn.number)
+        if self._halt.is_set():
+            raise Left(self._halt.reason, self._halt.kind)
         if answer is None:
-            why = "the episode was stopped" if self._halt.is_set() else f"no answer in {self._seconds:g} s"
-            raise TimeoutError(f"{self.name}: {why}")
+            raise TimeoutError(f"{self.name}: no answer in {self._seconds:g} s")
         if isinstance(answer, BaseException):
             raise answer
         return answer

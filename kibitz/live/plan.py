@@ -15,6 +15,7 @@ from kibitz.core.errors import BadInput
 from kibitz.core.game import Game, Rule
 from kibitz.core.player import Choice, Player, RulePlayer
 from kibitz.games import get_game, get_pack, pack_names
+from kibitz.live.halt import Halt
 from kibitz.live.patience import Patient
 from kibitz.live.seats import HumanSeat
 from kibitz.players import player_named, rule_named
@@ -94,9 +95,7 @@ class Pool:
 POOL = Pool()
 
 
-def prepare(
-    wish: Wish, runs: Path, patience: float, human_seconds: float, halt: threading.Event, operator: bool = False
-) -> Plan:
+def prepare(wish: Wish, runs: Path, patience: float, human_seconds: float, halt: Halt, operator: bool = False) -> Plan:
     """Checked as a whole: BadInput before anything is stored or shown. An `operator` may name any file."""
     game, chosen = game_of(wish, operator)
     names = [*wish.names, *([wish.adviser] if wish.adviser else [])]

@@ -15,6 +15,7 @@ from kibitz.core.errors import BadInput
 from kibitz.core.event import Event
 from kibitz.live.bus import Bus
 from kibitz.live.config import LiveConfig
+from kibitz.live.halt import Halt
 from kibitz.live.publisher import BusObserver, LocalOutlet, Speech
 from kibitz.live.store import Closed, Gap, Row, StoreAway
 from kibitz.live.wire import Told, decode, fold
@@ -42,8 +43,7 @@ class Live:
     game: str
     players: tuple[str, str]
     started_at: float
-    halt: threading.Event = field(default_factory=threading.Event)
-    halted: tuple[str, str] = ("", "stopped")  # reason, kind
+    halt: Halt = field(default_factory=Halt)
     seats: dict[str, tuple[int, HumanSeat]] = field(default_factory=dict)  # by token
     done: threading.Event = field(default_factory=threading.Event)
     failed: str = ""
@@ -57,10 +57,6 @@ class Live:
             "opponent": self.players[1],
             "started_at": self.started_at,
         }
-
-    def stop(self, reason: str, kind: str = "stopped") -> None:
-        self.halted = (reason, kind)
-        self.halt.set()
 
 
 class Runner:
@@ -105,7 +101,7 @@ class Runner:
             live = self.running.get(episode_id or next(reversed(self.running), ""))
         if live is None:
             return None
-        live.stop(reason)
+        live.halt.stop(reason)
         return live.episode_id
 
     async def close(self) -> None:
@@ -114,7 +110,7 @@ class Runner:
             self._closing = True
             running = list(self.running.values())
         for live in running:
-            live.stop("The server shuts down.", "shutdown")
+            live.halt.stop("The server shuts down.", "shutdown")
         for live in running:
             await asyncio.to_thread(live.done.wait, 5.0)
 
@@ -155,7 +151,7 @@ class Runner:
                 about=plan.about, stop=steps, commentate=self.commentator,
             )  # fmt: skip
         except Stopped:
-            log.info("episode %s was stopped: %s", live.episode_id, live.halted[0])
+            log.info("episode %s was stopped: %s", live.episode_id, live.halt.reason)
         except (StoreAway, Gap, Closed) as error:
             live.failed = str(error)
             log.error("episode %s cannot be recorded: %s", live.episode_id, error)
@@ -181,11 +177,12 @@ class Steps:
         self._last = 0.0
 
     def __call__(self) -> None:
+        halt = self._live.halt
         wait = self._last + self._pace - time.monotonic() if self._last else 0.0
         if wait > 0:
-            self._live.halt.wait(wait)
-        if self._live.halt.is_set():
-            raise self._stopped(*self._live.halted)
+            halt.wait(wait)
+        if halt.is_set():
+            raise self._stopped(halt.reason, halt.kind)
         self._last = time.monotonic()
 
 

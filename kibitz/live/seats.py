@@ -15,6 +15,8 @@ from kibitz.core.episode import table_for
 from kibitz.core.errors import BadInput
 from kibitz.core.game import Game
 from kibitz.core.player import Choice, Turn
+from kibitz.live.halt import Halt
+from kibitz.live.patience import Left
 
 
 class NotYourTurn(Exception):
@@ -26,7 +28,7 @@ class HumanSeat:
 
     name = "human"
 
-    def __init__(self, game: Game, seconds: float, halt: threading.Event) -> None:
+    def __init__(self, game: Game, seconds: float, halt: Halt) -> None:
         self.token = secrets.token_urlsafe(24)
         self._game, self._seconds, self._halt = game, seconds, halt
         self._changed = threading.Condition()
@@ -46,7 +48,7 @@ class HumanSeat:
                 while (answer := self._answered()) is None:
                     left = ends - time.monotonic()
                     if self._halt.is_set():
-                        raise TimeoutError("the episode was stopped")
+                        raise Left(self._halt.reason, self._halt.kind)
                     if left <= 0:
                         raise TimeoutError(f"no answer in {self._seconds:g} s")
                     self._changed.wait(min(left, 0.25))

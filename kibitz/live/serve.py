@@ -46,7 +46,8 @@ def serve(config: LiveConfig, as_json: bool = False) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a watcher is an open file
     listening = _listen(config)
     host, port = listening.getsockname()[:2]
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s", stream=sys.stderr)
+    logging.basicConfig(format="%(asctime)s %(name)s %(message)s", stream=sys.stderr)
+    logging.getLogger("kibitz").setLevel(logging.INFO)
     app = create_app(replace(config, port=port))
     url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
     line = (

@@ -7,6 +7,8 @@ import threading
 import time
 from pathlib import Path
 
+from kibitz.live.halt import Halt
+
 log = logging.getLogger("kibitz.live")
 
 
@@ -16,7 +18,7 @@ class Warmth:
     def __init__(self) -> None:
         self.state = "cold"
         self.seconds = 0.0
-        self._halt = threading.Event()
+        self._halt = Halt()
 
     def start(self, runs: Path) -> None:
         self.state = "warming up: compiling the games"
@@ -39,7 +41,7 @@ class Warmth:
         self.seconds = time.monotonic() - began
 
 
-def _warm(name: str, runs: Path, halt: threading.Event) -> None:
+def _warm(name: str, runs: Path, halt: Halt) -> None:
     """A whole episode for nobody: every function is compiled and the players stay in the pool."""
     from kibitz.core.episode import play_episode
     from kibitz.core.telling import Stopped

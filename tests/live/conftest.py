@@ -65,7 +65,7 @@ class Served:
     def stop(self) -> int:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
-        code = self.process.wait(20)
+        code = self.process.wait(60)
         if self.process.stdout:
             self.process.stdout.close()
         return code

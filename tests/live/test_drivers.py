@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import re
 import subprocess
-import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from kibitz.core.errors import BadInput
+from kibitz.live.drive import drive
+from kibitz.live.plan import Wish
 from kibitz.live.publisher import BusObserver
 from kibitz.live.schema import PAYLOADS
-from tests.live.conftest import ROOT, Serve, Served
+from tests.live.conftest import Serve, Served
 from tests.live.machines import free_port, wait_until
+
+LONG = {"max_turns": 60, "disagree_ends": False}
 
 
 def plain(text: bytes) -> bytes:
@@ -28,18 +32,10 @@ def plain(text: bytes) -> bytes:
     return re.sub(rb"ep-[0-9a-f]{12}", b"ep", text)
 
 
-def play_elsewhere(url: str, *more: str) -> subprocess.Popen[str]:
-    words = [sys.executable, "-m", "kibitz.cli", "watch", "--server", url, "--json", *more]
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    return subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=env)
-
-
 def test_both_drivers_give_the_same_events_byte_for_byte_but_for_time_and_id(served: Served) -> None:
-    names = ["--player", "balanced", "--opponent", "aggressive", "--overs", "1", "--seed", "21", "--pace", "0"]
-    elsewhere = play_elsewhere(served.url, *names)
     mine = served.start(captain_preset="balanced", opponent_choice="aggressive", max_overs=1, seed=21)
+    told = drive(Wish("balanced", "aggressive", 1, seed=21), served.url)  # in this process, over HTTP
     served.wait_for_end(mine)
-    told = json.loads(elsewhere.communicate(timeout=120)[0])
     one, other = (httpx.get(f"{served.url}/episodes/{x}/events").content for x in (mine, told["episode_id"]))
     assert len(one.splitlines()) == told["events"]
     assert plain(one) == plain(other)
@@ -50,9 +46,10 @@ def test_a_driver_survives_a_restart_of_the_server_without_gaps_or_doubles(serve
     port = str(free_port())
     store = tmp_path / "a.db"
     first = serve("--no-warm", "--port", port, store=store)
-    names = ["--game", "deal_or_no_deal", "--player", "random", "--opponent", "random", "--set", "max_turns=60"]
-    names += ["--set", "disagree_ends=false", "--pace", "0.02", "--seed", "2"]
-    driver = play_elsewhere(first.url, *names)
+    wish = Wish("random", "random", game="deal_or_no_deal", options=LONG, seed=2)
+    told: dict[str, Any] = {}
+    driver = threading.Thread(target=lambda: told.update(drive(wish, first.url, pace=0.05, give_up=120)))
+    driver.start()
 
     def begun() -> int:
         listed = first.get("/episodes")["episodes"]
@@ -61,10 +58,11 @@ def test_a_driver_survives_a_restart_of_the_server_without_gaps_or_doubles(serve
     wait_until(lambda: begun() >= 3, 60, "an event")
     first.kill()
     again = serve("--no-warm", "--port", port, store=store)
-    told = json.loads(driver.communicate(timeout=120)[0])
+    driver.join(120)
     stored = again.events(told["episode_id"])
     assert [event["seq"] for event in stored] == list(range(told["events"]))
     assert stored[-1]["type"] == "episode.ended"
+    assert told["retries"] > 0, "the server was away while it played"
     assert again.get(f"/episodes/{told['episode_id']}")["status"] == "ended"
 
 
@@ -175,8 +173,26 @@ def test_a_match_waits_once_the_buffer_is_full_and_loses_nothing(
     assert served.events("ep-waits") == sent
 
 
-def test_a_driver_is_told_why_a_server_refuses_it(served: Served) -> None:
-    done = play_elsewhere("nowhere", "--overs", "1")
-    assert done.wait(60) == 2
-    if done.stdout:
-        done.stdout.close()
+def test_a_driver_is_told_in_one_sentence_what_is_wrong(served: Served) -> None:
+    with pytest.raises(BadInput, match="address"):
+        drive(Wish("balanced", "heuristic"), "nowhere")
+    with pytest.raises(BadInput, match="page"):
+        drive(Wish("human", "heuristic"), served.url)
+    wish = Wish("heuristic", "heuristic", game="deal_or_no_deal", seed=1)
+    told = drive(wish, served.url)
+    with pytest.raises(BadInput, match="409"):
+        drive(
+            Wish("bayes", "heuristic", game="deal_or_no_deal", options=LONG, seed=1),
+            served.url,
+            episode_id=told["episode_id"],
+        )
+
+
+@pytest.mark.conformance
+def test_the_command_plays_and_publishes(
+    served: Served, kibitz: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    done = kibitz("watch", "--server", served.url, "--overs", "1", "--seed", "4", "--pace", "0", "--json")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert len(served.events(told["episode_id"])) == told["events"]

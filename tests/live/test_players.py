@@ -65,6 +65,14 @@ def test_a_player_that_fails_is_stood_in_for_and_the_reason_is_told(
     assert time.monotonic() - began < 60
 
 
+def test_a_person_who_sleeps_is_stood_in_for(bus: Bus) -> None:
+    Runner(bus, LiveConfig(pace=0.0, human_seconds=0.05))
+    played = asyncio.run(run_episode_in_proc(bus, "human", "heuristic", game="deal_or_no_deal", seed=5))
+    events = [decode(body) for body in bus.store.events(played["episode_id"], -1)]
+    mine = [e.payload for e in events if e.type == "decision" and e.payload["seat"] == 0]
+    assert mine and all(one["source"] == "heuristic" and "no answer" in one["fallback"] for one in mine)
+
+
 def test_the_seeds_function_plays_a_whole_match_under_one_id_and_every_event_fits_its_schema(bus: Bus) -> None:
     assert is_running(bus) is None
 
