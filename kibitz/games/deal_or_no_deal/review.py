@@ -68,4 +68,6 @@ def _reference(settings: Settings, past: Sequence[tuple[State, Any]], max_count:
 @cache
 def _chooser(max_count: int) -> Any:
     rule = bayes.rule(max_count)
-    return jax.jit(lambda settings, memory, seen: rule.choose(settings, memory, seen._replace(seat=0), (), jnp.zeros(0)))
+    return jax.jit(
+        lambda settings, memory, seen: rule.choose(settings, memory, seen._replace(seat=0), (), jnp.zeros(0))
+    )
