@@ -17,12 +17,12 @@ test: $(VENV)/.test weights machines browser
 conformance: $(VENV)/.conformance weights machines browser
 	$(BIN)/python -m pytest -m conformance
 
-# real Redis and PostgreSQL for the tests of the live server, where we may install them
+# real Redis, PostgreSQL and a voice for the tests of the live server, where we may install them
 machines:
 	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
-	  ! { command -v redis-server && ls /usr/lib/postgresql/*/bin/initdb; } >/dev/null 2>&1; then \
-	  echo "kibitz: installing redis-server and postgresql for the tests"; \
-	  { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq redis-server postgresql; } \
+	  ! { command -v redis-server && command -v espeak-ng && ls /usr/lib/postgresql/*/bin/initdb; } >/dev/null 2>&1; then \
+	  echo "kibitz: installing redis-server, postgresql and espeak-ng for the tests"; \
+	  { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends redis-server postgresql espeak-ng; } \
 	    >/dev/null || echo "kibitz: could not install them; their tests will say so"; fi
 
 check: lint types test

@@ -27,6 +27,7 @@ def serve(
     human_seconds: Annotated[float, typer.Option("--human-seconds", min=0.1, help="a person may think")] = 60.0,
     connections: Annotated[int, typer.Option("--connections", min=1, help="sockets of one address")] = 200,
     runs: Annotated[Path, typer.Option("--runs", help="folder of training runs")] = Path("runs"),
+    commentator: Annotated[str, typer.Option("--commentator", help="template, or llm:PRESET")] = "template",
     warm: Annotated[bool, typer.Option("--warm/--no-warm", help="compile the games at the start")] = True,
     as_json: Json = False,
 ) -> None:
@@ -38,7 +39,7 @@ def serve(
         LiveConfig(
             host=host, port=port, store=store, bus=bus, token=token or os.environ.get("KIBITZ_TOKEN", ""),
             max_episodes=max_episodes, pace=pace, patience=patience, human_seconds=human_seconds,
-            connections=connections, runs=runs, warm=warm,
+            connections=connections, runs=runs, commentator=commentator, warm=warm,
         ),
         as_json,
     )  # fmt: skip

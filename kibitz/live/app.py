@@ -23,6 +23,7 @@ from kibitz.live.bus_redis import open_link
 from kibitz.live.config import LiveConfig
 from kibitz.live.runner import Runner, end_broken
 from kibitz.live.security import Guard
+from kibitz.live.sessions import Sessions
 from kibitz.live.speech import open_speech
 from kibitz.live.store import StoreAway, open_store
 from kibitz.live.warm import Warmth
@@ -46,13 +47,15 @@ def create_app(config: LiveConfig | None = None) -> FastAPI:
     """Opens the store at once, so that a wrong one is a sentence and not a broken server."""
     config = config or LiveConfig()
     config.check()
+    if config.commentator != "template":
+        _check_commentator(config.commentator)
     store = open_store(config.store, config.patience, f"{config.host}:{config.port}")
     bus = Bus(store, open_link(config.bus))
     app = FastAPI(
         title="kibitz", version=kibitz.__version__, docs_url=None, redoc_url=None, responses=PROBLEMS, lifespan=_life
     )
     app.state.config, app.state.bus, app.state.warmth = config, bus, Warmth()
-    app.state.speech = open_speech(config.audio)
+    app.state.speech, app.state.sessions = open_speech(config.audio), Sessions()
     app.state.runner = Runner(bus, config, app.state.speech)
     app.state.guard = Guard(None, config)
     app.include_router(routes_custom.router())
@@ -63,6 +66,15 @@ def create_app(config: LiveConfig | None = None) -> FastAPI:
     _add_errors(app)
     app.add_middleware(_guarded, state=app.state)
     return app
+
+
+def _check_commentator(name: str) -> None:
+    """Loads the model now: a preset that cannot be used is a sentence at the start, not silence in a match."""
+    from kibitz.games import get_game
+    from kibitz.live.commentator import commentator_for
+
+    for game in GAMES:
+        commentator_for(get_game(game), name)
 
 
 def _guarded(app: Any, state: Any) -> Guard:
@@ -90,6 +102,8 @@ async def _life(app: FastAPI) -> AsyncIterator[None]:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await state.sessions.aclose()
+        await asyncio.to_thread(state.speech.close)
         if bus.link is not None:
             bus.link.close()
         await asyncio.to_thread(bus.store.close)
@@ -122,7 +136,7 @@ async def _watch_drivers(bus: Bus, silence: float) -> None:
 def _include_others(app: FastAPI) -> None:
     """Speech, OpenEnv and the pages bring their own routes."""
     app.include_router(app.state.speech.router())
-    app.include_router(openenv.router(list(GAMES)))
+    app.include_router(openenv.router(list(GAMES), sessions=app.state.sessions))
     app.include_router(pages.router())
 
 

@@ -26,6 +26,7 @@ class LiveConfig:
     connections: int = 200  # sockets and streams of one address
     runs: Path = Path("runs")  # training runs that may play, and are shown
     audio: Path | None = None  # where spoken lines are kept
+    commentator: str = "template"  # or llm:PRESET
     warm: bool = True  # compile in the background at the start
 
     def check(self) -> None:

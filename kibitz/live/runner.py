@@ -64,7 +64,6 @@ class Runner:
 
     def __init__(self, bus: Bus, config: LiveConfig, speech: Speech | None = None) -> None:
         self.bus, self.config, self.speech = bus, config, speech
-        self.commentator: Any = None  # a line of commentary from an event and a frame; None: the game's own
         self.running: dict[str, Live] = {}
         self.played = 0
         self._guard = threading.Lock()
@@ -135,6 +134,7 @@ class Runner:
     def _play(self, wish: Wish, plan: Plan, live: Live) -> None:
         from kibitz.core.episode import play_episode
         from kibitz.core.telling import Stopped
+        from kibitz.live.commentator import commentator_for
         from kibitz.live.plan import POOL
 
         pace = self.config.pace if wish.pace is None else wish.pace
@@ -148,7 +148,7 @@ class Runner:
             play_episode(
                 plan.game, plan.settings, plan.players, seed=plan.seed, number=wish.number, state=plan.state,
                 observers=(observer,), episode_id=live.episode_id, advisers=plan.advisers, script=wish.script,
-                about=plan.about, stop=steps, commentate=self.commentator,
+                about=plan.about, stop=steps, commentate=commentator_for(plan.game, self.config.commentator),
             )  # fmt: skip
         except Stopped:
             log.info("episode %s was stopped: %s", live.episode_id, live.halt.reason)

@@ -6,6 +6,7 @@ import hmac
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, MutableMapping
+from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -125,7 +126,12 @@ def _limit(path: str) -> int:
 def _is_here(host: str) -> bool:
     """A name that another site has pointed at this machine is not this machine."""
     name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
-    return name in ("localhost", "[::1]", "testserver") or name.startswith("127.")
+    if name == "localhost":
+        return True
+    try:
+        return ip_address(name.strip("[]")).is_loopback
+    except ValueError:  # 127.example.org is a name as any other
+        return False
 
 
 def _limited(scope: Scope, receive: Receive) -> Receive:

@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from pydantic import ValidationError
 
@@ -180,3 +180,10 @@ class Sessions:
             for session in list(self._all.values()):
                 if not session.attached and not session.lock.locked() and now - session.used >= self.idle:
                     self.reaped += self.close(session.id)
+
+
+class Service(NamedTuple):
+    """One game behind an address."""
+
+    game: str
+    sessions: Sessions

@@ -73,7 +73,8 @@ def test_a_page_of_another_site_opens_no_socket_and_changes_nothing(served: Serv
 
 
 def test_a_name_that_another_site_points_here_is_not_served(served: Served) -> None:
-    assert httpx.get(f"{served.url}/episodes", headers={"host": "evil.example:80"}).status_code == 403
+    for name in ("evil.example:80", "127.evil.example:80", "localhost.evil.example"):
+        assert httpx.get(f"{served.url}/episodes", headers={"host": name}).status_code == 403
 
 
 def test_every_answer_has_the_headers_that_keep_browsers_safe(served: Served) -> None:
