@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from pathlib import Path
 
 import httpx
 import pytest
@@ -46,7 +47,8 @@ def test_memory_stays_flat_while_events_pour_in(serve: Serve) -> None:
     served = serve("--no-warm", "--connections", "1000")
 
     def memory() -> float:
-        return float(open(f"/proc/{served.process.pid}/statm").read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        pages = Path(f"/proc/{served.process.pid}/statm").read_text().split()[1]
+        return float(pages) * os.sysconf("SC_PAGE_SIZE")
 
     def pour(episodes: range) -> None:
         with httpx.Client(timeout=60) as client:

@@ -95,6 +95,16 @@ def test_the_seeds_function_plays_a_whole_match_under_one_id_and_every_event_fit
         PAYLOADS[event.type].model_validate(dict(event.payload))
 
 
+def test_a_pack_gives_the_first_position_and_keeps_its_match_secret_until_the_end(bus: Bus) -> None:
+    played = asyncio.run(run_episode_in_proc(bus, "balanced", "heuristic", eval_pack_id="death", seed=3))
+    events = [decode(body) for body in bus.store.events(played["episode_id"], -1)]
+    assert events[0].payload["about"]["eval_pack_id"] == "death"
+    assert events[0].payload["frame"]["legal"] > 0, "a death over is not the first"
+    row = bus.store.episode(played["episode_id"])
+    assert row is not None and row.secret["match"] == 3
+    assert "match" not in events[0].payload["about"]
+
+
 def test_a_store_that_fails_in_the_middle_ends_the_episode_with_a_word_once_it_is_back(
     bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
