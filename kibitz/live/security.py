@@ -89,7 +89,8 @@ class Guard:
             return
         self._open[address] += 1
         try:
-            await self.app(scope, receive, _with_headers(send))
+            heard = receive if scope["type"] == "websocket" else _limited(scope, receive)
+            await self.app(scope, heard, _with_headers(send))
         finally:
             self._open[address] -= 1
             if not self._open[address]:

@@ -91,9 +91,11 @@ def test_every_answer_has_the_headers_that_keep_browsers_safe(served: Served) ->
 def test_bodies_beyond_the_limit_are_refused_with_and_without_a_length(served: Served) -> None:
     big = b"x" * (1 << 20) + b"x"
     assert httpx.post(f"{served.url}/custom/start_episode", content=big).status_code == 413
-    streamed = httpx.post(f"{served.url}/custom/start_episode", content=iter([big, big]))
-    assert streamed.status_code == 413
-    assert list(streamed.json()) == ["error"]
+    for accept in ("*/*", "text/event-stream"):
+        headers = {"accept": accept}
+        streamed = httpx.post(f"{served.url}/custom/start_episode", content=iter([big, big]), headers=headers)
+        assert streamed.status_code == 413
+        assert list(streamed.json()) == ["error"]
 
 
 @pytest.mark.parametrize("said", ["x" * 5000, "[]", '{"ack": true}', '{"ack": "1"}', "nonsense", b"\0\1"])
