@@ -101,7 +101,7 @@ def _shutting_down_is_told(alone: Served) -> None:
         assert (socket.protocol.close_rcvd.code, socket.protocol.close_rcvd.reason) in (
             (1000, "ended"), (1001, "the server shuts down"),
         )  # fmt: skip
-    assert alone.process.wait(15) == 0
+    assert alone.process.wait(60) == 0
 
 
 @pytest.mark.parametrize(
