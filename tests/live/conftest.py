@@ -116,10 +116,10 @@ def server(served: Served) -> str:
 
 
 @pytest.fixture(scope="session")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
-    one = Postgres(tmp_path_factory.mktemp("postgres"))
+def postgres() -> Iterator[Postgres]:
+    one = Postgres()
     yield one
-    one.stop()
+    one.close()
 
 
 @pytest.fixture(scope="session")

@@ -6,6 +6,7 @@ import os
 import shutil
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -83,18 +84,16 @@ class Redis:
 class Postgres:
     """Can be taken away and brought back with what it had."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self) -> None:
         if not RECENT:
             missing("PostgreSQL is not installed (apt-get install postgresql)")
-        self._bin, self._data, self.port = RECENT[-1], folder / "data", free_port()
+        # not in pytest's folder: pytest closes that to everybody but its own user again and again
+        self._folder = Path(tempfile.mkdtemp(prefix="kibitz-postgres-"))
+        self._bin, self._data, self.port = RECENT[-1], self._folder / "data", free_port()
         self._as: list[str] = []
         if os.geteuid() == 0:  # PostgreSQL refuses to run as root
             self._as = ["runuser", "-u", "postgres", "--"]
-            for parent in [folder, *folder.parents]:
-                if parent in (Path("/tmp"), Path("/")):
-                    break
-                parent.chmod(0o755)
-            shutil.chown(folder, "postgres")
+            shutil.chown(self._folder, "postgres")
         self._process: subprocess.Popen[bytes] | None = None
         words = [
             str(self._bin / "initdb"),
@@ -131,6 +130,10 @@ class Postgres:
         if self._process is not None:
             self._process.wait(20)
             self._process = None
+
+    def close(self) -> None:
+        self.stop()
+        shutil.rmtree(self._folder, ignore_errors=True)
 
     def fresh(self) -> str:
         """The address of an empty database."""

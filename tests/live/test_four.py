@@ -136,8 +136,8 @@ def test_redis_may_go_and_come_back_and_nobody_misses_anything(
 
 
 @pytest.mark.conformance
-def test_postgresql_may_go_for_seconds_and_come_back(serve: Serve, tmp_path: Path) -> None:
-    postgres = Postgres(tmp_path)
+def test_postgresql_may_go_for_seconds_and_come_back(serve: Serve) -> None:
+    postgres = Postgres()
     served = serve("--store", postgres.fresh(), "--no-warm", "--patience", "30")
     sent = record.events("ep-a", steps=20)
     post(served, sent[:5])
@@ -153,7 +153,7 @@ def test_postgresql_may_go_for_seconds_and_come_back(serve: Serve, tmp_path: Pat
     if answers == [503]:
         assert post(served, sent[5:]).status_code == 200
     assert served.events("ep-a") == sent
-    postgres.stop()
+    postgres.close()
 
 
 def _read(socket: Any, count: int) -> list[int]:
