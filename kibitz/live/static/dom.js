@@ -45,6 +45,15 @@ export function list(parent, items, key, make, draw) {
   parent.kept = now;
 }
 
+// the same for rows that are cheap to describe: a row is built anew only when its words have changed
+export function rows(parent, items, key, words, make) {
+  list(parent, items, key, make, (node, item) => {
+    const told = JSON.stringify(words(item));
+    if (node.told !== undefined && node.told !== told) node.replaceChildren(...make(item).childNodes);
+    node.told = told;
+  });
+}
+
 // runs `draw` again only when what it depends on has changed
 export function when(draw) {
   let last;
@@ -54,6 +63,9 @@ export function when(draw) {
     draw(...rest);
   };
 }
+
+// the same moment of the same episode looks the same: a game is drawn once for each turn, not for each event
+export const moment = ({ id, turn, status, private: told }) => `${id}.${turn}.${status}.${Object.keys(told)}`;
 
 // the server's sentence is what a person gets to read
 export async function ask(path, body) {

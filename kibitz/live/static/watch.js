@@ -1,5 +1,5 @@
 // One episode on the page, live or again: score line, the game's own drawing, the talk, the replay bar.
-import { ask, badge, h, icon, list, many, put, set } from "./dom.js";
+import { ask, badge, h, icon, list, many, moment, put, set } from "./dom.js";
 import { Feed } from "./feed.js";
 import { Replay, branchDialog } from "./replay.js";
 import { Seat } from "./seat.js";
@@ -7,7 +7,7 @@ import { Timeline } from "./timeline.js";
 import { home, openStart } from "./start.js";
 import { speak } from "./speech.js";
 
-const SHOWN = 40; // turns in the page at a time
+const SHOWN = 25; // turns in the page at a time
 const SPOKEN = 900; // milliseconds between two lines for a screen reader
 
 export const tabs = (label, views) => {
@@ -220,7 +220,7 @@ export class Watch extends HTMLElement {
     if (up) shown.reverse();
     const atEnd = this.turns.scrollHeight - this.turns.scrollTop - this.turns.clientHeight < 60;
     list(this.turns, shown, (entry) => entry.turn, () => h("li", { class: "turn" }), (node, entry) => {
-      const stamp = `${state.id}.${entry.seq}.${entry.decisions.length}.${entry.hints.length}.${entry.decisions.some((d) => d.reason)}.${Object.keys(state.private).length}.${state.status}`;
+      const stamp = `${state.id}.${entry.seq}.${entry.decisions.length}.${entry.hints.length}.${entry.decisions.some((d) => d.reason)}.${state.adapter.say ? moment({ ...state, turn: 0 }) : ""}`;
       if (node.stamp === stamp) return;
       node.stamp = stamp;
       this.drawTurn(node, entry, state);

@@ -1,12 +1,13 @@
 // Cricket: what each ball adds to the card, and how the match is drawn.
-import { badge, card, h, list, many, put, s, set, when } from "../dom.js";
+import { badge, card, h, many, moment, put, s, set, when } from "../dom.js";
 import { charts } from "./cricket/charts.js";
 import { cards } from "./cricket/card.js";
 
 export const title = "Cricket";
 export const unit = "ball";
 export const newestFirst = true;
-const WIN = 900;
+const WIN = 900; // points of a line
+const INNINGS = 8; // two, and three super overs
 const RUNS = { one: 1, two: 2, three: 3, four: 4, six: 6 };
 
 export const begin = () => ({ innings: [], win: [], last: [], ball: null, streak: 0 });
@@ -23,6 +24,7 @@ function inningsFor(memory, frame) {
     worm: [[frame.legal, frame.score]], stands: [], stand: null,
   };
   memory.innings.push(opened);
+  if (memory.innings.length > INNINGS) memory.innings.shift();
   return opened;
 }
 
@@ -87,6 +89,8 @@ export function step(state, before, entry) {
     inn.falls.push({ wicket: inn.wickets, score: inn.total, player: ball.out, over: overs(inn.legal) });
     inn.stands.push(inn.stand);
     inn.stand = null;
+    // ten by the laws; a stream that forgets to end an innings does not grow the page either
+    if (inn.falls.length > 12) { inn.falls.shift(); inn.stands.shift(); }
   }
   over.runs += ball.runs;
   over.signs.push([sign, kind]);
@@ -196,7 +200,7 @@ function middleCard() {
     set(balls, "aria-label", `Last balls: ${signs.map((x) => (x[0] === "•" ? "dot" : x[0])).join(", ") || "none yet"}`);
     balls.replaceChildren(...signs.flatMap((sign) => (sign[2] ? [chip(sign), h("span", { class: "bar" })] : [chip(sign)])));
   });
-  return { node, draw: (state) => draw(`${state.id}.${state.seq}`, state) };
+  return { node, draw: (state) => draw(moment(state), state) };
 }
 
 const LENGTHS = { short: [0.3, 0.5], good: [0.5, 0.66], full: [0.66, 0.8], yorker: [0.85, 0.95], variation: [0.5, 0.75], wide_of_off: [0.55, 0.78] };
@@ -215,6 +219,7 @@ function fieldCard() {
     ...[0.5, 0.66, 0.82].map((at) => s("path", { class: "crease faint", d: `M36 ${up(at)}H108` })),
     s("path", { class: "crease", d: "M40 28H104M40 272H104" }), s("path", { class: "stumps", d: "M66 12v9M72 12v9M78 12v9" }), where);
   const caption = h("p", { class: "dim small" });
+  let standing = "";
   const node = card("Field and pitch", "field", h("div", { class: "grounds" }, svg, pitch), caption);
   const draw = when((state) => {
     const f = state.frame;
@@ -225,9 +230,11 @@ function fieldCard() {
     });
     const slips = placed.filter((man) => man[2].includes("slip"));
     const label = (x, y, name) => /^(bowler|keeper)$|slip/.test(name) ? slips.length && name === slips[0][2] && s("text", { class: "pos", x: x + (x < 150 ? -11 : 11), y: y - 1, "text-anchor": x < 150 ? "end" : "start" }, slips.length > 1 ? `${slips.length} slips` : "slip") : s("text", { class: "pos", x, y: y < 24 ? y + 15 : y - 7, "text-anchor": x < 60 ? "start" : x > 240 ? "end" : "middle" }, name);
-    men.replaceChildren(...placed.flatMap(([x, y, name]) => [s("circle", { class: `man seat${1 - f.batting}`, cx: x, cy: y, r: 4.5 }, s("title", {}, name)), label(x, y, name)]).filter(Boolean),
+    const field = JSON.stringify([f.fielders, f.batting]);
+    if (field !== standing) men.replaceChildren(...placed.flatMap(([x, y, name]) => [s("circle", { class: `man seat${1 - f.batting}`, cx: x, cy: y, r: 4.5 }, s("title", {}, name)), label(x, y, name)]).filter(Boolean),
       s("path", { class: `man seat${f.batting}`, d: "M150 124l5 5-5 5-5-5z" }), s("path", { class: `man seat${f.batting}`, d: "M139 167l5 5-5 5-5-5z" }));
     set(svg, "aria-label", `${f.field || ""} field: ${placed.map((man) => man[2]).join(", ")}`);
+    standing = field;
     const recent = state.turns.slice(-6).filter((entry) => entry.plan);
     where.replaceChildren(...recent.map((entry, i) => {
       const [from, to] = LENGTHS[entry.plan] || [0.5, 0.7];
@@ -240,7 +247,7 @@ function fieldCard() {
     set(pitch, "aria-label", `Lengths planned for the last balls: ${recent.map((entry) => `${entry.plan.replaceAll("_", " ")} (${entry.sign})`).join(", ") || "none yet"}`);
     put(caption, ball ? `${ball.field} field · bowled ${ball.plan.replaceAll("_", " ")} · batted to ${ball.intent}. Dots lie where the plan aims.` : "Nothing bowled yet.");
   });
-  return { node, draw: (state) => draw(`${state.id}.${state.seq}`, state) };
+  return { node, draw: (state) => draw(moment(state), state) };
 }
 
 const WORDS = { intent: "Batting intent", plan: "Delivery", field: "Field", bowler: "Bowler", next_batter: "Next batter" };

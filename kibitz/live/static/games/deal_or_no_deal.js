@@ -1,5 +1,5 @@
 // Deal or No Deal: the table, each offer as a split, the talk, the payoff plane.
-import { badge, card, h, many, put, s, set, when } from "../dom.js";
+import { badge, card, h, many, moment, put, s, set, when } from "../dom.js";
 import { chart, ticks } from "../chart.js";
 
 export const title = "Deal or No Deal";
@@ -92,7 +92,7 @@ function tableCard() {
     });
     put(verdict, !offer ? `On the table: ${words(counts)}.` : deal ? "They agreed on this split." : state.frame.over ? "No deal: nobody gets anything." : `The offer of ${state.players[offer.seat]} stands${offer.kind === "insist" ? ", insisted on" : ""}.`);
   });
-  return { node, draw: (state) => draw(`${state.id}.${state.seq}`, state) };
+  return { node, draw: (state) => draw(moment(state), state) };
 }
 
 // every way to divide the pool, once both sides' values may be seen
@@ -125,7 +125,7 @@ function planeCard() {
     if (drawn.plane) picture.draw(planeSpec(state, drawn.plane));
     else if (known !== undefined) own.draw(ownSpec(state, known));
   });
-  return { node, draw: (state) => draw(`${state.id}.${state.seq}`, state) };
+  return { node, draw: (state) => draw(moment(state), state) };
 }
 
 const valued = (state) => state.memory.offers.map((offer) => ({ ...offer, pays: [0, 1].map((seat) => worth(points(state, seat), offer.shares[seat])) }));
@@ -181,7 +181,7 @@ function offersCard() {
     body.replaceChildren(...rows);
     put(note, would.size ? "What bayes, knowing only its own values and the talk so far, would have said in that seat." : state.ended ? "No reference for these settings." : "The reference's acts are shown at the end.");
   });
-  return { node, draw: (state) => draw(`${state.id}.${state.seq}.${state.turns.length}`, state) };
+  return { node, draw: (state) => draw(moment(state), state) };
 }
 
 // the counts of an AGREE or a DISAGREE do not matter

@@ -1,5 +1,5 @@
 // Win probability, worm, Manhattan, partnerships.
-import { card, h, list, put, s, set, when } from "../../dom.js";
+import { h, moment, put, rows, s, when } from "../../dom.js";
 import { chart, key, line, ticks } from "../../chart.js";
 import { nameOf, sideOf } from "../cricket.js";
 
@@ -17,8 +17,10 @@ export function charts(kit) {
   const win = chart("Win probability", 170, h("span", { class: "keys" }, keys));
   const worm = chart("Worm: runs by over", 210, legend());
   const manhattan = chart("Manhattan: runs in each over", 210, legend());
-  const stands = h("div", { class: "stands" });
-  const views = [["Worm", worm.node], ["Manhattan", manhattan.node], ["Partnerships", h("figure", { class: "chart" }, h("figcaption", {}, "Partnerships"), stands)]];
+  const stands = h("tbody");
+  const pairs = h("div", { class: "scroll stands", tabindex: 0, role: "group", "aria-label": "Partnerships" }, h("table", { class: "data" },
+    h("thead", {}, h("tr", {}, ["#", "Pair", "Runs", "Balls"].map((x, i) => h("th", { scope: "col", class: i === 1 ? "left" : "" }, x)))), stands));
+  const views = [["Worm", worm.node], ["Manhattan", manhattan.node], ["Partnerships", h("figure", { class: "chart" }, h("figcaption", {}, "Partnerships"), pairs)]];
   const tabs = kit.tabs("Innings charts", views);
   const nodes = [h("section", { class: "card", "aria-label": "Win probability" }, win.node), h("section", { class: "card", "aria-label": "Innings charts" }, tabs)];
 
@@ -31,7 +33,7 @@ export function charts(kit) {
     manhattan.draw(manhattanSpec(state));
     drawStands(stands, state);
   });
-  return { nodes, draw: (state) => draw(`${state.id}.${state.seq}`, state) };
+  return { nodes, draw: (state) => draw(moment(state), state) };
 }
 
 function winSpec(state) {
@@ -57,7 +59,7 @@ function winSpec(state) {
   };
 }
 
-const plain = (state) => state.memory.innings.filter((inn) => !inn.superOver);
+const plain = (state) => state.memory.innings.filter((inn) => !inn.superOver).slice(-2);
 
 function wormSpec(state) {
   const innings = plain(state);
@@ -79,7 +81,7 @@ function wormSpec(state) {
 const mark = (x, y, seat) => (seat === 0 ? s("circle", { class: "fall seat0", cx: x, cy: y, r: 4 }) : s("path", { class: "fall seat1", d: `M${x} ${y - 5}l5 5-5 5-5-5z` }));
 
 function manhattanSpec(state) {
-  const innings = plain(state).slice(-2);
+  const innings = plain(state);
   const overs = Math.max(state.frame.overs || 1, ...innings.flatMap((inn) => inn.overs.map((over) => over.number + 1)));
   const top = Math.max(12, ...innings.flatMap((inn) => inn.overs.map((over) => over.runs))) * 1.15;
   return {
@@ -98,15 +100,13 @@ function manhattanSpec(state) {
   };
 }
 
-function drawStands(root, state) {
+function drawStands(body, state) {
   const all = plain(state).flatMap((inn) => [...inn.stands, inn.stand].filter(Boolean).map((stand, i) => ({ ...stand, seat: inn.seat, number: i + 1 })));
   const most = Math.max(1, ...all.map((stand) => stand.runs));
-  if (!all.length) return root.replaceChildren(h("p", { class: "dim" }, "The first pair is still to open its account."));
-  const rows = all.map((stand) => {
+  const line = (stand) => {
     const names = nameOf(state, stand.seat);
     const text = `${names(stand.pair[0])} ${stand.parts[stand.pair[0]] || 0}, ${names(stand.pair[1])} ${stand.parts[stand.pair[1]] || 0}`;
     return h("tr", {}, h("th", { scope: "row" }, `${stand.number}`), h("td", { class: "left" }, text, h("span", { class: `meter seat${stand.seat}`, vars: { "--part": stand.runs / most } })), h("td", { class: "strong" }, String(stand.runs)), h("td", {}, String(stand.balls)));
-  });
-  return root.replaceChildren(h("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": "Partnerships" }, h("table", { class: "data" },
-    h("thead", {}, h("tr", {}, ["#", "Pair", "Runs", "Balls"].map((x, i) => h("th", { scope: "col", class: i === 1 ? "left" : "" }, x)))), h("tbody", {}, rows))));
+  };
+  rows(body, all, (stand) => `${stand.seat}.${stand.number}.${stand.pair}`, (stand) => [stand, most], line);
 }
