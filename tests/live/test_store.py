@@ -18,7 +18,7 @@ from kibitz.core.errors import BadInput
 from kibitz.live.store import Closed, Gap, Query, Row, Store, StoreAway, open_store
 from kibitz.live.wire import Told, event_of
 from tests.live import record
-from tests.live.machines import Postgres, missing
+from tests.live.machines import Postgres, missing, wait_until
 
 Open = Callable[..., Store]
 
@@ -144,7 +144,8 @@ def test_a_second_server_takes_only_dead_ones_for_dead(postgres: Postgres) -> No
         first.begin(row("ep-living", owner="here:1"))
         assert second.left_running() == []
         first.close()
-        assert [one.episode_id for one in second.left_running()] == ["ep-living"]
+        # PostgreSQL gives the lock free once it has noticed
+        wait_until(lambda: [one.episode_id for one in second.left_running()] == ["ep-living"])
     finally:
         second.close()
 
