@@ -16,7 +16,9 @@ SEQS = f"() => {WATCH}.timeline.log.map(event => event.seq)"
 
 
 def ended(page: Any) -> None:
+    """Over, and everything drawn: the list of turns fills over a few frames."""
     page.locator(".status.ended").wait_for()
+    page.wait_for_function(f"() => !{WATCH}.drawing && [...{WATCH}.turns.children].every(one => one.childElementCount)")
 
 
 def test_a_cricket_match_is_started_from_the_page_and_watched_to_its_end(stage: Served, open_page: Open) -> None:
