@@ -37,9 +37,9 @@ def test_a_cricket_match_is_started_from_the_page_and_watched_to_its_end(stage: 
         assert page.get_by_text(part, exact=True).first.is_visible(), part
     assert "Fall of wickets" in page.locator(".sheet").inner_text()
     page.get_by_role("tab", name="Manhattan").click()
-    assert page.get_by_role("img", name="Manhattan").is_visible()
+    page.get_by_role("img", name="Manhattan").wait_for()
     page.get_by_role("tab", name="Partnerships").click()
-    assert page.locator(".stands table").is_visible()
+    page.locator(".stands table").wait_for()
 
 
 def test_the_card_on_the_page_is_the_card_of_the_rules(stage: Served, open_page: Open) -> None:
