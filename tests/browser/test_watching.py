@@ -16,7 +16,9 @@ SEQS = f"() => {WATCH}.timeline.log.map(event => event.seq)"
 
 
 def ended(page: Any) -> None:
+    """Over, and everything drawn: the list of turns fills over a few frames."""
     page.locator(".status.ended").wait_for()
+    page.wait_for_function(f"() => !{WATCH}.drawing && [...{WATCH}.turns.children].every(one => one.childElementCount)")
 
 
 def test_a_cricket_match_is_started_from_the_page_and_watched_to_its_end(stage: Served, open_page: Open) -> None:
@@ -35,9 +37,9 @@ def test_a_cricket_match_is_started_from_the_page_and_watched_to_its_end(stage: 
         assert page.get_by_text(part, exact=True).first.is_visible(), part
     assert "Fall of wickets" in page.locator(".sheet").inner_text()
     page.get_by_role("tab", name="Manhattan").click()
-    assert page.get_by_role("img", name="Manhattan").is_visible()
+    page.get_by_role("img", name="Manhattan").wait_for()
     page.get_by_role("tab", name="Partnerships").click()
-    assert page.locator(".stands table").is_visible()
+    page.locator(".stands table").wait_for()
 
 
 def test_the_card_on_the_page_is_the_card_of_the_rules(stage: Served, open_page: Open) -> None:

@@ -14,7 +14,7 @@ export class Replay {
     this.speed = h("select", { "aria-label": "Speed of replay", class: "speed" }, SPEEDS.map((x) => h("option", { value: x, selected: x === 1 }, `${x}×`)));
     this.liveButton = h("button", { type: "button", class: "live", onclick: () => this.follow() }, h("span", { class: "pulse" }), h("span", {}, "Live"));
     this.moments = h("ol", { class: "momentlist" });
-    this.menu = h("details", { class: "menu" }, h("summary", { title: "Key moments" }, icon("star"), h("span", { class: "wideonly" }, "Moments")), this.moments);
+    this.menu = h("details", { class: "menu", ontoggle: () => this.draw() }, h("summary", { title: "Key moments" }, icon("star"), h("span", { class: "wideonly" }, "Moments")), this.moments);
     const link = button("link", "Copy a link to this moment", () => this.copy());
     const fork = button("branch", "Branch from here with another player", branch);
     this.node = h("div", { class: "replay", role: "region", "aria-label": "Replay" },
@@ -126,7 +126,7 @@ export class Replay {
 
   drawMoments({ moments, id }) {
     const stamp = `${id}.${moments.length}.${moments.length ? moments[moments.length - 1].seq : 0}`;
-    if (stamp !== this.stamp) {
+    if (stamp !== this.stamp && this.menu.open) {
       this.stamp = stamp;
       list(this.moments, [...moments].reverse(), (m) => m.seq, (m) => h("li", {}, h("button", { type: "button", onclick: () => { this.menu.open = false; this.go(m.seq); } }, h("span", { class: "num dim" }, m.at), ` ${m.label}`)));
       if (!moments.length) this.moments.replaceChildren(h("li", { class: "dim" }, "None yet"));

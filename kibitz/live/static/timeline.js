@@ -4,6 +4,7 @@ import { adapterFor, fresh, reduce } from "./reduce.js";
 
 const KEPT = 6000; // events in memory; what is older is read again from the server when somebody goes back
 const STOPS = 12000;
+const PAINT = 80; // milliseconds between two drawings while events stream in
 const SLICE = 8; // milliseconds of work between two frames
 
 const frame = () => new Promise((done) => {
@@ -13,7 +14,7 @@ const frame = () => new Promise((done) => {
 
 export class Timeline {
   constructor(id, token) {
-    Object.assign(this, { id, token, log: [], base: 0, live: fresh(), following: true, queue: [], pumping: false, job: 0, stops: [], goal: null });
+    Object.assign(this, { id, token, log: [], base: 0, live: fresh(), following: true, queue: [], pumping: false, job: 0, stops: [], goal: null, drawn: 0, timer: 0 });
     this.shown = this.live;
     this.onchange = () => {};
     this.onevent = () => {};
@@ -43,9 +44,24 @@ export class Timeline {
       while (taken < this.queue.length && performance.now() < until) this.take(this.queue[taken++]);
       this.queue.splice(0, taken);
       await frame();
-      this.onchange();
+      this.changed();
     }
     this.pumping = false;
+  }
+
+  // at once, but not more often than one can see: what comes together is drawn together
+  changed() {
+    const wait = this.drawn + PAINT - performance.now();
+    if (this.timer) return;
+    if (wait <= 0) {
+      this.drawn = performance.now();
+      this.onchange();
+    } else {
+      this.timer = setTimeout(() => {
+        this.timer = 0;
+        requestAnimationFrame(() => { this.drawn = performance.now(); this.onchange(); });
+      }, wait);
+    }
   }
 
   take(event) {

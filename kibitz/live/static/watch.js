@@ -8,6 +8,7 @@ import { home, openStart } from "./start.js";
 import { speak } from "./speech.js";
 
 const SHOWN = 25; // turns in the page at a time
+const AT_ONCE = 4; // of them built in one frame
 const SPOKEN = 900; // milliseconds between two lines for a screen reader
 
 export const tabs = (label, views) => {
@@ -162,7 +163,7 @@ export class Watch extends HTMLElement {
     this.drawMeta(state);
     put(this.caption, state.caption);
     this.draw(state);
-    this.drawTurns(state);
+    this.later();
     this.replay.draw();
     if (this.chair) this.chair.draw();
     this.remember();
@@ -212,19 +213,33 @@ export class Watch extends HTMLElement {
     if (error) this.app.toast(error);
   }
 
+  // the list comes a frame after the rest, and after a jump fills over a few frames: none of them is long
+  later() {
+    if (this.drawing) return;
+    this.drawing = true;
+    requestAnimationFrame(() => {
+      this.drawing = false;
+      if (this.isConnected) this.drawTurns(this.timeline.shown);
+    });
+  }
+
   drawTurns(state) {
     const count = state.turns.length;
     const from = Math.min(this.from ?? Infinity, Math.max(0, count - SHOWN));
     const shown = state.turns.slice(from, from + SHOWN);
     const up = state.adapter.newestFirst;
     if (up) shown.reverse();
-    const atEnd = this.turns.scrollHeight - this.turns.scrollTop - this.turns.clientHeight < 60;
+    let built = 0;
+    const atEnd = !up && this.turns.scrollHeight - this.turns.scrollTop - this.turns.clientHeight < 60;
     list(this.turns, shown, (entry) => entry.turn, () => h("li", { class: "turn" }), (node, entry) => {
       const stamp = `${state.id}.${entry.seq}.${entry.decisions.length}.${entry.hints.length}.${entry.decisions.some((d) => d.reason)}.${state.adapter.say ? moment({ ...state, turn: 0 }) : ""}`;
       if (node.stamp === stamp) return;
+      built += 1;
+      if (built > AT_ONCE) return;
       node.stamp = stamp;
       this.drawTurn(node, entry, state);
     });
+    if (built > AT_ONCE) this.later();
     const newest = up ? this.turns.firstChild : this.turns.lastChild;
     for (const node of this.turns.children) node.classList.toggle("latest", node === newest && this.from === null);
     if (!up && atEnd) this.turns.scrollTop = this.turns.scrollHeight;

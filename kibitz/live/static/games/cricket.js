@@ -6,7 +6,7 @@ import { cards } from "./cricket/card.js";
 export const title = "Cricket";
 export const unit = "ball";
 export const newestFirst = true;
-const WIN = 900; // points of a line
+const WIN = 450; // points of a line
 const INNINGS = 8; // two, and three super overs
 const RUNS = { one: 1, two: 2, three: 3, four: 4, six: 6 };
 
