@@ -7,7 +7,9 @@ from functools import cache
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+from numpy.typing import NDArray
 
 from kibitz.games.deal_or_no_deal import bayes
 from kibitz.games.deal_or_no_deal.reference import allocations
@@ -36,11 +38,11 @@ def review(settings: Settings, past: Sequence[tuple[State, Any]], state: State, 
     }
 
 
-def _pareto(points: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def _pareto(points: NDArray[Any]) -> NDArray[np.bool_]:
     """bool[n]: nothing is better for one side and no worse for the other."""
-    no_worse = (points[None] >= points[:, None]).all(axis=2)
-    better = (points[None] > points[:, None]).any(axis=2)
-    alone: np.ndarray[Any, Any] = ~(no_worse & better).any(axis=1)
+    no_worse = np.all(points[None] >= points[:, None], axis=2)
+    better = np.any(points[None] > points[:, None], axis=2)
+    alone: NDArray[np.bool_] = ~np.any(no_worse & better, axis=1)
     return alone
 
 
@@ -54,11 +56,11 @@ def _reference(settings: Settings, past: Sequence[tuple[State, Any]], max_count:
     # either seat looks its table up under its own number; one compiled function serves both as seat 0
     studied = [rule.study(settings, seat).ladders[seat] for seat in (0, 1)]
     asked = [settings._replace(ladders=(ladder, ladder)) for ladder in studied]
-    memories = [rule.start(settings, seat, np.zeros(0)) for seat in (0, 1)]
+    memories = [rule.start(settings, seat, jnp.zeros(0)) for seat in (0, 1)]
     told = []
     for turn, (state, _) in enumerate(past):
         seat = int(state.seat)
-        seen = view(settings, state, seat)._replace(seat=np.int32(0))
+        seen = view(settings, state, seat)._replace(seat=0)
         memories[seat], act = choose(asked[seat], memories[seat], seen)
         words = tuple(int(x) for x in act)
         told.append({"turn": turn, "seat": seat, "act": list(words), "text": say(words)})
@@ -68,4 +70,6 @@ def _reference(settings: Settings, past: Sequence[tuple[State, Any]], max_count:
 @cache
 def _chooser(max_count: int) -> Any:
     rule = bayes.rule(max_count)
-    return jax.jit(lambda settings, memory, seen: rule.choose(settings, memory, seen._replace(seat=0), (), np.zeros(0)))
+    return jax.jit(
+        lambda settings, memory, seen: rule.choose(settings, memory, seen._replace(seat=0), (), jnp.zeros(0))
+    )
