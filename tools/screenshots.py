@@ -91,10 +91,11 @@ class Camera:
 
 def pictures(camera: Camera, record: dict[str, list[str]], everything: bool) -> None:
     middle = json.loads(record[MATCH][int(len(record[MATCH]) * 0.72)])["seq"]
-    camera.take("cricket", f"/e/{MATCH}?seq={middle}", ".turns li", height=1000)
-    camera.take("cricket-dark", f"/e/{MATCH}?seq={middle}", ".turns li", height=1000, theme="dark")
-    camera.take("negotiation", f"/e/{TALK}", ".plot .nash", height=1000)
-    camera.take("phone", f"/e/{MATCH}?seq={middle}", ".turns li", width=360, height=780)
+    camera.take("cricket-1440-light", f"/e/{MATCH}?seq={middle}", ".turns li", height=1000)
+    camera.take("cricket-1440-dark", f"/e/{MATCH}?seq={middle}", ".turns li", height=1000, theme="dark")
+    camera.take("negotiation-1440-light", f"/e/{TALK}", ".plot .nash", height=1000)
+    camera.take("negotiation-1440-dark", f"/e/{TALK}", ".plot .nash", height=1000, theme="dark")
+    camera.take("cricket-360-light", f"/e/{MATCH}?seq={middle}", ".turns li", width=360, height=780)
     camera.take("start", "/custom", "form .primary")
     wish = {"game": "deal_or_no_deal", "captain_preset": "human", "opponent_choice": "heuristic", "adviser": "bayes"}
     started = post(f"{camera.base}/custom/start_episode", json.dumps(wish | {"seed": 3}).encode())
@@ -110,7 +111,7 @@ def pictures(camera: Camera, record: dict[str, list[str]], everything: bool) -> 
     if not everything:
         return
     shown = {
-        "cricket": (f"/e/{MATCH}?seq={middle}", ".turns li"), "cricket-end": (f"/e/{MATCH}", ".status.ended"),
+        "cricket-play": (f"/e/{MATCH}?seq={middle}", ".turns li"), "cricket-end": (f"/e/{MATCH}", ".status.ended"),
         "talk": (f"/e/{TALK}?seq=20", ".bubble"), "talk-end": (f"/e/{TALK}", ".plot .nash"),
         "start": ("/custom", "form .primary"), "lobby": ("/lobby", ".episode"),
         "leaderboard": ("/leaderboard", "table"), "runs": ("/runs", ".page .card"),

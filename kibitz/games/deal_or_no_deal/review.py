@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import NDArray
 
 from kibitz.games.deal_or_no_deal import bayes
 from kibitz.games.deal_or_no_deal.reference import allocations
@@ -37,11 +38,12 @@ def review(settings: Settings, past: Sequence[tuple[State, Any]], state: State, 
     }
 
 
-def _pareto(points: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def _pareto(points: NDArray[Any]) -> NDArray[np.bool_]:
     """bool[n]: nothing is better for one side and no worse for the other."""
     no_worse = np.all(points[None] >= points[:, None], axis=2)
     better = np.any(points[None] > points[:, None], axis=2)
-    return np.asarray(~np.any(no_worse & better, axis=1))
+    alone: NDArray[np.bool_] = ~np.any(no_worse & better, axis=1)
+    return alone
 
 
 def _reference(settings: Settings, past: Sequence[tuple[State, Any]], max_count: int) -> list[dict[str, Any]]:

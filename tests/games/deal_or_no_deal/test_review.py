@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 
 import numpy as np
@@ -50,12 +51,21 @@ def test_the_reference_says_what_bayes_said_where_bayes_played() -> None:
         assert len(would) == events[-1].payload["steps"]
 
 
-def test_a_review_is_quick() -> None:
-    played(0)
-    began = time.perf_counter()
-    played(1)
-    assert time.perf_counter() - began < 5  # a generous guard
-
-
 def test_nothing_of_the_review_is_told_before_the_end() -> None:
     assert all("review" not in event.payload for event in played(1).events[:-1])
+
+
+def test_a_review_takes_less_than_a_second() -> None:
+    taken = []
+
+    def timed(settings, past, state):  # type: ignore[no-untyped-def]
+        began = time.process_time()
+        told = GAME.review(settings, past, state)
+        taken.append(time.process_time() - began)
+        return told
+
+    game = dataclasses.replace(GAME, review=timed)
+    players = [player_named(GAME, "heuristic"), player_named(GAME, "heuristic")]
+    for seed in range(3):
+        play_episode(game, OPTIONS.settings(), players, seed=seed)
+    assert len(taken) == 3 and min(taken) < 1  # the first one compiles
