@@ -6,7 +6,6 @@ page at 360, 768 and 1440 px in both themes, for a person to look at.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import shutil
 import subprocess
@@ -20,21 +19,6 @@ ROOT = Path(__file__).resolve().parents[1]
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
          "--disable-component-update", "--disable-sync"]  # fmt: skip
 MATCH, TALK = "ep-picture-match", "ep-picture-talk"
-
-
-class Advised:
-    """A player that says why, as a language model would; its acts are another player's."""
-
-    def __init__(self, player: Any, name: str, lines: list[str]) -> None:
-        self.name, self._player, self._lines, self._asked = name, player, lines, 0
-
-    def begin(self, settings: Any, seat: int, luck: Any) -> None:
-        self._player.begin(settings, seat, luck)
-
-    def choose(self, turn: Any) -> Any:
-        self._asked += 1
-        reason = self._lines[self._asked % len(self._lines)]
-        return dataclasses.replace(self._player.choose(turn), source=self.name, reason=reason)
 
 
 def record() -> dict[str, list[str]]:
@@ -51,8 +35,7 @@ def record() -> dict[str, list[str]]:
     game = deal_or_no_deal.game()
     bayes = game.rule("bayes")
     settings = seated(deal_or_no_deal.NegotiationOptions().settings(), {0: bayes})
-    lines = ["Hats are worth most to me; I ask high first.", "They refused, so I give up one thing that I value least."]
-    pair = [Advised(player_named(game, "bayes"), "bayes", lines), player_named(game, "partner:stubborn")]
+    pair = [player_named(game, "bayes"), player_named(game, "partner:stubborn")]
     adviser = {0: player_named(game, "bayes")}
     talks = [play_episode(game, settings, pair, seed=seed, episode_id=TALK, advisers=adviser) for seed in range(12)]
     talk = max(talks, key=lambda played: (played.returns[0] > 0, played.steps))
