@@ -33,9 +33,13 @@ def chromium() -> str:
     return found
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """One browser with a fresh profile; each page gets a context of its own."""
+    """One browser with a fresh profile; each page gets a context of its own.
+
+    Not for the whole session: Playwright's event loop runs as long as it lives, and other tests in
+    the same process want one of their own.
+    """
     if os.environ.get("CI") != "true":
         pytest.importorskip("playwright", reason="the extra `browser` is not installed")
     from playwright.sync_api import sync_playwright
