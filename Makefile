@@ -15,7 +15,8 @@ test: $(VENV)/.test weights machines browser
 	$(BIN)/python -m pytest -m "not conformance" -n 2 --dist loadfile
 
 conformance: $(VENV)/.conformance weights machines browser
-	$(BIN)/python -m pytest -m conformance
+	$(BIN)/python -m pytest -m "conformance and not timed" -n 2 --dist loadfile
+	$(BIN)/python -m pytest -m "conformance and timed"
 
 # real Redis, PostgreSQL and a voice for the tests of the live server, where we may install them
 machines:

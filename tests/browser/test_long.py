@@ -15,7 +15,7 @@ from tests.browser.conftest import Open
 from tests.browser.test_watching import SEQS, ended
 from tests.live.conftest import Served, start_server
 
-pytestmark = pytest.mark.conformance
+pytestmark = [pytest.mark.conformance, pytest.mark.timed]
 FRAMES = """() => {
   window.slow = []; window.long = []; let last = performance.now();
   const watcher = new PerformanceObserver(list => list.getEntries().forEach(one => window.long.push(one.duration)));

@@ -18,6 +18,7 @@ Command = Callable[..., subprocess.CompletedProcess[str]]
 SHORT = ("demo", "--no-browser", "--steps", "20000", "--episodes", "64")
 
 
+@pytest.mark.conformance  # a minute with every cache empty
 def test_the_demo_for_machines_plays_both_games_to_the_end(
     kibitz: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,7 +20,7 @@ from kibitz.train.config import Job
 from kibitz.train.program import Program, build
 
 # timed, so it runs where nothing else does
-pytestmark = pytest.mark.conformance
+pytestmark = [pytest.mark.conformance, pytest.mark.timed]
 
 LATENCY, AT_ONCE, GAMES = 0.1, 64, 256
 

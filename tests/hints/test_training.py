@@ -85,6 +85,7 @@ def record(folder: Path) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.conformance  # most of a minute
 @pytest.mark.usefixtures("embedded")
 def test_the_embedded_model_advises_a_ppo_run_through_the_command(kibitz: Any, tmp_path: Path) -> None:
     sizes = ["num_envs=2", "rollout=4", "minibatch=8", "epochs=1"]

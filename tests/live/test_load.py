@@ -28,6 +28,7 @@ def test_batched_watchers_get_everything_too() -> None:
 
 
 @pytest.mark.conformance
+@pytest.mark.timed
 def test_five_hundred_watchers_at_twenty_events_a_second_are_served_within_100_ms() -> None:
     found = min((Load(500, 20, 10).run() for _ in range(3)), key=lambda one: float(one["p99_ms"]))
     assert (found["lost"], found["doubles"]) == (0, 0)
@@ -35,6 +36,7 @@ def test_five_hundred_watchers_at_twenty_events_a_second_are_served_within_100_m
 
 
 @pytest.mark.conformance
+@pytest.mark.timed
 def test_two_thousand_watchers_are_served_in_batches() -> None:
     found = Load(2000, 20, 10, batch=250).run()
     assert (found["lost"], found["doubles"]) == (0, 0)

@@ -99,6 +99,8 @@ def test_two_hundred_random_states_all_parse_and_are_legal() -> None:
     all_legal(states(200, seed=2))
 
 
+@pytest.mark.conformance
+@pytest.mark.timed
 def test_a_prefix_that_was_read_before_halves_the_time() -> None:
     asked = states(6, seed=3)
 

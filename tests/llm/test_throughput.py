@@ -17,7 +17,7 @@ from kibitz.llm.reply import Question
 from tests.llm.conftest import questions, words
 
 # timed against a bound, so it runs where nothing else does
-pytestmark = pytest.mark.conformance
+pytestmark = [pytest.mark.conformance, pytest.mark.timed]
 
 LATENCY, AT_ONCE, COUNT = 0.1, 64, 256
 BOUND = COUNT / AT_ONCE * LATENCY

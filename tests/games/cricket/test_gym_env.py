@@ -47,7 +47,12 @@ def test_gymnasium_accepts_the_environment_with(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "mode", ["NextStep", pytest.param("SameStep", marks=HEAVY), pytest.param("Disabled", marks=HEAVY)]
+    "mode",
+    [
+        pytest.param("NextStep", marks=HEAVY),
+        pytest.param("SameStep", marks=HEAVY),
+        pytest.param("Disabled", marks=HEAVY),
+    ],
 )
 def test_single_and_vector_environments_agree_step_by_step(mode: str) -> None:
     options = {"max_overs": 1, "illegal": "penalty", "illegal_penalty": 0.25}

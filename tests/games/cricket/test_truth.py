@@ -146,6 +146,7 @@ def test_no_tactic_is_best_against_all() -> None:
             )
 
 
+@pytest.mark.conformance  # five captains against each other, each pair compiled
 def test_a_sensible_captain_beats_random_and_every_captain_meets_his_match() -> None:
     names = ("balanced", "shrewd", "random")
     table = captains_matrix(2048, overs=20, seed=1, names=names)
