@@ -47,7 +47,7 @@ def test_the_first_questions_of_256_games_lose_less_than_15_percent_against_the_
     plain = build(Job.read({"train": bench.SIZES}), tuple(jax.local_devices()[:1]))
     program = replace(plain, source=_source(plain, preset))
     best = float("inf")
-    for _ in range(12):  # the first one compiles; other work on the machine is not ours
+    for _ in range(30):  # the first one compiles; other work on the machine is not ours
         best = min(best, _asked(program, preset))
         if best < 1.1:
             break
