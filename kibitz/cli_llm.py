@@ -34,7 +34,9 @@ def install(as_json: Json = False) -> None:
             print(line, file=sys.stderr)
 
     path = weights.install(say)
-    show.result({"weights": str(path), "sha256": weights.SHA256, "said": lines}, as_json, _plain_table("installed"))
+    found: dict[str, Any] = {"weights": str(path), "sha256": weights.SHA256}
+    # people have read the lines already
+    show.result(found | ({"said": lines} if as_json else {}), as_json, _plain_table("installed"))
 
 
 @llm.command("list")

@@ -40,7 +40,8 @@ def demo(steps: int, episodes: int, browser: bool, leave: bool, as_json: bool) -
     if not as_json:
         _tell_one(game)
         out.print("[bold]A negotiator learns[/bold] by PPO, without hints, against that partner")
-    run = prepare(None, None, "configs/ppo_fast.yaml", None, None, None, None, steps, None, False, [])
+    often = [f"logging.eval_every={max(1, steps // 20)}"]  # a curve needs points
+    run = prepare(None, None, "configs/ppo_fast.yaml", None, None, None, None, steps, None, False, often)
     found: dict[str, Any] = {"episodes": episodes, "training": train(run, False, as_json, show=False)}
     found["players"] = _compared(game, run, episodes, as_json)
     if not as_json:
@@ -117,7 +118,11 @@ def _watch(run: Run, browser: bool, leave: bool, as_json: bool) -> dict[str, Any
             for page in pages:
                 webbrowser.open(page)
         if leave:
-            return {"url": url, "episodes": [_ended(http, str(episode["episode_id"])) for episode in started]}
+            ended = [_ended(http, str(episode["episode_id"])) for episode in started]
+            if not as_json:
+                for episode in ended:
+                    out.print(f"  {episode['text']}", markup=False, highlight=False)
+            return {"url": url, "episodes": ended}
         out.print("Start more from the page. Ctrl-C ends the demo.")
         try:
             while True:
