@@ -63,7 +63,7 @@ def block(key: Array, shape: tuple[int, ...]) -> Array:
 
     A counter and the key's two words go through integer hashes (multiply, fold high bits into low).
     The cipher behind `jax.random.uniform` costs more on a CPU than the rules of a small game do;
-    this is a sixteenth of it. Where an episode must be the same alone and in a batch, `uniforms` is right.
+    this does not. Where an episode must be the same alone and in a batch, `uniforms` is right.
     """
     # the cipher once, on the key alone: its words are then at hand and not looked up again for every number
     first, second = jax.random.key_data(jax.random.fold_in(key, 0)).astype(jnp.uint32)

@@ -162,8 +162,8 @@ def scattered(key: Array, count: int) -> Array:
     """i32[count]: 0..count-1 in random order, without a sort where the count is a power of two.
 
     Multiplying by an odd number, adding, and folding high bits into low ones each map so many bits
-    onto themselves; six random rounds of them leave no pattern that minibatches could show, at a
-    thirtieth of the price of sorting random keys.
+    onto themselves; six random rounds of them leave no pattern that minibatches could show, and cost
+    next to nothing beside a sort.
     """
     bits = (count - 1).bit_length()
     if count != 1 << bits or bits < 4:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import statistics
 import time
 from collections.abc import Mapping
@@ -13,26 +12,17 @@ import jax
 import numpy as np
 import pytest
 
-from kibitz.core.errors import BadInput
 from kibitz.games import get_game
-from kibitz.llm import weights
 from kibitz.llm.answer import Answer
 from kibitz.llm.client import Client
 from kibitz.llm.preset import Preset, read_presets
 from kibitz.llm.prompt import Prompt
 from kibitz.llm.reply import Question, Reply
+from tests.hints.conftest import embedded as installed
 from tests.llm.conftest import words
 
-
-@pytest.fixture(scope="module", autouse=True)
-def model() -> None:
-    """Installs itself; where that is impossible the tests are skipped, but never in CI."""
-    try:
-        weights.install(say=lambda line: None)
-    except BadInput as error:
-        if os.environ.get("CI") == "true":
-            raise
-        pytest.skip(f"the embedded model cannot be installed: {error}")
+__all__ = ["installed"]
+pytestmark = pytest.mark.usefixtures("installed")
 
 
 def embedded(reuse_prefix: bool = True, **limits: Any) -> Client:

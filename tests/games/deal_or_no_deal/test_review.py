@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from typing import Any
 
 import numpy as np
 
-from kibitz.core.episode import play_episode
+from kibitz.core.episode import Episode, play_episode
 from kibitz.core.game import seated
 from kibitz.games import deal_or_no_deal
 from kibitz.players import player_named
@@ -16,7 +17,7 @@ GAME = deal_or_no_deal.game()
 OPTIONS = deal_or_no_deal.NegotiationOptions()
 
 
-def played(seed: int):  # type: ignore[no-untyped-def]
+def played(seed: int) -> Episode:
     rules = {0: GAME.rule("bayes"), 1: GAME.rule("heuristic")}
     players = [player_named(GAME, "bayes"), player_named(GAME, "heuristic")]
     return play_episode(GAME, seated(OPTIONS.settings(), rules), players, seed=seed)
@@ -58,7 +59,7 @@ def test_nothing_of_the_review_is_told_before_the_end() -> None:
 def test_a_review_takes_less_than_a_second() -> None:
     taken = []
 
-    def timed(settings, past, state):  # type: ignore[no-untyped-def]
+    def timed(settings: Any, past: Any, state: Any) -> Any:
         began = time.process_time()
         told = GAME.review(settings, past, state)
         taken.append(time.process_time() - began)
