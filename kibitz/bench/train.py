@@ -119,7 +119,7 @@ def time_to_goal(job: Job, most_seconds: float) -> dict[str, Any]:
     """Seconds of training until greedy acts on fresh contexts earn 95 % of the reference player's return."""
     program = build(job, tuple(jax.local_devices()[:1]))
     game = program.game
-    rules = (game.rule(game.reference), program.opponent or game.rule("heuristic"))
+    rules = (game.rule(game.reference), program.compiled.opponent or game.rule("heuristic"))
     settings = seated(program.settings, dict(enumerate(rules)))
     reference = float(play_rules(game, settings, rules, 2048, 1, lambda count: None).returns[:, 0].mean())
     learner = program.begin()

@@ -81,6 +81,11 @@ class TrainOptions(Options):
         return -(-self.num_train_steps // self.batch)
 
     @property
+    def constant(self) -> bool:
+        """Nothing changes on the way, so the number of steps is no part of a program."""
+        return self.lr_final is None and self.ent_final is None
+
+    @property
     def unit(self) -> float:
         """What rewards are divided by."""
         return self.scale or 1.0
@@ -95,7 +100,7 @@ class TrainOptions(Options):
         return self.model_copy(update=share)
 
     def entropy_at(self, update: Array) -> Array:
-        if self.ent_final is None:  # and the number of steps is no part of the program: it is compiled once
+        if self.ent_final is None:
             return jnp.asarray(self.ent, jnp.float32)
         final = self.ent_final
         done = update / max(self.updates - 1, 1)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -19,23 +19,18 @@ from numpy.typing import NDArray
 
 from kibitz.hints.adapter import Hint
 from kibitz.hints.batched import COLUMNS, Source
-from kibitz.train import ppo, reinforce
-from kibitz.train.learner import Learner, play_one, told_of
+from kibitz.train.compiled import Compiled
+from kibitz.train.learner import Learner, told_of
 from kibitz.train.rollout import Games
 
-if TYPE_CHECKING:
-    from kibitz.train.program import Program
-
-ALGORITHMS: dict[str, Any] = {"ppo": ppo, "reinforce": reinforce}
 PULSE = 0.5  # seconds between two signs of life
 
 
 class Hosted:
-    """Advances the learners of a program with the hints of a source."""
+    """Advances the learners of a phase with the hints of a source."""
 
-    def __init__(self, program: Program, source: Source) -> None:
-        self.program, self.source = program, source
-        self.algorithm = ALGORITHMS[program.job.algo]
+    def __init__(self, compiled: Compiled, source: Source, seeds: int) -> None:
+        self.compiled, self.source, self.seeds = compiled, source, seeds
         self.pulse: Callable[[dict[str, float]], None] = lambda told: None
         self._seen: Any = None  # what the rollout has seen; written in place, used again
         self._last_pulse = self._last_given = 0.0
@@ -61,19 +56,19 @@ class Hosted:
         self.source.close()
 
     def _update(self, learner: Learner, settings: Any) -> tuple[Learner, dict[str, Array]]:
-        learner, index, keys, learn_key = self._begin(learner, settings)
+        learner, index, keys, learn_key = self.compiled.begin_update(learner, settings)
         wanted: NDArray[np.bool_] | None = None
-        if self.algorithm is reinforce:  # what a game plays after its end is left out: nobody need advise it
+        if self.compiled.algo == "reinforce":  # what a game plays after its end is left out: nobody need advise it
             wanted = np.ones(learner.games.steps.shape, bool)
         games = self.heed(learner.games, settings, wanted)
-        for step in range(self.program.config.rollout):
-            games, self._seen = self._step(
-                learner.weights, learner.pool, index, settings, games, self._seen_like(learner), keys, step
+        for step in range(self.compiled.config.rollout):
+            games, self._seen = self.compiled.step(
+                learner.weights, learner.pool, index, settings, games, self._seen_like(learner, settings), keys, step
             )
             if wanted is not None:
                 wanted &= np.asarray(games.steps) > 0
             games = self.heed(games, settings, wanted)
-        return self._learn(learner._replace(games=games), index, self._seen, learn_key, settings)  # type: ignore[no-any-return]
+        return self.compiled.learn(learner._replace(games=games), index, self._seen, learn_key, settings)  # type: ignore[no-any-return]
 
     def heed(self, games: Games, settings: Any, wanted: NDArray[np.bool_] | None = None) -> Games:
         """Hints for all games that are due; the others have none, as the step left them."""
@@ -96,74 +91,30 @@ class Hosted:
 
     def _compile(self, learner: Learner, settings: Any) -> None:
         """Every program once; what comes out is thrown away and nobody is asked."""
-        ready, index, keys, learn_key = self._begin(learner, settings)
-        shape = (len(self.program.game.heads), *ready.games.steps.shape)
+        ready, index, keys, learn_key = self.compiled.begin_update(learner, settings)
+        shape = (len(self.compiled.game.heads), *ready.games.steps.shape)
         act, zeros = np.zeros(shape, np.int32), np.zeros(shape[1:], np.float32)
         silent = ready.games._replace(
             hint=Hint(tuple(act), zeros, zeros.astype(bool)), ear=ready.games.ear._replace(due=self._nobody)
         )
-        games, self._seen = self._step(
-            ready.weights, ready.pool, index, settings, silent, self._seen_like(ready), keys, 0
+        games, self._seen = self.compiled.step(
+            ready.weights, ready.pool, index, settings, silent, self._seen_like(ready, settings), keys, 0
         )
-        jax.block_until_ready(self._learn(ready._replace(games=games), index, self._seen, learn_key, settings))
+        jax.block_until_ready(self.compiled.learn(ready._replace(games=games), index, self._seen, learn_key, settings))
         jax.block_until_ready(self._look(games, settings))
 
-    def _seen_like(self, learner: Learner) -> Any:
+    def _seen_like(self, learner: Learner, settings: Any) -> Any:
         if self._seen is None:
-            rollout = self.program.config.rollout
-
-            def one(weights: Array, pool: Array, games: Games, settings: Any) -> Any:
-                policy = self.program.flat.rebuild(weights)
-                return play_one(policy, self.program.practice(pool), settings, games, jax.random.key(0))[1]
-
-            shapes = jax.eval_shape(
-                jax.vmap(one, in_axes=(0, 0, 0, None)),
-                learner.weights, learner.pool, learner.games, self.program.settings,
-            )  # fmt: skip
-            self._seen = {name: jnp.zeros((x.shape[0], rollout, *x.shape[1:]), x.dtype) for name, x in shapes.items()}
+            self._seen = self.compiled.nothing_seen(learner, settings)
         return self._seen
+
+    def _look(self, games: Games, settings: Any) -> Any:
+        return self.compiled.look(games, self._no_selves, settings)
+
+    @cached_property
+    def _no_selves(self) -> Array:
+        return jnp.zeros((self.seeds, self.compiled.selves, self.compiled.flat.vector.shape[0]))
 
     @cached_property
     def _nobody(self) -> Array:
-        return jnp.zeros((self.program.job.seeds, self.program.config.num_envs), bool)
-
-    @cached_property
-    def _begin(self) -> Any:
-        def one(learner: Learner, settings: Any) -> Any:
-            learner, index = self.program.meet(learner)
-            practice = self.program.practice(learner.pool, index)
-            learner, roll_key, learn_key = self.algorithm.begin(learner, settings, practice)
-            keys = jax.random.split(roll_key, self.program.config.rollout)
-            return learner, index, jax.random.key_data(keys), jax.random.key_data(learn_key)
-
-        return jax.jit(jax.vmap(one, in_axes=(0, None)))
-
-    @cached_property
-    def _step(self) -> Any:
-        def one(
-            weights: Array, pool: Array, index: Array, settings: Any, games: Games, seen: Any, keys: Array, step: Array
-        ) -> Any:
-            policy, practice = self.program.flat.rebuild(weights), self.program.practice(pool, index)
-            games, now = play_one(policy, practice, settings, games, jax.random.wrap_key_data(keys[step]))
-            return games, {name: seen[name].at[step].set(now[name]) for name in seen}
-
-        return jax.jit(jax.vmap(one, in_axes=(0, 0, 0, None, 0, 0, 0, None)), donate_argnums=5)
-
-    @cached_property
-    def _learn(self) -> Any:
-        def one(learner: Learner, index: Array, seen: Any, learn_key: Array, settings: Any) -> Any:
-            practice = self.program.practice(learner.pool, index)
-            key = jax.random.wrap_key_data(learn_key)
-            return self.algorithm.learn(learner, seen, key, settings, self.program.flat, practice, self.program.config)
-
-        return jax.jit(jax.vmap(one, in_axes=(0, 0, 0, 0, None)))
-
-    @cached_property
-    def _look(self) -> Any:
-        def one(games: Games, pool: Array, settings: Any) -> Any:
-            practice: Any = self.program.practice(pool)
-            return practice.look(settings, games)
-
-        pool = jnp.zeros((self.program.job.seeds, self.program.selves, self.program.flat.vector.shape[0]))
-        many = jax.jit(jax.vmap(one, in_axes=(0, 0, None)))
-        return lambda games, settings: many(games, pool, settings)
+        return jnp.zeros((self.seeds, self.compiled.config.num_envs), bool)

@@ -164,7 +164,7 @@ class Run:
             return program.begin(), 0
         checkpoint.check_fits(saved, program.game)
         step_program = self._program_at(saved.step)
-        return step_program._placed(checkpoint.restore(saved, jax.eval_shape(step_program.begin))), saved.step
+        return step_program.compiled.placed(checkpoint.restore(saved, jax.eval_shape(step_program.begin))), saved.step
 
     def _program_at(self, step: int) -> Program:
         """Whose games a checkpoint of this step holds: at a border, those of the phase that ends there."""
@@ -193,7 +193,7 @@ class Run:
             "equinox": _version("equinox"),
             "optax": _version("optax"),
             "python": platform.python_version(),
-            "devices": [str(device) for device in phases[0][1].devices],
+            "devices": [str(device) for device in phases[0][1].compiled.devices],
             "seed": self.job.seed,
             "game": phases[0][1].game.name,
             "game_version": phases[0][1].game.version,

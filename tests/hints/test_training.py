@@ -20,7 +20,7 @@ from kibitz.core.errors import BadInput
 from kibitz.games import get_game
 from kibitz.hints.asker import Asker, Position
 from kibitz.hints.batched import COLUMNS
-from kibitz.train import hosted
+from kibitz.train import compiled
 from kibitz.train.listening import Listening, most_lines
 from kibitz.train.run import Run
 from tests.llm import fake_server
@@ -312,7 +312,7 @@ def test_hints_come_to_their_own_games_and_only_when_due(train: Train, server: F
 
     monkeypatch.setitem(fake_server.MODELS, "obliging", oracle)
     heard: list[Any] = []
-    keep = hosted.play_one
+    keep = compiled.play_one
 
     def spy(policy: Any, practice: Any, settings: Any, games: Any, key: Any) -> Any:
         after, seen = keep(policy, practice, settings, games, key)
@@ -321,9 +321,11 @@ def test_hints_come_to_their_own_games_and_only_when_due(train: Train, server: F
         )
         return after, seen
 
-    monkeypatch.setattr(hosted, "play_one", spy)
+    monkeypatch.setattr(compiled, "play_one", spy)
+    compiled.kept.cache_clear()  # neither finds a program without the spy, nor leaves one with it
     train("oracle", hints={"cadence_k": 3}, env={"rounds": 5})
     jax.effects_barrier()
+    compiled.kept.cache_clear()
     assert len(heard) >= 12
     for since, features in heard[1:]:  # the first one only compiles
         due = jnp.asarray(since % 3 == 0)

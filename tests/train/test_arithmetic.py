@@ -204,8 +204,8 @@ def test_reinforce_loss_is_that_of_plain_numpy_with_the_baseline_of_before() -> 
 def test_the_baseline_of_reinforce_does_not_see_the_returns_it_is_compared_with() -> None:
     """The same games once paid and once not: every baseline is the same number."""
     program = build(tiny_job(algo="reinforce"), ONE_DEVICE)
-    policy = program.flat.rebuild(flatten(program.policy(0)).vector)
-    practice = program.practice(jnp.zeros((0, 1)))
+    policy = program.compiled.flat.rebuild(flatten(program.compiled.policy(0)).vector)
+    practice = program.compiled.practice(jnp.zeros((0, 1)))
     games = practice.begin(program.settings, jax.random.uniform(jax.random.key(0), (practice.begin_uniforms, 8)))
     seen = {
         pays: roll_out(

@@ -51,7 +51,7 @@ def whispered(mode: str, cadence: int, rounds: int, steps: int) -> tuple[Any, An
     """What eight games of the toy are told at each step: base features and hint blocks, [steps, n, games]."""
     job = tiny_job(hints={"mode": mode, "cadence_k": cadence}, env={"rounds": rounds})
     program = build(job, ONE_DEVICE)
-    practice = program.practice(jnp.zeros((0, 1)))
+    practice = program.compiled.practice(jnp.zeros((0, 1)))
     games = practice.begin(program.settings, jax.random.uniform(jax.random.key(0), (practice.begin_uniforms, 8)))
     seen = []
     step = jax.jit(lambda games, u: practice.step(program.settings, games, (jnp.zeros(8, jnp.int32),) * 2, u)[0])
