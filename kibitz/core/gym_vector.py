@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from kibitz.core.act import Act
 from kibitz.core.errors import BadInput
 from kibitz.core.game import Game, Rule, choose, seated
-from kibitz.core.gym import Illegal, Observe, Program, Seen, Session, program_for
+from kibitz.core.gym import Illegal, Observe, Program, Seen, Session, from_shapes, program_for, shapes_of
 
 
 class GameVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
@@ -130,8 +130,7 @@ class GameVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
         new = np.array([s is not None for s in seeds]) & mask
         if self._sessions is None:
             new |= mask
-            # shapes alone: running it here, operation by operation, takes seconds
-            empty = jax.eval_shape(self._program.empty, self.settings)
+            empty = _session_shapes(self._program, shapes_of(self.settings))
             self._sessions = jax.tree.map(lambda x: jnp.zeros((n, *x.shape), x.dtype), empty)
         if not new.any():
             return
@@ -228,6 +227,12 @@ def _host(seen: Seen) -> Seen:
 def _merge(mask: NDArray[np.bool_], new: Seen, old: Seen) -> Seen:
     merged: Seen = jax.tree.map(lambda a, b: np.where(mask.reshape(-1, *[1] * (np.ndim(a) - 1)), a, b), _host(new), old)
     return merged
+
+
+@lru_cache(maxsize=32)
+def _session_shapes(program: Program, described: Any) -> Session:
+    """Shapes alone: running it, operation by operation, takes seconds."""
+    return jax.eval_shape(program.empty, from_shapes(described))
 
 
 @lru_cache(maxsize=32)
