@@ -232,7 +232,8 @@ def _merge(mask: NDArray[np.bool_], new: Seen, old: Seen) -> Seen:
 @lru_cache(maxsize=32)
 def _session_shapes(program: Program, described: Any) -> Session:
     """Shapes alone: running it, operation by operation, takes seconds."""
-    return jax.eval_shape(program.empty, from_shapes(described))
+    shapes: Session = jax.eval_shape(program.empty, from_shapes(described))
+    return shapes
 
 
 @lru_cache(maxsize=32)
