@@ -17,6 +17,7 @@ from kibitz.core.act import is_legal
 from kibitz.core.chance import episode_luck, seat_luck, seed_key, uniforms
 from kibitz.core.event import Event, Observer, Stream
 from kibitz.core.game import SEATS, Game
+from kibitz.core.kernel import one_kernel
 from kibitz.core.player import Choice, Player, RulePlayer, Turn
 from kibitz.core.telling import Commentate, Telling
 
@@ -38,15 +39,15 @@ class Table:
 
     def __init__(self, game: Game) -> None:
         self.game = game
-        self.new = jax.jit(lambda settings, luck: game.new(settings, uniforms(luck, 0, game.new_uniforms)))
-        self.step = jax.jit(
+        self.new = one_kernel(lambda settings, luck: game.new(settings, uniforms(luck, 0, game.new_uniforms)))
+        self.step = one_kernel(
             lambda settings, state, acts, luck, number: game.step(
                 settings, state, acts, uniforms(luck, number + 1, game.step_uniforms)
             )
         )
-        self.score = jax.jit(game.score)
+        self.score = one_kernel(game.score)
         self.to_act = jax.jit(game.to_act)
-        self._look = jax.jit(
+        self._look = one_kernel(
             lambda settings, state, seat: (game.view(settings, state, seat), game.legal(settings, state, seat)),
             static_argnums=2,
         )

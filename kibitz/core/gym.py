@@ -21,6 +21,7 @@ from kibitz.core.act import Act, Masks
 from kibitz.core.chance import episode_luck, seed_key, uniforms
 from kibitz.core.errors import BadInput
 from kibitz.core.game import Against, Game, Rule, Solo, against, seated
+from kibitz.core.kernel import one_kernel
 from kibitz.core.wire import Wire
 
 Illegal: TypeAlias = Literal["error", "penalty"]
@@ -102,30 +103,43 @@ class Program:
 
 
 class Single:
-    """A program compiled for one environment: one vector in, one vector out."""
+    """A program compiled for one environment: one vector in, one vector out.
+
+    The vector holds the session, what is seen, and the scores, which mean something once the game is over.
+    """
 
     def __init__(self, program: Program, shapes: Any) -> None:
+        self.program = program
         self.settings = Wire(shapes)
-        self.wire = Wire(jax.eval_shape(lambda s: program.fresh(s, program.empty(s)), shapes))
-        session = jax.eval_shape(program.empty, shapes)
-        self.session = Wire(session)
+        self.session = Wire(jax.eval_shape(program.empty, shapes))
+        shown = jax.eval_shape(lambda s: self._scored(s, *program.fresh(s, program.empty(s))), shapes)
+        self.wire = Wire(shown)
+        self._scores: Mapping[str, slice] = jax.tree.unflatten(self.wire.tree, self.wire.slices)[2]
         call = self._call
-        self.fresh = jax.jit(lambda s, v: call(program.fresh, s, v))
-        self.place = jax.jit(lambda s, v, state: call(program.place, s, v, state))
-        self.advance = jax.jit(lambda s, v, act: call(program.advance, s, v, tuple(act)))
-        self.scores = Wire(jax.eval_shape(program.score, shapes, session))
-        self._score = jax.jit(lambda s, v: self.scores.pack(program.score(*self._unpacked(s, v))))
+        self.fresh = one_kernel(lambda s, v: call(program.fresh, s, v))
+        self.place = one_kernel(lambda s, v, state: call(program.place, s, v, state))
+        self.advance = one_kernel(lambda s, v, act: call(program.advance, s, v, tuple(act)))
 
     def _call(self, function: Any, settings: Array, vector: Array, *rest: Any) -> Array:
-        return self.wire.pack(function(*self._unpacked(settings, vector), *rest))
+        told = self.settings.unpack(settings)
+        session, seen = function(told, self.session.unpack(vector[: self.session.size]), *rest)
+        return self.wire.pack(self._scored(told, session, seen))
 
-    def _unpacked(self, settings: Array, vector: Array) -> tuple[Any, Session]:
-        return self.settings.unpack(settings), self.session.unpack(vector[: self.session.size])
+    def _scored(self, settings: Any, session: Session, seen: Any) -> tuple[Session, Any, Mapping[str, Array]]:
+        """With a branch, so that only the last step pays for the scores, and nobody for a second call."""
 
-    def score(self, settings: Array, vector: Array) -> Mapping[str, NDArray[Any]]:
-        """The measures of a game that is over, on the host."""
-        read: Mapping[str, NDArray[Any]] = self.scores.read(np.asarray(self._score(settings, vector)))
-        return read
+        def scores() -> Mapping[str, Array]:
+            return {name: value.astype(jnp.float32) for name, value in self.program.score(settings, session).items()}
+
+        def nothing() -> Mapping[str, Array]:
+            return {name: jnp.zeros(value.shape) for name, value in jax.eval_shape(scores).items()}
+
+        return session, seen, jax.lax.cond(seen.over, scores, nothing)
+
+    def score(self, seen: NDArray[np.int32]) -> Mapping[str, NDArray[np.float32]]:
+        """f32[2] each: the measures of a game that is over."""
+        reals = seen.view(np.float32)
+        return {name: reals[where] for name, where in self._scores.items()}
 
     def first(self, seed: int) -> NDArray[np.int32]:
         """An environment that has not been reset: zeros but for the key and the episode."""
@@ -284,7 +298,7 @@ class GameEnv(gymnasium.Env[Any, Any]):
         return (observation if self.bare is None else observation[self.bare]), info
 
     def _end_info(self) -> dict[str, Any]:
-        return self.end_info(self._compiled.score(self._settings, self._vector))
+        return self.end_info(self._compiled.score(self._seen))
 
     def _why_illegal(self, act: Sequence[int]) -> str:
         """Empty if every head that matters has an open value."""

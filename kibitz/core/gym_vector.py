@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
 
 import gymnasium
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from kibitz.core.act import Act
 from kibitz.core.errors import BadInput
 from kibitz.core.game import Game, Rule, choose, seated
-from kibitz.core.gym import Illegal, Observe, Program, Seen, Session, program_for
+from kibitz.core.gym import Illegal, Observe, Program, Seen, Session, from_shapes, program_for, shapes_of
 
 
 class GameVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
@@ -55,7 +55,8 @@ class GameVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
         self.settings = seated(settings, {1: opponent})
         self._illegal, self._penalty = illegal, penalty
         program = program_for(game, opponent, type(self).observe)
-        self._fresh, self._advance, self._scores = _batched(program, self.autoreset_mode)
+        self._fresh, self._scores = _batched(program)
+        self._advance = _advance(program, self.autoreset_mode)
         self._sessions: Session | None = None
         self._seen: Seen | None = None
         self._over: NDArray[np.bool_] = np.ones(num_envs, bool)
@@ -129,8 +130,7 @@ class GameVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
         new = np.array([s is not None for s in seeds]) & mask
         if self._sessions is None:
             new |= mask
-            # shapes alone: running it here, operation by operation, takes seconds
-            empty = jax.eval_shape(self._program.empty, self.settings)
+            empty = _session_shapes(self._program, shapes_of(self.settings))
             self._sessions = jax.tree.map(lambda x: jnp.zeros((n, *x.shape), x.dtype), empty)
         if not new.any():
             return
@@ -191,8 +191,7 @@ class GameVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
             return {}
         # a few fixed sizes, so that few programs are compiled
         size = min(self.num_envs, 1 << max(len(rows) - 1, 7).bit_length())
-        padded = np.resize(rows, size)
-        scores = self._scores(self.settings, jax.tree.map(lambda x: x[padded], sessions))
+        scores = self._scores(self.settings, sessions, np.resize(rows, size).astype(np.int32))
         infos: dict[str, Any] = {}
         for name, value in self.end_info({k: np.asarray(v)[: len(rows)] for k, v in scores.items()}).items():
             spread = np.zeros((self.num_envs, *value.shape[1:]), value.dtype)
@@ -231,12 +230,31 @@ def _merge(mask: NDArray[np.bool_], new: Seen, old: Seen) -> Seen:
 
 
 @lru_cache(maxsize=32)
-def _batched(program: Program, mode: AutoresetMode) -> tuple[Any, Any, Any]:
-    """The program mapped over environments: fresh, advance and score."""
+def _session_shapes(program: Program, described: Any) -> Session:
+    """Shapes alone: running it, operation by operation, takes seconds."""
+    shapes: Session = jax.eval_shape(program.empty, from_shapes(described))
+    return shapes
+
+
+@lru_cache(maxsize=32)
+def _batched(program: Program) -> tuple[Any, Any]:
+    """The program mapped over environments: a fresh episode where the mask says so, and scores of the rows named."""
 
     def fresh(settings: Any, session: Session, mask: Array) -> tuple[Session, Seen]:
         after, seen = program.fresh(settings, session)
         return choose(mask, after, session), seen
+
+    def score(settings: Any, sessions: Session, rows: Array) -> Mapping[str, Array]:
+        # picked in here: outside of a compiled program each array costs a fraction of a millisecond
+        picked = jax.tree.map(lambda leaf: leaf[rows], sessions)
+        return jax.vmap(program.score, in_axes=(None, 0))(settings, picked)
+
+    return jax.jit(jax.vmap(fresh, in_axes=(None, 0, 0))), jax.jit(score)
+
+
+@lru_cache(maxsize=32)
+def _advance(program: Program, mode: AutoresetMode) -> Any:
+    """One step of every environment, and what it led to before an episode was begun in its place."""
 
     def advance(settings: Any, session: Session, act: Act, reset: Array) -> tuple[Session, Seen, Session, Seen]:
         stepped = program.advance(settings, session, act)
@@ -248,9 +266,4 @@ def _batched(program: Program, mode: AutoresetMode) -> tuple[Any, Any, Any]:
             return *shown, *shown
         return *choose(stepped[1].over, begun, stepped), *stepped
 
-    many = partial(jax.vmap, in_axes=(None, 0))
-    return (
-        jax.jit(jax.vmap(fresh, in_axes=(None, 0, 0))),
-        jax.jit(jax.vmap(advance, in_axes=(None, 0, 0, 0))),
-        jax.jit(many(program.score)),
-    )
+    return jax.jit(jax.vmap(advance, in_axes=(None, 0, 0, 0)))

@@ -64,20 +64,22 @@ def test_no_room_outside_the_games_names_a_game_in_a_condition() -> None:
 def test_importing_kibitz_is_quick_and_light() -> None:
     code = (
         "import time, sys, json; t = time.perf_counter(); import kibitz; s = time.perf_counter() - t;"
-        "print(json.dumps([s, [m for m in ('fastapi', 'openai', 'torch', 'jax', 'pydantic') if m in sys.modules]]))"
+        "print(json.dumps([s, sorted(sys.modules)]))"
     )
     runs = [
         json.loads(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
         for _ in range(3)
     ]
-    assert min(seconds for seconds, _ in runs) < 1.0
-    assert runs[0][1] == []
+    assert min(seconds for seconds, _ in runs) < 1.0  # the machine may be busy
+    heavy = {"fastapi", "openai", "torch", "jax", "pydantic", "transformers", "pettingzoo"}
+    assert all(heavy.isdisjoint(loaded) for _, loaded in runs)
 
 
 def test_names_at_the_top_are_found_late_and_wrong_ones_are_refused() -> None:
     import kibitz
 
     assert kibitz.NegotiationEnv.__name__ == "NegotiationEnv"
+    assert issubclass(kibitz.BadInput, ValueError)
     assert kibitz.get_game("deal_or_no_deal").name == "deal_or_no_deal"
     with pytest.raises(AttributeError, match="nothing"):
         _ = kibitz.nothing

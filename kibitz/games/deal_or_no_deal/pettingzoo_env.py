@@ -275,7 +275,7 @@ class Table:
 
     def _end(self) -> dict[str, Any]:
         """The same for both seats. No ceiling: it is about the heuristic partner, and nobody sits here."""
-        scores = {name: np.asarray(value) for name, value in self._compiled.score(self._settings, self._vector).items()}
+        scores = self._compiled.score(self._seen)
         return {
             "payoffs": scores["payoff"].astype(np.float64),
             "agreement": bool(scores["agreement"][0]),

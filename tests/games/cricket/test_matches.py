@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import Any
 
 import jax
@@ -11,6 +12,8 @@ import numpy as np
 import pytest
 
 from kibitz.core.act import sample
+from kibitz.core.chance import block
+from kibitz.core.kernel import one_kernel
 from kibitz.core.pack import Layout
 from kibitz.games.cricket import game, opening, rules
 from kibitz.games.cricket import state as state_
@@ -56,9 +59,9 @@ def test_no_law_is_broken_in_a_hundred_thousand_random_matches() -> None:
     settings = CricketOptions(max_overs=2, pool=16).settings()
     example = opening.new(settings, jnp.zeros(opening.NEW_UNIFORMS))
     layout = Layout(state_.WIDTHS, example)
-    batch = 20_000
+    batch, longest = 20_000, rules.longest(settings)
 
-    def one(packed: Any, u: Any) -> Any:
+    def one(settings: Any, packed: Any, u: Any) -> Any:
         state = layout.unpack(packed)
         acts = []
         for seat in (0, 1):
@@ -68,19 +71,19 @@ def test_no_law_is_broken_in_a_hundred_thousand_random_matches() -> None:
         return layout.pack(after), broken_laws(settings, state, after)
 
     @jax.jit
-    def play(key: Any) -> Any:
-        packed = jax.vmap(lambda u: layout.pack(opening.new(settings, u)))(
-            jax.random.uniform(key, (batch, opening.NEW_UNIFORMS))
+    def play(settings: Any, key: Any) -> Any:
+        packed = jax.vmap(lambda u: layout.pack(opening.new(settings, u)), in_axes=1)(
+            block(key, (opening.NEW_UNIFORMS, batch))
         )
 
         def go_on(carry: Any) -> Any:
             packed, _, turn = carry
-            return (turn < rules.longest(settings)) & ~jnp.all(jax.vmap(layout.unpack)(packed).over)
+            return (turn < longest) & ~jnp.all(jax.vmap(layout.unpack)(packed).over)
 
         def turn(carry: Any) -> Any:
             packed, bad, t = carry
-            u = jax.random.uniform(jax.random.fold_in(key, t), (11, batch))
-            packed, more = jax.vmap(one, in_axes=(0, 1))(packed, u)
+            u = block(jax.random.fold_in(key, t), (11, batch))
+            packed, more = jax.vmap(one, in_axes=(None, 0, 1))(settings, packed, u)
             return packed, bad | more, t + 1
 
         packed, bad, _ = jax.lax.while_loop(go_on, turn, (packed, jnp.zeros(batch, jnp.int32), 0))
@@ -89,7 +92,7 @@ def test_no_law_is_broken_in_a_hundred_thousand_random_matches() -> None:
 
     supers = 0
     for part in range(MATCHES // batch):
-        bad, over, extra, winner = play(jax.random.key(part))
+        bad, over, extra, winner = play(settings, jax.random.key(part))
         assert int(np.bitwise_or.reduce(np.asarray(bad))) == 0, "bit i names claim i of broken_laws"
         assert np.asarray(over).all()
         assert (np.asarray(winner) < 2).all(), "super overs decide every tie"
@@ -97,20 +100,23 @@ def test_no_law_is_broken_in_a_hundred_thousand_random_matches() -> None:
     assert supers >= 2, "some ties need a second super over"
 
 
+# compiled once for all seeds
+begin_one, step_one = one_kernel(opening.new), one_kernel(rules.step)
+masks_of = one_kernel(lambda settings, state: [rules.legal(settings, state, seat) for seat in (0, 1)])
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_golden_scorecards_add_up(seed: int) -> None:
     settings = CricketOptions(max_overs=3, pool=4).settings()
-    step = jax.jit(rules.step)
-    masks_of = jax.jit(lambda state: [rules.legal(settings, state, seat) for seat in (0, 1)])
     rng = np.random.default_rng(seed)
-    state = jax.device_get(jax.jit(opening.new)(settings, jnp.asarray(rng.random(opening.NEW_UNIFORMS), jnp.float32)))
+    state = jax.device_get(begin_one(settings, rng.random(opening.NEW_UNIFORMS, np.float32)))
     card = Scorecard()
     while not bool(state.over):
         acts = [
-            tuple(jnp.int32(rng.choice(np.flatnonzero(np.asarray(mask)))) for mask in masks)
-            for masks in masks_of(state)
+            tuple(np.int32(rng.choice(np.flatnonzero(np.asarray(mask)))) for mask in masks)
+            for masks in masks_of(settings, state)
         ]
-        after = jax.device_get(step(settings, state, (acts[0], acts[1]), jnp.asarray(rng.random(1), jnp.float32))[0])
+        after = jax.device_get(step_one(settings, state, (acts[0], acts[1]), rng.random(1, np.float32))[0])
         card.add(state, after)
         state = after
     assert len(card.innings) >= 2
@@ -160,14 +166,17 @@ def test_the_other_captains_choice_is_in_no_view_before_the_ball() -> None:
 def test_a_random_start_is_a_legal_position() -> None:
     settings = CricketOptions(max_overs=20, pool=8, random_start=True).settings()
     u = jax.random.uniform(jax.random.key(0), (512, opening.NEW_UNIFORMS))
-    states = jax.device_get(jax.jit(jax.vmap(lambda x: opening.new(settings, x)))(u))
+    states = jax.device_get(jax.jit(jax.vmap(opening.new, in_axes=(None, 0)))(settings, u))
     assert (states.legal % 6 == 0).all()
     assert (states.wickets <= 9).all()
     assert (states.striker != states.other).all()
     assert (states.score <= states.first)[states.second].all()
     assert 0.3 < states.second.mean() < 0.7
-    masks = jax.vmap(lambda s: jnp.stack([m.any() for seat in (0, 1) for m in rules.legal(settings, s, seat)]))(states)
-    assert bool(masks.all())
+
+    def open_heads(settings: Any, state: Any) -> Any:
+        return jnp.stack([mask.any() for seat in (0, 1) for mask in rules.legal(settings, state, seat)])
+
+    assert np.asarray(jax.jit(jax.vmap(open_heads, in_axes=(None, 0)))(settings, states)).all()
 
 
 def test_every_captain_chooses_legally() -> None:
@@ -175,7 +184,7 @@ def test_every_captain_chooses_legally() -> None:
     u = jax.random.uniform(jax.random.key(1), (256, opening.NEW_UNIFORMS))
     record = game()
 
-    def check(x: Any, rule: Any) -> Any:
+    def check(settings: Any, x: Any, rule: Any) -> Any:
         state = opening.new(settings, x)
         good = []
         for seat in (0, 1):
@@ -186,7 +195,8 @@ def test_every_captain_chooses_legally() -> None:
         return jnp.stack(good)
 
     for name, rule in CAPTAINS.items():
-        assert bool(jax.jit(jax.vmap(lambda x, rule=rule: check(x, rule)))(u).all()), name
+        many = jax.jit(jax.vmap(partial(check, rule=rule), in_axes=(None, 0)))
+        assert np.asarray(many(settings, u)).all(), name
 
 
 def test_a_batch_is_fast_enough() -> None:
@@ -202,9 +212,9 @@ def test_a_batch_is_fast_enough() -> None:
 def test_shaped_rewards_sum_to_the_result_less_the_first_chance() -> None:
     options = CricketOptions(max_overs=1, pool=4, shaping=1.0)
     settings = options.settings()
-    neutral = tuple(jnp.int32(x) for x in (3, 2, 1, 9, 5))
+    neutral, longest = tuple(jnp.int32(x) for x in (3, 2, 1, 9, 5)), rules.longest(settings)
 
-    def episode(key: Any) -> Any:
+    def episode(settings: Any, key: Any) -> Any:
         state = opening.new(settings, jax.random.uniform(key, (opening.NEW_UNIFORMS,)))
         began = chance(settings, state)
 
@@ -214,10 +224,11 @@ def test_shaped_rewards_sum_to_the_result_less_the_first_chance() -> None:
             state, rewards, _ = rules.step(settings, state, (neutral, neutral), u)
             return (state, total + rewards), jnp.abs(rewards).max()
 
-        (state, total), largest = jax.lax.scan(turn, (state, jnp.zeros(2)), jnp.arange(rules.longest(settings)))
+        (state, total), largest = jax.lax.scan(turn, (state, jnp.zeros(2)), jnp.arange(longest))
         return state.winner, began, total, largest.max()
 
-    winner, began, total, largest = jax.jit(jax.vmap(episode))(jax.random.split(jax.random.key(0), 64))
+    keys = jax.random.split(jax.random.key(0), 64)
+    winner, began, total, largest = jax.jit(jax.vmap(episode, in_axes=(None, 0)))(settings, keys)
     won = np.asarray(winner == 0, float)
     assert np.allclose(np.asarray(total)[:, 0], won - np.asarray(began), atol=1e-3)
     assert np.allclose(np.asarray(total).sum(1), 0, atol=1e-3)

@@ -26,6 +26,9 @@ PAST = 2  # offers that a state remembers
 RECORD = build(board.MOST, past_offers=PAST)
 PLAY = against(RECORD, RECORD.rule("heuristic"))
 BARE = Layout(rules.widths(PAST), RECORD.example)
+# compiled: operation by operation each would be compiled by itself
+pack_all, unpack_all = jax.jit(jax.vmap(BARE.pack)), jax.jit(jax.vmap(BARE.unpack))
+unpack_solos = jax.jit(jax.vmap(PLAY.layout.unpack))
 
 # settings are arrays, so one batch mixes them: only the tables are shared
 SHARED: Any = Settings(*(0 for _ in Settings._fields))._replace(table=None, budget_table=None, past=None, ladders=None)
@@ -95,7 +98,7 @@ def test_the_rules_follow_the_oracle_whoever_acts_and_whatever_is_said(seed: int
     rng = random.Random(seed)
     games = [random_game(rng, most) for _ in range(GAMES)]
     settings = settings_of(games, None)
-    packed = jax.vmap(BARE.pack)(board.stack([board.state_of(game, PAST) for game in games]))
+    packed = pack_all(board.stack([board.state_of(game, PAST) for game in games]))
     deals = 0
     for _ in range(11):  # one more than the longest game, so that steps after the end are seen too
         acts = [random_act(rng, game, wild=0.15) for game in games]
@@ -103,7 +106,7 @@ def test_the_rules_follow_the_oracle_whoever_acts_and_whatever_is_said(seed: int
         packed, state, rewards, over, legal = step_packed(settings, packed, board.stack([board.plain(a) for a in acts]))
         expected = board.stack([board.state_of(game, PAST) for game in after])
         board.assert_same(state, expected)
-        board.assert_same(jax.vmap(BARE.unpack)(packed), expected)
+        board.assert_same(unpack_all(packed), expected)
         paid = [rewards_of(a, b) for a, b in zip(games, after, strict=True)]
         np.testing.assert_array_equal(rewards, paid)
         np.testing.assert_array_equal(over, [game.over for game in after])
@@ -177,7 +180,7 @@ def test_a_learners_games_follow_the_oracle_against_every_kind_of_partner(seed: 
         plain = board.stack([board.plain(act) for act in acts])
         packed, solo, rewards, over = advance(settings, packed, plain, np.array(u, np.float32)[:, None])
         board.assert_same(solo.state, board.stack([board.state_of(game, PAST) for game in after]))
-        board.assert_same(jax.vmap(PLAY.layout.unpack)(packed), solo)
+        board.assert_same(unpack_solos(packed), solo)
         paid = [rewards_of(a, b) for a, b in zip(games, after, strict=True)]
         np.testing.assert_array_equal(rewards, paid)
         np.testing.assert_array_equal(over, [game.over for game in after])

@@ -1,0 +1,44 @@
+"""A program for one game as one kernel.
+
+XLA cuts a program into kernels and hands those that could run side by side to a pool of threads. For one game each
+takes less than a microsecond: waking a thread costs more than the whole step, and the more the busier the machine is.
+Told that the program is a small call, XLA on a CPU writes it as one function, and compiles it in half the time.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import jax
+from jax.experimental.xla_metadata import set_xla_metadata
+
+from kibitz.core import setup as _setup  # noqa: F401  (says how JAX is wanted)
+
+log = logging.getLogger("kibitz.core")
+
+
+def one_kernel(function: Callable[..., Any], static_argnums: int | tuple[int, ...] = ()) -> Callable[..., Any]:
+    """`jax.jit(function)`, in one piece on a CPU. For small programs: nothing in it runs in parallel."""
+    plain = jax.jit(function, static_argnums=static_argnums)
+
+    def tagged(*arguments: Any) -> Any:
+        # a compiler that does not know these words ignores them
+        return set_xla_metadata(plain(*arguments), inlineable="false", xla_cpu_small_call="true")
+
+    compiled = jax.jit(tagged, static_argnums=static_argnums) if jax.default_backend() == "cpu" else plain
+
+    def call(*arguments: Any) -> Any:
+        nonlocal compiled
+        try:
+            return compiled(*arguments)
+        except jax.errors.JaxRuntimeError as error:
+            # sorting and a few other operations cannot be written into a function
+            if compiled is plain:
+                raise
+            log.info("a program is compiled in several kernels, the slower way: %s", str(error).partition("\n")[0])
+            compiled = plain
+            return plain(*arguments)
+
+    return call

@@ -1,0 +1,51 @@
+"""A program in one piece computes the same, in the calling thread alone."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import Array
+
+from kibitz.core.kernel import one_kernel
+
+X = jnp.linspace(-1.0, 1.0, 500)
+
+
+def many_sums(x: Array) -> Array:
+    """Kernels that could run side by side."""
+    return jnp.stack([jnp.sum(jnp.sin(x * k)) for k in range(1, 30)])
+
+
+def test_it_computes_what_it_is_given() -> None:
+    np.testing.assert_allclose(one_kernel(many_sums)(X), many_sums(X), rtol=1e-4, atol=1e-4)
+
+
+def test_it_wakes_no_other_thread() -> None:
+    program = one_kernel(many_sums)
+    program(X).block_until_ready()
+    process, thread = time.process_time(), time.thread_time()
+    for _ in range(500):
+        program(X).block_until_ready()
+    mine = time.thread_time() - thread
+    assert time.process_time() - process < 1.3 * mine  # six times as much without
+
+
+@pytest.mark.parametrize("values", [[3.0, 1.0, 2.0], [5.0, 4.0, 3.0, 2.0]])
+def test_what_cannot_be_in_one_piece_is_compiled_as_usual(values: list[float]) -> None:
+    program = one_kernel(lambda x: jnp.sort(x))
+    for _ in range(2):
+        assert program(jnp.array(values)).tolist() == sorted(values)
+
+
+def test_trees_arguments_passed_through_and_static_arguments_work() -> None:
+    def two(tree: dict[str, Any], seat: int) -> Any:
+        return tree, tree["a"] + 1 if seat == 0 else tree["b"]
+
+    program = one_kernel(two, static_argnums=1)
+    tree = {"a": jnp.int32(4), "b": jnp.int32(7)}
+    assert [int(program(tree, seat)[1]) for seat in (0, 1)] == [5, 7]
+    assert int(program(tree, 0)[0]["b"]) == 7
