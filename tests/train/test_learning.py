@@ -56,19 +56,19 @@ def test_the_games_are_split_over_two_devices(command: Command, tmp_path: Path) 
     assert sum(row["episodes"] for row in found) == 25600 / 4
 
 
-EARLY = 131_072  # steps, 32 updates
+EARLY = 65_536  # steps, 32 updates
 
 
 @pytest.fixture(scope="module")
 def negotiated(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[float, float]]:
-    """Share of the ceiling by steps for a small `ppo_fast.yaml`, by hint mode.
+    """Share of the ceiling by steps for a short `ppo_fast.yaml`, by hint mode.
 
     Hints of the reference player cost ten times the rest, so that run ends at the early steps.
     """
     found = {}
     for mode in ("none", "expert"):
         changes = {
-            "train": {"num_train_steps": 300_000, "num_envs": 128, "minibatch": 1024},
+            "train": {"num_train_steps": 300_000},
             "logging": {"tensorboard": False, "eval_every": EARLY, "save_every": 300_000, "eval_episodes": 512},
             "hints": {"mode": mode},
         }
@@ -86,7 +86,7 @@ def negotiated(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[float
 def test_the_negotiation_is_learnt_within_300_k_steps(negotiated: dict[str, dict[float, float]]) -> None:
     """Well beyond the 83 % of the ceiling that the partner's first counter-offer is worth."""
     assert max(negotiated["none"]) > 300_000
-    assert negotiated["none"][max(negotiated["none"])] > 0.84
+    assert negotiated["none"][max(negotiated["none"])] > 0.86
 
 
 @pytest.mark.conformance  # a minute of learning: where nothing else waits for it
