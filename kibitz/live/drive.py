@@ -49,8 +49,8 @@ def drive(
     try:
         played = play_episode(
             plan.game, plan.settings, plan.players, seed=plan.seed, number=wish.number, state=plan.state,
-            observers=(observer, show), episode_id=live.episode_id, advisers=plan.advisers, about=plan.about,
-            stop=Steps(live, pace, Stopped),
+            match=plan.match, observers=(observer, show), episode_id=live.episode_id, advisers=plan.advisers,
+            about=plan.about, stop=Steps(live, pace, Stopped),
         )  # fmt: skip
     except Refused as refused:
         raise BadInput(str(refused)) from None

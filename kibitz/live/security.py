@@ -62,7 +62,7 @@ class Guard:
     def __init__(self, app: Any, config: LiveConfig) -> None:
         self.app, self.config = app, config
         self._all = Bucket(1000, 2000)
-        self._costly = Bucket(10, 40)
+        self._costly = Bucket(config.starts, 4 * config.starts)
         self._open: Counter[str] = Counter()
         self.refused: Counter[int] = Counter()
 

@@ -116,6 +116,27 @@ def test_watchers_of_one_server_see_what_another_plays(serve: Serve, postgres: P
 
 
 @pytest.mark.conformance
+def test_what_a_dead_server_played_is_closed_by_another_and_a_living_ones_goes_on(
+    serve: Serve, postgres: Postgres, redis: Redis
+) -> None:
+    words = ["--store", postgres.fresh(), "--bus", redis.url, "--no-warm"]
+    dies, lives = serve(*words), serve(*words)
+    slow = {"game": "deal_or_no_deal", "captain_preset": "random", "opponent_choice": "random", "pace": 30.0}
+    left, kept = dies.start(**slow), lives.start(**slow)
+    with connect(f"{lives.ws}?episode_id={left}") as socket:
+        socket.recv(10)
+        dies.kill()
+        events: list[Any] = []
+        for message in socket:
+            said = json.loads(message)
+            events += said.get("events", [said])
+    assert events[-1]["payload"]["kind"] == "interrupted", "its watchers elsewhere are told"
+    assert lives.get(f"/episodes/{left}")["status"] == "interrupted"
+    assert lives.get(f"/episodes/{kept}")["status"] == "running"
+    httpx.post(f"{lives.url}/custom/stop_episode", json={"episode_id": kept})
+
+
+@pytest.mark.conformance
 def test_redis_may_go_and_come_back_and_nobody_misses_anything(
     serve: Serve, postgres: Postgres, tmp_path: Path
 ) -> None:

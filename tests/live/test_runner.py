@@ -109,8 +109,8 @@ def _shutting_down_is_told(alone: Served) -> None:
     [
         ({"game": "chess"}, "no game"),
         ({"captain_preset": "nobody"}, "no player"),
-        ({"captain_preset": "policy:../../etc"}, "no run"),
-        ({"captain_preset": "llm:nothing"}, "no preset"),
+        ({"captain_preset": "policy:../../etc"}, "not the name of a run"),
+        ({"human_seat": 0, "captain_preset": "nobody"}, "no player"),
         ({"options": {"dataset_path": "/etc/passwd"}}, "operator"),
         ({"options": {"use_dataset": True}}, "operator"),
         ({"options": {"max_turns": 0}}, "max_turns"),
@@ -128,6 +128,12 @@ def test_a_wrong_wish_is_one_sentence_and_starts_nothing(served: Served, wish: d
     assert list(answer.json()) == ["error"]
     assert word in answer.json()["error"]
     assert served.get("/custom/status")["running"] == []
+
+
+@pytest.mark.parametrize(("name", "word"), [("policy:nothing", "no run"), ("llm:nothing", "no preset")])
+def test_a_run_or_preset_that_is_not_here_is_not_found(served: Served, name: str, word: str) -> None:
+    answer = start(served, captain_preset=name)
+    assert answer.status_code == 404 and word in answer.json()["error"]
 
 
 def test_an_export_can_be_imported_elsewhere_and_branched_there(served: Served, serve: Serve) -> None:
@@ -148,7 +154,8 @@ def test_an_export_can_be_imported_elsewhere_and_branched_there(served: Served, 
     started = other.events(branch)[0]["payload"]["about"]
     assert started["branched_from"] == {"episode_id": first, "turn": 1}
     wish["turn"] = 999
-    assert "steps" in httpx.post(f"{other.url}/episodes/{first}/branch", json=wish).json()["error"]
+    missing = httpx.post(f"{other.url}/episodes/{first}/branch", json=wish)
+    assert missing.status_code == 404 and "steps" in missing.json()["error"]
 
 
 def test_a_replay_streams_the_record_at_the_wanted_speed(served: Served) -> None:
