@@ -37,6 +37,7 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
         (400, "the body is no JSON"),
         (401, "the token is missing or wrong"),
         (403, "from another site"),
+        (408, "the rest of the request did not come"),
         (413, "too large"),
         (422, "something in the request is wrong"),
         (429, "too many"),

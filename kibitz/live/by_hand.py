@@ -39,8 +39,9 @@ class ByHand:
             "about": self._about | _told(obs, "options"),
             "private": {},
         }
-        opening = [self._step(acts, 0, 0.0, {}) for acts in _acts(obs)]  # the other side may begin
-        return [self._stream.emit("episode.started", payload), *opening, *self._line(obs, 0)]
+        events = [self._stream.emit("episode.started", payload)]
+        events += [self._step(acts, 0, 0.0, {}) for acts in _acts(obs)]  # the other side may begin
+        return events + self._line(obs, 0)
 
     def moment(self, obs: Any) -> dict[str, Any]:
         return {"frame": dict(_get(obs, "frame", {})), "turn": _get(obs, "turn", self._steps)}

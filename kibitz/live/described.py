@@ -12,6 +12,7 @@ from typing import Any
 from kibitz.core.options import Options
 from kibitz.games import GAMES, get_environment, get_game
 from kibitz.live import openenv_tasks
+from kibitz.live.numbers import EXACT
 from kibitz.live.plan import RUN, packs_of
 
 Schema = dict[str, Any]
@@ -58,6 +59,7 @@ def branch_schema(schema: Schema) -> None:
 def reset_properties(game: str) -> Schema:
     """Options of `reset` beside those that every game has; null is as good as not given."""
     own = options_schema(getattr(get_environment(game), "options", Options))["properties"]
+    own["seed"] = {"type": "integer", "minimum": 0, "exclusiveMaximum": EXACT}
     rules = list(get_game(game).rules)
     for name in ("opponent", "opponent_mode"):
         if name in own:

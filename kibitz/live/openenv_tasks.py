@@ -11,6 +11,7 @@ from typing import Any
 
 from kibitz.core.errors import BadInput, NotHere
 from kibitz.games import get_environment, get_pack, pack_names
+from kibitz.live.numbers import EXACT
 
 SEEDS = 1_000  # tasks of a game without packs
 PACK = "eval_pack_id"
@@ -61,6 +62,9 @@ def checked_options(game: str, given: Mapping[str, Any]) -> tuple[dict[str, Any]
     name = values.pop("episode_id", None)
     if name is not None and not (isinstance(name, str) and re.fullmatch(EPISODE, name)):
         raise BadInput("episode_id should be 1 to 255 printable ASCII characters.")
+    for seed in (inner.get("seed"), values.get("seed")):
+        if isinstance(seed, int) and seed >= EXACT:
+            raise BadInput(f"seed is {seed}; it should be below {EXACT}, as far as every JSON reader can count.")
     options = {**inner, **values}
     if "split" in options or "index" in options:
         split, index = options.pop("split", "default"), options.pop("index", 0)

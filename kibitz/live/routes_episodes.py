@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Body, Path, Query, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 
-from kibitz.core.errors import BadInput
+from kibitz.core.errors import BadInput, NotHere
 from kibitz.live import catalogue, models
 from kibitz.live.branch import NotAgain, again
 from kibitz.live.bus import Bus
@@ -145,7 +145,10 @@ def _add_changing(routes: APIRouter) -> None:
             values = await asyncio.to_thread(again, request.app.state.bus.store, row, wish)
         except NotAgain as never:
             return JSONResponse({"error": str(never), "current": None}, 409)
-        return await begin(request, values)
+        try:
+            return await begin(request, values)
+        except BadInput as wrong:  # of two games' names the record knows one
+            raise NotHere(str(wrong)) from None
 
     @routes.post("/episodes/{episode_id}/act", responses={**NONE, **CONFLICT}, response_model=models.Acted)
     async def act(request: Request, episode_id: Id, said: Annotated[models.Act, Body()]) -> Any:
