@@ -59,7 +59,7 @@ def branch_schema(schema: Schema) -> None:
 def reset_properties(game: str) -> Schema:
     """Options of `reset` beside those that every game has; null is as good as not given."""
     own = options_schema(getattr(get_environment(game), "options", Options))["properties"]
-    own["seed"] = {"type": "integer", "minimum": 0, "exclusiveMaximum": EXACT}
+    own["seed"] = _or_null({"type": "integer", "minimum": 0, "exclusiveMaximum": EXACT})
     rules = list(get_game(game).rules)
     for name in ("opponent", "opponent_mode"):
         if name in own:

@@ -19,6 +19,7 @@ from kibitz.live.drive import drive
 from kibitz.live.plan import Wish
 from kibitz.live.publisher import BusObserver
 from kibitz.live.schema import PAYLOADS
+from kibitz.show import facts
 from tests.live.conftest import Serve, Served
 from tests.live.machines import free_port, wait_until
 
@@ -230,6 +231,11 @@ def test_a_driver_is_told_in_one_sentence_what_is_wrong(served: Served) -> None:
             served.url,
             episode_id=told["episode_id"],
         )
+
+
+def test_what_was_driven_is_told_to_people_too(served: Served, capsys: pytest.CaptureFixture[str]) -> None:
+    facts(drive(Wish("heuristic", "heuristic", game="deal_or_no_deal", seed=3), served.url), as_json=False)
+    assert "returns: " in capsys.readouterr().out
 
 
 @pytest.mark.conformance
