@@ -242,7 +242,8 @@ def test_what_was_driven_is_told_to_people_too(served: Served, capsys: pytest.Ca
 def test_the_command_plays_and_publishes(
     served: Served, kibitz: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
-    done = kibitz("watch", "--server", served.url, "--overs", "1", "--seed", "4", "--pace", "0", "--json")
+    played = ["--game", "deal_or_no_deal", "--player", "random", "--opponent", "heuristic", "--seed", "4"]
+    done = kibitz("watch", "--server", served.url, *played, "--pace", "0", "--json")
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     assert len(served.events(told["episode_id"])) == told["events"]

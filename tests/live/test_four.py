@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -157,24 +158,34 @@ def test_redis_may_go_and_come_back_and_nobody_misses_anything(
 
 
 @pytest.mark.conformance
-def test_postgresql_may_go_for_seconds_and_come_back(serve: Serve) -> None:
-    postgres = Postgres()
-    served = serve("--store", postgres.fresh(), "--no-warm", "--patience", "30")
+def test_postgresql_and_redis_may_go_for_ten_seconds_and_come_back(serve: Serve, tmp_path: Path) -> None:
+    postgres, redis = Postgres(), Redis(tmp_path)
+    words = ["--store", postgres.fresh(), "--bus", redis.url, "--no-warm", "--patience", "60"]
+    here, there = serve(*words), serve(*words)
     sent = record.events("ep-a", steps=20)
-    post(served, sent[:5])
-    postgres.stop()
+    slow = {"game": "deal_or_no_deal", "captain_preset": "random", "opponent_choice": "random", "pace": 2.0}
+    played = here.start(**slow, options={"max_turns": 250, "disagree_ends": False})
+    post(here, sent[:5])
+    postgres.stop(), redis.stop()
+    gone = time.monotonic()
     answers: list[int] = []
-    sending = threading.Thread(target=lambda: answers.append(post(served, sent[5:]).status_code))
+    sending = threading.Thread(target=lambda: answers.append(post(here, sent[5:]).status_code))
     sending.start()
-    assert served.get("/health")["status"] == "healthy"
-    assert httpx.get(f"{served.url}/episodes/ep-a").status_code == 503
-    postgres.start()
-    sending.join(40)
-    assert answers in ([200], [503])
-    if answers == [503]:
-        assert post(served, sent[5:]).status_code == 200
-    assert served.events("ep-a") == sent
-    postgres.close()
+    assert here.get("/health")["status"] == "healthy"
+    assert httpx.get(f"{here.url}/episodes/ep-a").status_code == 503
+    time.sleep(gone + 10 - time.monotonic())
+    postgres.start(), redis.start()
+    sending.join(60)
+    assert answers == [200]
+    for served in (here, there):
+        assert served.events("ep-a") == sent
+    reached = here.get(f"/episodes/{played}")["last_seq"]
+    wait_until(lambda: here.get(f"/episodes/{played}")["last_seq"] > reached, 30, "the next turn")
+    time.sleep(11)  # two looks of the other server: it must not take the one that lives for dead
+    assert there.get(f"/episodes/{played}")["status"] == "running"
+    httpx.post(f"{here.url}/custom/stop_episode", json={"episode_id": played})
+    here.wait_for_end(played)
+    postgres.close(), redis.stop()
 
 
 def _read(socket: Any, count: int) -> list[int]:
