@@ -118,3 +118,19 @@ def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Redis]:
     one = Redis(tmp_path_factory.mktemp("redis"))
     yield one
     one.stop()
+
+
+@pytest.fixture
+def own_postgres() -> Iterator[Postgres]:
+    """One that a test may take away."""
+    one = Postgres()
+    yield one
+    one.close()
+
+
+@pytest.fixture
+def own_redis(tmp_path: Path) -> Iterator[Redis]:
+    """One that a test may take away."""
+    one = Redis(tmp_path)
+    yield one
+    one.stop()

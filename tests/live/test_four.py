@@ -139,9 +139,9 @@ def test_what_a_dead_server_played_is_closed_by_another_and_a_living_ones_goes_o
 
 @pytest.mark.conformance
 def test_redis_may_go_and_come_back_and_nobody_misses_anything(
-    serve: Serve, postgres: Postgres, tmp_path: Path
+    own_redis: Redis, serve: Serve, postgres: Postgres
 ) -> None:
-    redis = Redis(tmp_path)
+    redis = own_redis
     words = ["--store", postgres.fresh(), "--bus", redis.url, "--no-warm"]
     here, there = serve(*words), serve(*words)
     sent = record.events("ep-a", steps=40)
@@ -154,12 +154,13 @@ def test_redis_may_go_and_come_back_and_nobody_misses_anything(
         redis.start()
         post(here, sent[20:])
         assert _read(away, len(sent)) == list(range(len(sent)))
-    redis.stop()
 
 
 @pytest.mark.conformance
-def test_postgresql_and_redis_may_go_for_ten_seconds_and_come_back(serve: Serve, tmp_path: Path) -> None:
-    postgres, redis = Postgres(), Redis(tmp_path)
+def test_postgresql_and_redis_may_go_for_ten_seconds_and_come_back(
+    own_postgres: Postgres, own_redis: Redis, serve: Serve
+) -> None:
+    postgres, redis = own_postgres, own_redis
     words = ["--store", postgres.fresh(), "--bus", redis.url, "--no-warm", "--patience", "60"]
     here, there = serve(*words), serve(*words)
     sent = record.events("ep-a", steps=20)
@@ -191,7 +192,6 @@ def test_postgresql_and_redis_may_go_for_ten_seconds_and_come_back(serve: Serve,
     assert there.get(f"/episodes/{played}")["status"] == "running"
     httpx.post(f"{here.url}/custom/stop_episode", json={"episode_id": played})
     here.wait_for_end(played)
-    postgres.close(), redis.stop()
 
 
 def _read(socket: Any, count: int) -> list[int]:
