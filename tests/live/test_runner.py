@@ -187,3 +187,17 @@ def test_presets_say_what_can_be_played_and_why_not(served: Served) -> None:
         assert "default" in game["packs"]
     assert "dataset_path" not in games["deal_or_no_deal"]["options"]["properties"]
     assert "elevens" not in games["cricket"]["defaults"]
+
+
+def test_the_openapi_knows_what_can_be_played(served: Served) -> None:
+    described = served.get("/openapi.json")["components"]["schemas"]
+    starts = {one["properties"]["game"]["const"]: one for one in described["Start"]["oneOf"]}
+    for name, game in served.get("/custom/presets")["games"].items():
+        fields = starts[name]["properties"]
+        named = [player["name"] for player in game["players"] if player["kind"] in ("rule", "human")]
+        assert fields["captain_preset"]["anyOf"][0]["enum"] == named
+        assert fields["eval_pack_id"]["enum"] == game["packs"]
+        assert set(game["options"]["properties"]) <= set(fields["options"]["properties"])
+    assert starts["deal_or_no_deal"]["required"] == ["game", "captain_preset"], "balanced is a captain of cricket"
+    opponent = described["ResetRequest_deal_or_no_deal"]["properties"]["opponent"]["anyOf"][0]
+    assert "bayes" in opponent["anyOf"][0]["enum"] and "human" not in opponent["anyOf"][0]["enum"]
