@@ -47,7 +47,7 @@ def test_a_driver_survives_a_restart_of_the_server_without_gaps_or_doubles(serve
     port = str(free_port())
     store = tmp_path / "a.db"
     first = serve("--no-warm", "--port", port, store=store)
-    wish = Wish("random", "random", game="deal_or_no_deal", options=LONG, seed=2)
+    wish = Wish("partner:stubborn", "partner:stubborn", game="deal_or_no_deal", options=LONG, seed=2)
     told: dict[str, Any] = {}
     driver = threading.Thread(target=lambda: told.update(drive(wish, first.url, pace=0.05, give_up=120)))
     driver.start()

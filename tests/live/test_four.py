@@ -17,6 +17,10 @@ from tests.live.conftest import Serve, Served
 from tests.live.machines import Postgres, Redis, wait_until
 from tests.live.test_watch import watch
 
+STUBBORN = {  # they never agree
+    "game": "deal_or_no_deal", "captain_preset": "partner:stubborn", "opponent_choice": "partner:stubborn",
+    "options": {"max_turns": 250, "disagree_ends": False},
+}  # fmt: skip
 HEAVY = pytest.mark.conformance
 FOUR = [
     pytest.param(("sqlite", ""), id="sqlite"),
@@ -122,8 +126,7 @@ def test_what_a_dead_server_played_is_closed_by_another_and_a_living_ones_goes_o
 ) -> None:
     words = ["--store", postgres.fresh(), "--bus", redis.url, "--no-warm"]
     dies, lives = serve(*words), serve(*words)
-    slow = {"game": "deal_or_no_deal", "captain_preset": "random", "opponent_choice": "random", "pace": 30.0}
-    left, kept = dies.start(**slow), lives.start(**slow)
+    left, kept = dies.start(**STUBBORN, pace=30.0), lives.start(**STUBBORN, pace=30.0)
     with connect(f"{lives.ws}?episode_id={left}") as socket:
         socket.recv(10)
         dies.kill()
@@ -164,8 +167,7 @@ def test_postgresql_and_redis_may_go_for_ten_seconds_and_come_back(
     words = ["--store", postgres.fresh(), "--bus", redis.url, "--no-warm", "--patience", "60"]
     here, there = serve(*words), serve(*words)
     sent = record.events("ep-a", steps=20)
-    slow = {"game": "deal_or_no_deal", "captain_preset": "random", "opponent_choice": "random", "pace": 2.0}
-    played = here.start(**slow, options={"max_turns": 250, "disagree_ends": False})
+    played = here.start(**STUBBORN, pace=1.0)
     post(here, sent[:5])
     postgres.stop(), redis.stop()
     gone = time.monotonic()
