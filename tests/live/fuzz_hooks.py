@@ -80,5 +80,5 @@ def _negotiation(options: dict[str, Any]) -> bool:
 def _pack(options: dict[str, Any]) -> bool:
     """A pack says how a match begins. A start simply takes its word; `reset` refuses to be told otherwise."""
     begins = _or(options.get("random_start"), False) is not False or _or(options.get("captain_side"), "toss") != "toss"
-    named = options.get("eval_pack_id") is not None or options.get("split") is not None
+    named = any(options.get(name) is not None for name in ("eval_pack_id", "split", "index"))
     return not (named and begins) or "captain_preset" in options
