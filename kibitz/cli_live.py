@@ -26,6 +26,7 @@ def serve(
     ] = 30.0,
     human_seconds: Annotated[float, typer.Option("--human-seconds", min=0.1, help="a person may think")] = 60.0,
     connections: Annotated[int, typer.Option("--connections", min=1, help="sockets of one address")] = 200,
+    starts: Annotated[float, typer.Option("--starts", min=0.1, help="starts of one address in a second")] = 10.0,
     runs: Annotated[Path, typer.Option("--runs", help="folder of training runs")] = Path("runs"),
     commentator: Annotated[str, typer.Option("--commentator", help="template, or llm:PRESET")] = "template",
     warm: Annotated[bool, typer.Option("--warm/--no-warm", help="compile the games at the start")] = True,
@@ -39,7 +40,7 @@ def serve(
         LiveConfig(
             host=host, port=port, store=store, bus=bus, token=token or os.environ.get("KIBITZ_TOKEN", ""),
             max_episodes=max_episodes, pace=pace, patience=patience, human_seconds=human_seconds,
-            connections=connections, runs=runs, commentator=commentator, warm=warm,
+            connections=connections, starts=starts, runs=runs, commentator=commentator, warm=warm,
         ),
         as_json,
     )  # fmt: skip

@@ -74,6 +74,8 @@ def facts(found: dict[str, Any], as_json: bool) -> None:
 def number(name: str, value: Any) -> str:
     if value is None:
         return "-"
+    if isinstance(value, list):
+        return ", ".join(number(name, part) for part in value)
     if name.startswith(SHARES) or name.endswith("_share"):
         return f"{100 * value:.1f} %"
     return f"{value:,.2f}" if isinstance(value, float) else f"{value:,}"

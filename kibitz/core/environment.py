@@ -25,8 +25,9 @@ class Environment(Protocol):
 
     Observations have `done`, `reward` and `error`. A bad act is data: it changes nothing, and `error`
     says what would be right. Bad options, and a step where there is nothing to step, are BadInput.
-    A class may say more about itself: `title`, `tools()` with `action_of(tool, arguments)`, and
-    `task_options(split, index)`, which turns a task into options of `reset`.
+    A class may say more about itself: `title`, `options` (the model of what `reset` takes), `tools()`
+    with `action_of(tool, arguments)`, and `task_options(split, index)`, which turns a task into options
+    of `reset`.
     """
 
     def reset(self, options: Mapping[str, Any] | None = None) -> Any: ...

@@ -15,10 +15,12 @@ from jax import Array
 
 from kibitz.core.act import is_legal
 from kibitz.core.chance import episode_luck, seat_luck, seed_key, uniforms
+from kibitz.core.errors import BadInput
 from kibitz.core.event import Event, Observer, Stream
 from kibitz.core.game import SEATS, Game
 from kibitz.core.kernel import one_kernel
 from kibitz.core.player import Choice, Player, RulePlayer, Turn
+from kibitz.core.scenario import is_swapped
 from kibitz.core.telling import Commentate, Telling
 
 
@@ -86,7 +88,7 @@ def play_episode(
     about: Mapping[str, Any] | None = None,
     stop: Callable[[], None] = lambda: None,
     commentate: Commentate | None = None,
-    swapped: bool = False,
+    match: int | None = None,
 ) -> Episode:
     """Episode `number` of a seed, the same one that a batched evaluation plays under that number.
 
@@ -94,19 +96,19 @@ def play_episode(
     decision event says why. `state` begins somewhere else than at a fresh deal; `script` holds both
     seats' choices for the first steps, taken from a record: nobody is asked for them. An adviser
     whispers before its seat is asked. `stop` is called before every step and ends the episode by
-    raising `Stopped`. Whatever ends it, the stream's last event says so. `swapped` lets each seat
-    draw the other's luck, as in the second match of a pair.
+    raising `Stopped`. Whatever ends it, the stream's last event says so. `match` is which of a pack's
+    matches `state` begins: in the second of a pair each seat draws the other's luck.
     """
     table = table_for(game)
     luck = episode_luck(seed_key(seed), number)
-    lucks = [seat_luck(luck, 1 - seat if swapped else seat) for seat in SEATS]
+    lucks = [seat_luck(luck, 1 - seat if is_swapped(match) else seat) for seat in SEATS]
     state = table.new(settings, luck) if state is None else state
     whispers = dict(advisers or {})
     for seat, player in [*enumerate(players), *whispers.items()]:
         player.begin(settings, seat, lucks[seat])
     telling = Telling(game, settings, Stream(observers, episode_id), commentate or game.tell)
     # the seed comes last: whoever has it can deal the hidden values again
-    drawn = {"seed": seed, "number": number}
+    drawn = {"seed": seed, "number": number} | ({} if match is None else {"match": match})
     telling.started(state, [player.name for player in players], about or {})
     history: list[Mapping[str, Any]] = []
     past: list[tuple[Any, tuple[tuple[int, ...] | None, ...]]] = []
@@ -154,6 +156,8 @@ def _choice(
         follow = getattr(player, "follow", None)
         if follow is not None:
             follow(turn)
+        if not table.is_legal(turn.masks, told.act):  # not this game, or not with these options
+            raise BadInput(f"The record's act {list(told.act)} is not legal at step {turn.number}.")
         return told
     if adviser is not None:
         hint = ask(table, adviser, turn)

@@ -1,4 +1,4 @@
-"""The one exception a user should ever read."""
+"""The one exception a user should ever read, and a special case of it."""
 
 
 class BadInput(ValueError):
@@ -6,3 +6,7 @@ class BadInput(ValueError):
 
     The command line prints it and exits with code 2; nothing has been changed when it is raised.
     """
+
+
+class NotHere(BadInput):
+    """What was named is well formed and yet not here (a run, a preset, a task); elsewhere it may be."""

@@ -21,6 +21,11 @@ class Scenario(NamedTuple):
     state: Any  # the first position
 
 
+def is_swapped(match: int | None) -> bool:
+    """Whether it is the second match of its pair; None is no match of a pack."""
+    return match is not None and match % 2 == 1
+
+
 @dataclass(frozen=True, eq=False)
 class Regret:
     """What a choice gave away, as far as one step shows it.

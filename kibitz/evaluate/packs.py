@@ -127,7 +127,7 @@ def play_hosts(game: Game, pack: Pack, names: Names, count: int, seed: int, prog
             prepared[scenario.options] = (seated(scenario.settings, rules), tables)
         settings, tables = prepared[scenario.options]
         episode = play_episode(
-            game, settings, players, seed=pack.seed(at), number=number, state=scenario.state, swapped=i % 2 == 1
+            game, settings, players, seed=pack.seed(at), number=number, state=scenario.state, match=at
         )
         results.returns[i] = episode.returns
         for name, pair in episode.scores.items():

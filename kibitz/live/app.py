@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -15,7 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
 import kibitz
-from kibitz.core.errors import BadInput
+from kibitz.core.errors import BadInput, NotHere
 from kibitz.games import GAMES
 from kibitz.live import metrics, models, openenv, pages, routes_custom, routes_episodes, watch
 from kibitz.live.bus import Bus
@@ -29,12 +30,14 @@ from kibitz.live.store import StoreAway, open_store
 from kibitz.live.warm import Warmth
 
 log = logging.getLogger("kibitz.live")
+LOOK = 5.0  # seconds between two looks at the other servers of a shared store
 PROBLEMS: dict[int | str, dict[str, Any]] = {
     status: {"model": models.Problem, "description": why}
     for status, why in (
         (400, "the body is no JSON"),
         (401, "the token is missing or wrong"),
         (403, "from another site"),
+        (408, "the rest of the request did not come"),
         (413, "too large"),
         (422, "something in the request is wrong"),
         (429, "too many"),
@@ -49,11 +52,12 @@ def create_app(config: LiveConfig | None = None) -> FastAPI:
     config.check()
     if config.commentator != "template":
         _check_commentator(config.commentator)
-    store = open_store(config.store, config.patience, f"{config.host}:{config.port}")
+    store = open_store(config.store, config.patience)
     bus = Bus(store, open_link(config.bus))
     app = FastAPI(
-        title="kibitz", version=kibitz.__version__, docs_url=None, redoc_url=None, responses=PROBLEMS, lifespan=_life
-    )
+        title="kibitz", version=kibitz.__version__, openapi_url=None, docs_url=None, redoc_url=None,
+        responses=PROBLEMS, lifespan=_life,
+    )  # fmt: skip
     app.state.config, app.state.bus, app.state.warmth = config, bus, Warmth()
     app.state.speech, app.state.sessions = open_speech(config.audio), Sessions()
     app.state.runner = Runner(bus, config, app.state.speech)
@@ -88,8 +92,11 @@ async def _life(app: FastAPI) -> AsyncIterator[None]:
     state = app.state
     bus: Bus = state.bus
     bus.attach(asyncio.get_running_loop())
-    await asyncio.to_thread(_end_interrupted, bus)
-    tasks = [asyncio.create_task(_watch_drivers(bus, state.config.driver_silence))]
+    left, silence = Left(bus), state.config.driver_silence
+    await asyncio.to_thread(left.look)
+    tasks = [asyncio.create_task(_every(max(silence / 10, 0.5), partial(routes_episodes.end_silent, bus, silence)))]
+    if bus.store.shared:
+        tasks.append(asyncio.create_task(_every(LOOK, left.look)))
     if bus.link is not None:
         tasks.append(asyncio.create_task(bus.link.run(bus.hub)))
     if state.config.warm:
@@ -116,21 +123,34 @@ async def shut_down(state: Any) -> None:
     state.bus.hub.close()
 
 
-def _end_interrupted(bus: Bus) -> None:
-    """What a crash has left running is closed, so that its record is whole."""
-    for row in bus.store.left_running():
-        log.warning("episode %s was interrupted", row.episode_id)
-        end_broken(bus, row.episode_id, "interrupted", "The server stopped in the middle of it.")
+class Left:
+    """Closes what a crash has left running, this server's or another's, so that its record is whole.
+
+    Where servers share a store one look is no proof: a store that was away has forgotten who lives, until
+    they have told it again. Who is missing at two looks is gone.
+    """
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+        self._missing: set[str] = set()
+
+    def look(self) -> None:
+        store = self._bus.store
+        store.still_here()
+        left = {row.episode_id for row in store.left_running()}
+        for episode_id in left & self._missing if store.shared else left:
+            log.warning("episode %s was interrupted", episode_id)
+            end_broken(self._bus, episode_id, "interrupted", "The server stopped in the middle of it.")
+        self._missing = left
 
 
-async def _watch_drivers(bus: Bus, silence: float) -> None:
-    """Drivers elsewhere that have said nothing for long are taken for gone."""
+async def _every(seconds: float, look: Callable[[], None]) -> None:
     while True:
-        await asyncio.sleep(max(silence / 10, 0.5))
+        await asyncio.sleep(seconds)
         try:
-            await asyncio.to_thread(routes_episodes.end_silent, bus, silence)
+            await asyncio.to_thread(look)
         except Exception as error:  # the store is away; the next round comes
-            log.warning("cannot look for silent drivers: %s", error)
+            log.warning("cannot look after what others play: %s", error)
 
 
 def _include_others(app: FastAPI) -> None:
@@ -154,6 +174,11 @@ def _add_plain_routes(app: FastAPI) -> None:
             "running": len(state.runner.running),
         }
 
+    @app.get("/openapi.json", include_in_schema=False)
+    async def openapi() -> JSONResponse:
+        """Asks the games what they take, so it loads them; not on the event loop."""
+        return JSONResponse(await asyncio.to_thread(app.openapi))
+
     @app.get("/metrics", response_class=PlainTextResponse)
     async def figures() -> PlainTextResponse:
         """For Prometheus."""
@@ -169,6 +194,10 @@ def _add_errors(app: FastAPI) -> None:
         name = ".".join(str(part) for part in first["loc"] if part not in ("body", "query", "path"))
         return _problem(422, f"{name or 'The body'}: {first['msg'].removeprefix('Value error, ')}.")
 
+    @app.exception_handler(NotHere)
+    async def missing(request: Request, error: NotHere) -> JSONResponse:
+        return _problem(404, str(error))
+
     @app.exception_handler(BadInput)
     async def bad(request: Request, error: BadInput) -> JSONResponse:
         return _problem(422, str(error))
@@ -181,8 +210,10 @@ def _add_errors(app: FastAPI) -> None:
     async def plain(request: Request, error: HTTPException) -> JSONResponse:
         headers = dict(error.headers or {})
         if error.status_code == 405:  # the router names only the methods of the first route at this path
-            headers["allow"] = ", ".join(_methods(app, request.url.path))
-        return JSONResponse({"error": str(error.detail)}, error.status_code, headers)
+            headers["Allow"] = ", ".join(_methods(app, request.url.path))
+        nowhere = error.status_code == 404 and error.detail == "Not Found"
+        sentence = "There is nothing at this address; /openapi.json lists what there is." if nowhere else error.detail
+        return JSONResponse({"error": str(sentence)}, error.status_code, headers)
 
     @app.exception_handler(Exception)
     async def broken(request: Request, error: Exception) -> JSONResponse:

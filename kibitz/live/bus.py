@@ -10,6 +10,7 @@ from typing import Protocol
 from kibitz.live.hub import Hub
 from kibitz.live.store import Row, Store
 from kibitz.live.wire import Told
+from kibitz.live.wire import told as stored
 
 log = logging.getLogger("kibitz.live")
 
@@ -60,7 +61,10 @@ class Bus:
         row = self._rows.get(told.episode_id)
         if told.last:
             self._rows.pop(told.episode_id, None)
-        # also one that was there already: a commit whose answer was lost has been shown to nobody. Hubs drop doubles
+        if not added:
+            # a commit whose answer was lost has been shown to nobody, so it is shown now, as it is stored: another
+            # server may have closed the same episode. Hubs drop doubles
+            told = stored(self.store.events(told.episode_id, told.seq - 1, 1)[0], told.open_table)
         if self.link is not None:
             self.link.send(told)
         self._call(self.hub.deliver, told, row)

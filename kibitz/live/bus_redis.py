@@ -13,6 +13,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from kibitz.core.errors import BadInput
+from kibitz.live.store import StoreAway
 from kibitz.live.wire import Told, told
 
 if TYPE_CHECKING:
@@ -94,17 +95,17 @@ class RedisLink:
                     newest = await self._redis.xrevrange(STREAM, count=1)
                     last = newest[0][0] if newest else b"0-0"
                 if self.away:
-                    self._note(False)
                     await hub.catch_up_all()
+                    self._note(False)
                 for _, entries in await self._redis.xread({STREAM: last}, count=500, block=2000) or []:
                     for mark, fields in entries:
                         last = mark
                         if fields[b"from"] != self._me:
                             hub.deliver(told(fields[b"body"], fields[b"open"] == b"1"))
-            except (self._error, OSError) as error:
+            except (self._error, OSError, StoreAway) as error:  # what is missed is caught up with
                 self._note(True, error)
                 await asyncio.sleep(0.25)
-            except Exception:  # the store is away too; what is missed is caught up with
+            except Exception:
                 log.exception("an event of another server could not be shown")
                 self.away = True
                 await asyncio.sleep(0.25)

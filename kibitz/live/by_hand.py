@@ -12,7 +12,9 @@ from kibitz.core.event import Event, Stream
 class ByHand:
     """An observation has `frame` and `message`, an object or a table; whatever else is missing is left empty.
 
-    Tool calls that do not step the game are decisions without a step.
+    Tool calls that do not step the game are decisions without a step. An environment that tells in its
+    `metadata` the `options` it was reset with and the `acts` of each step (by seat, one entry for each step
+    of the game) leaves a record that can be played again, and so branched.
     """
 
     def __init__(self, game: str, episode_id: str, players: tuple[str, str], about: Mapping[str, Any]) -> None:
@@ -34,10 +36,12 @@ class ByHand:
             "players": list(self._players),
             "frame": self._frame,
             "cast": dict(_get(obs, "cast", {})),
-            "about": self._about,
+            "about": self._about | _told(obs, "options"),
             "private": {},
         }
-        return [self._stream.emit("episode.started", payload), *self._line(obs, 0)]
+        events = [self._stream.emit("episode.started", payload)]
+        events += [self._step(acts, 0, 0.0, {}) for acts in _acts(obs)]  # the other side may begin
+        return events + self._line(obs, 0)
 
     def moment(self, obs: Any) -> dict[str, Any]:
         return {"frame": dict(_get(obs, "frame", {})), "turn": _get(obs, "turn", self._steps)}
@@ -71,9 +75,13 @@ class ByHand:
         self._returns[0] += paid
         changed = {key: value for key, value in frame.items() if key not in self._frame or self._frame[key] != value}
         self._frame = frame
-        payload = {"turn": turn, "acts": [None, None], "rewards": [paid, 0.0], "frame": changed}
+        *earlier, last = _acts(obs) or [[None, None]]
+        events = [self._step(acts, turn, 0.0, {}) for acts in earlier]
+        return [*events, self._step(last, turn, paid, changed), *self._line(obs, turn)]
+
+    def _step(self, acts: list[Any], turn: int, paid: float, changed: Mapping[str, Any]) -> Event:
         self._steps += 1
-        return [self._stream.emit("step", payload), *self._line(obs, turn)]
+        return self._stream.emit("step", {"turn": turn, "acts": acts, "rewards": [paid, 0.0], "frame": dict(changed)})
 
     def ended(self, state: Any) -> list[Event]:
         """A match that is not over was given up by its driver."""
@@ -90,6 +98,7 @@ class ByHand:
             "private": {},
             "seed": int(_get(state, "seed", 0) or 0),
             "number": 0,
+            "match": _get(state, "pack_match", None),
             "steps": self._steps,
         }
         return [self._stream.emit("episode.ended", payload)]
@@ -98,6 +107,16 @@ class ByHand:
         self._last = str(_get(obs, "message", "") or "")
         payload = {"turn": turn, "text": self._last, "audio": None}
         return [self._stream.emit("commentary", payload)] if self._last else []
+
+
+def _told(obs: Any, name: str) -> dict[str, Any]:
+    """One entry of the observation's metadata, if it is there."""
+    metadata = _get(obs, "metadata", None) or {}
+    return {name: metadata[name]} if name in metadata else {}
+
+
+def _acts(obs: Any) -> list[list[Any]]:
+    return [list(acts) for acts in _told(obs, "acts").get("acts", [])]
 
 
 def _get(thing: Any, name: str, otherwise: Any) -> Any:

@@ -24,6 +24,7 @@ class LiveConfig:
     human_seconds: float = 60.0  # how long a person may think
     driver_silence: float = 600.0  # seconds after which a driver's episode counts as interrupted
     connections: int = 200  # sockets and streams of one address
+    starts: float = 10.0  # episodes that one address may start, stop or load in a second
     runs: Path = Path("runs")  # training runs that may play, and are shown
     audio: Path | None = None  # where spoken lines are kept
     commentator: str = "template"  # or llm:PRESET

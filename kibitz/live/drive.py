@@ -47,17 +47,15 @@ def drive(
 
     tell(f"Watch at {server.rstrip('/')}/e/{live.episode_id}")
     try:
-        played = play_episode(
-            plan.game, plan.settings, plan.players, seed=plan.seed, number=wish.number, state=plan.state,
-            observers=(observer, show), episode_id=live.episode_id, advisers=plan.advisers, about=plan.about,
-            stop=Steps(live, pace, Stopped),
-        )  # fmt: skip
-    except Refused as refused:
-        raise BadInput(str(refused)) from None
-    finally:
-        POOL.give_back(plan.game, [*plan.players, *plan.advisers.values()])
-    try:
-        observer.close()
+        try:
+            played = play_episode(
+                plan.game, plan.settings, plan.players, seed=plan.seed, number=wish.number, state=plan.state,
+                match=plan.match, observers=(observer, show), episode_id=live.episode_id, advisers=plan.advisers,
+                about=plan.about, stop=Steps(live, pace, Stopped),
+            )  # fmt: skip
+        finally:
+            POOL.give_back(plan.game, [*plan.players, *plan.advisers.values()])
+            observer.close()  # also of a match that was broken off: the server should hear of its end
     except Refused as refused:
         raise BadInput(str(refused)) from None
     return {

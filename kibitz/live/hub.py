@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import Any
 
 from kibitz.live.frames import frame_of
-from kibitz.live.store import Row, Store
+from kibitz.live.store import Row, Store, StoreAway
 from kibitz.live.wire import Look, Told, fold, told
 
 RING = 512  # events of a running episode kept in memory
@@ -163,13 +163,19 @@ class Hub:
             self._forget_if_over(channel)
 
     async def _deliver_late(self, event: Told) -> None:
-        channel = self.channels.get(event.episode_id)
-        if channel is None:
-            row = await asyncio.to_thread(self.store.episode, event.episode_id)
-            if row is None:
+        """Tried again while the store is away: nobody else may come to fill the gap."""
+        while not self.closing:
+            try:
+                channel = self.channels.get(event.episode_id)
+                if channel is None:
+                    row = await asyncio.to_thread(self.store.episode, event.episode_id)
+                    if row is None:
+                        return
+                    channel = self.open(row)
+                await self.catch_up(channel)
                 return
-            channel = self.open(row)
-        await self.catch_up(channel)
+            except StoreAway:
+                await asyncio.sleep(0.5)
 
     async def catch_up(self, channel: Channel) -> None:
         """Reads what the channel has missed."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
 EpisodeId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
@@ -28,7 +28,15 @@ class Missed(Problem):
     expected: int | None = Field(None, description="seq of the next event, if one was left out")
 
 
+def _start(schema: dict[str, Any]) -> None:
+    from kibitz.live.described import start_schema  # loads JAX
+
+    start_schema(schema)
+
+
 class Start(Strict):
+    model_config = ConfigDict(json_schema_extra=_start)
+
     captain_preset: Name = Field("balanced", description="who sits in seat 0")
     opponent_choice: Name = Field("heuristic", description="who sits in seat 1")
     max_overs: int = Field(5, ge=1, le=20, description="of an innings; games without overs ignore it")
@@ -59,7 +67,15 @@ class Stopped(BaseModel):
     stopped: str
 
 
+def _branch(schema: dict[str, Any]) -> None:
+    from kibitz.live.described import branch_schema  # loads JAX
+
+    branch_schema(schema)
+
+
 class Branch(Strict):
+    model_config = ConfigDict(json_schema_extra=_branch)
+
     turn: int = Field(ge=0, le=100_000, description="steps that are kept from the record")
     players: list[Name] = Field(min_length=2, max_length=2)
     open: bool = False
@@ -68,7 +84,17 @@ class Branch(Strict):
     adviser: Name | None = None
 
 
+ONE_OF_TWO: dict[str, JsonValue] = {
+    "oneOf": [
+        {"required": ["act"], "properties": {"act": {"type": "array"}, "text": {"type": "null"}}},
+        {"required": ["text"], "properties": {"text": {"type": "string"}, "act": {"type": "null"}}},
+    ]
+}
+
+
 class Act(Strict):
+    model_config = ConfigDict(json_schema_extra=ONE_OF_TWO)
+
     seat_token: str | None = Field(None, max_length=100)
     act: list[int] | None = Field(None, min_length=1, max_length=32)
     text: str | None = Field(None, min_length=1, max_length=200)

@@ -15,18 +15,18 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Request, Response, WebSocket
+from fastapi import APIRouter, Depends, Header, Request, Response, WebSocket
 from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
 from fastapi.responses import JSONResponse
-from fastapi.routing import APIRoute
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.exceptions import HTTPException
 
 from kibitz.core.environment import models
-from kibitz.core.errors import BadInput
+from kibitz.core.errors import BadInput, NotHere
 from kibitz.games import get_environment
 from kibitz.live import openenv_mcp, openenv_tasks
+from kibitz.live.numbers import EXACT, JsonRoute
 from kibitz.live.openenv_ws import Socket, play, rpc
 from kibitz.live.sessions import Broken, Full, NoSession, Service, Session, Sessions
 
@@ -38,22 +38,15 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
 
-def _whole(value: Any) -> Any:
-    """JSON knows one kind of number: 7.0 is 7."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-Whole = Annotated[int, BeforeValidator(_whole)]
+Count = Annotated[int, Field(ge=0, lt=EXACT)]
 
 
 class ResetRequest(Strict):
     """Any option of the game may stand beside these: each game has its own, and checks them itself."""
 
-    model_config = ConfigDict(
-        extra="allow", strict=True, allow_inf_nan=False, json_schema_extra={"additionalProperties": False}
-    )
+    model_config = ConfigDict(extra="allow", strict=True, allow_inf_nan=False)
 
-    seed: Whole | None = Field(None, ge=0, lt=2**53, description="as far as every JSON reader can count")
+    seed: Count | None = None
     episode_id: str | None = Field(None, pattern=openenv_tasks.EPISODE)
     session_id: str | None = Field(None, max_length=64)
 
@@ -81,15 +74,15 @@ class Split(Strict):
 
 
 class TaskIndex(Split):
-    index: Whole
+    index: Count
 
 
 class TaskRange(Split):
-    start: Whole | None = None
-    stop: Whole | None = None
+    start: int | None = None
+    stop: int | None = None
 
 
-class Route(APIRoute):
+class Route(JsonRoute):
     """Whatever is wrong is said in one sentence under `error`."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
@@ -109,6 +102,8 @@ class Route(APIRoute):
             except ValidationError as error:
                 first = error.errors()[0]
                 return _sorry(422, f"action.{'.'.join(map(str, first['loc']))}: {first['msg']}.")
+            except NotHere as missing:
+                return _sorry(404, str(missing))
             except BadInput as bad:
                 return _sorry(422, str(bad))
             except NoSession as gone:
@@ -142,158 +137,155 @@ def router(
     kept = Sessions() if sessions is None else sessions
     dependencies = [Depends(guard)] if guard is not None else []
     whole = APIRouter(route_class=Route, dependencies=dependencies, responses=ERRORS, tags=["OpenEnv"])
-
-    def at_root() -> Service:
-        return Service(default, kept)
-
-    def by_name(game: str) -> Service:
-        if game not in games:
-            raise NoGame(game, games)
-        return Service(game, kept)
-
-    whole.include_router(_routes(at_root, health, default))
-    named = _routes(by_name, True)
-    named.get("/openapi.json", include_in_schema=False)(_described(_routes(at_root, True)))
-    whole.include_router(named, prefix="/envs/{game}")
-    whole.include_router(_task_routes(by_name, games))
+    whole.include_router(_routes(Service(default, kept), health))
+    whole.get("/list_environments")(_listed(games))
+    for game in games:
+        service = Service(game, kept)
+        own = _routes(service, True)
+        own.get("/openapi.json", include_in_schema=False)(_described(own))
+        whole.include_router(own, prefix=f"/envs/{game}")
+        whole.include_router(_task_routes(service), prefix=f"/{game}")
     return whole
 
 
-class NoGame(NoSession):
-    def __init__(self, game: str, games: Sequence[str]) -> None:
-        Exception.__init__(self, f"There is no environment {game!r:.80}; there are {', '.join(games)}.")
+def _listed(games: Sequence[str]) -> Callable[[], list[str]]:
+    def list_environments() -> list[str]:
+        return list(games)
+
+    return list_environments
 
 
 def _described(routes: APIRouter) -> Callable[[], dict[str, Any]]:
     """What one game's address offers, for clients that take it for the whole server."""
+    listed = list(routes.routes)  # as they are now, without the prefix they will get
 
     def openapi() -> dict[str, Any]:
         from kibitz import __version__
 
-        return get_openapi(title="kibitz", version=__version__, routes=routes.routes)
+        return get_openapi(title="kibitz", version=__version__, routes=listed)
 
     return openapi
 
 
-def _step_request(game: str) -> type[StepRequest]:
-    """Described with the game's own action. The game is imported when somebody asks for the description."""
-
-    def describe(schema: dict[str, Any]) -> None:
-        schema["properties"]["action"] = models(get_environment(game)).action.model_json_schema()
-
-    config = ConfigDict(json_schema_extra=describe)
-    return type(f"Step_{game}", (StepRequest,), {"model_config": config, "__module__": __name__})
+def _of_game(request: type[BaseModel], game: str, describe: Callable[[str, dict[str, Any]], None]) -> Any:
+    """The request as this game's callers should read it; the game is imported when somebody asks for that."""
+    told = {**request.model_config, "json_schema_extra": lambda schema: describe(game, schema)}
+    return type(f"{request.__name__}_{game}", (request,), {"model_config": told, "__module__": __name__})
 
 
-def _routes(which: Callable[..., Service], health: bool, game: str | None = None) -> APIRouter:
-    """`game` if there is only one."""
+def _describe_step(game: str, schema: dict[str, Any]) -> None:
+    schema["properties"]["action"] = models(get_environment(game)).action.model_json_schema()
+
+
+def _describe_reset(game: str, schema: dict[str, Any]) -> None:
+    from kibitz.live.described import reset_properties
+
+    schema["properties"] |= reset_properties(game)
+    schema["additionalProperties"] = {"type": "null"}  # null is as good as not given
+
+
+def _describe_split(game: str, schema: dict[str, Any]) -> None:
+    schema["properties"]["split"]["enum"] = list(openenv_tasks.splits(game))
+
+
+def _routes(service: Service, health: bool) -> APIRouter:
+    """One game behind one address."""
     routes = APIRouter(route_class=Route, responses=ERRORS)
-    chosen = Depends(which)
+    sessions, game = service.sessions, service.game
 
-    @routes.post("/reset", response_model=Stepped)
-    async def reset(
-        request: Request, response: Response, body: ResetRequest | None = None, service: Service = chosen
-    ) -> Any:
+    async def reset(request: Request, response: Response, body: ResetRequest | None = None) -> Any:
         """A new episode: in the session that is named, or in a new one."""
         given = body.model_dump(exclude_none=True) if body is not None else {}
         session = _session(service, request, given.pop("session_id", None))
         return await _stepped(service, response, session, session.reset, given)
 
-    async def step(request: Request, response: Response, body: StepRequest, service: Service = chosen) -> Any:
+    async def step(request: Request, response: Response, body: StepRequest) -> Any:
         """One action. Without a session a new one begins with default options."""
         session = _session(service, request, body.session_id)
         return await _stepped(service, response, session, session.step, body.action)
 
-    if game is not None:  # its actions can be described
-        step.__annotations__["body"] = _step_request(game)
+    reset.__annotations__["body"] = _of_game(ResetRequest, game, _describe_reset) | None
+    step.__annotations__["body"] = _of_game(StepRequest, game, _describe_step)
+    routes.post("/reset", response_model=Stepped)(reset)
     routes.post("/step", response_model=Stepped)(step)
 
     @routes.get("/state")
-    async def state(request: Request, session_id: str | None = None, service: Service = chosen) -> dict[str, Any]:
+    async def state(request: Request, session_id: str | None = None) -> dict[str, Any]:
         """Of the session that is named; without one, of an environment that has not begun."""
         named = session_id or request.headers.get(HEADER)
         if named is None:
-            return await service.sessions.aside(Session(service.game).state)
-        session = service.sessions.find(service.game, named)
-        return await service.sessions.run(session, session.state)
+            return await sessions.aside(Session(game).state)
+        session = sessions.find(game, named)
+        return await sessions.run(session, session.state)
 
     @routes.get("/schema")
-    async def schema(service: Service = chosen) -> dict[str, Any]:
-        return await service.sessions.aside(_schemas, service.game)
+    async def schema() -> dict[str, Any]:
+        return await sessions.aside(_schemas, game)
 
     @routes.get("/metadata")
-    async def metadata(service: Service = chosen) -> dict[str, Any]:
-        return await service.sessions.aside(_metadata, service.game)
+    async def metadata() -> dict[str, Any]:
+        return await sessions.aside(_metadata, game)
 
     if health:
 
         @routes.get("/health")
-        async def healthy(service: Service = chosen) -> dict[str, Any]:
-            return {"status": "healthy", "sessions": len(service.sessions), "max_sessions": service.sessions.limit}
+        async def healthy() -> dict[str, Any]:
+            return {"status": "healthy", "sessions": len(sessions), "max_sessions": sessions.limit}
 
     @routes.post("/mcp", responses={200: {"model": dict[str, Any]}, 202: {"description": "a notification"}})
-    async def mcp(request: Request, service: Service = chosen) -> Response:
+    async def mcp(request: Request) -> Response:
         """JSON-RPC; `initialize` answers with a session in `Mcp-Session-Id`."""
         named = request.headers.get(MCP_HEADER) or request.headers.get(HEADER) or ""
-        said = await openenv_mcp.answer(service.game, service.sessions, await request.body(), None, named)
+        said = await openenv_mcp.answer(game, sessions, await request.body(), None, named)
         headers = {MCP_HEADER: said.session.id} if said.session is not None else None
         return Response(status_code=202) if said.body is None else JSONResponse(said.body, headers=headers)
 
-    @routes.delete("/mcp", status_code=204, include_in_schema=False)
-    async def mcp_end(request: Request, service: Service = chosen) -> Response:
-        """Ends the session in `Mcp-Session-Id`; without one there is nothing to delete here."""
-        if MCP_HEADER not in request.headers:
-            return JSONResponse({"error": f"DELETE needs {MCP_HEADER}."}, 405, headers={"Allow": "POST"})
-        session = service.sessions.find(service.game, request.headers[MCP_HEADER])
-        service.sessions.close(session.id)
+    @routes.delete("/mcp", status_code=204)
+    async def mcp_end(mcp_session_id: Annotated[str, Header(min_length=1)]) -> Response:
+        """Ends the session that is named."""
+        sessions.close(sessions.find(game, mcp_session_id).id)
         return Response(status_code=204)
 
     @routes.websocket("/ws")
-    async def ws(websocket: WebSocket, service: Service = chosen) -> None:
+    async def ws(websocket: WebSocket) -> None:
         await Socket(websocket, service).talk(play)
 
     @routes.websocket("/mcp")
-    async def mcp_ws(websocket: WebSocket, service: Service = chosen) -> None:
+    async def mcp_ws(websocket: WebSocket) -> None:
         await Socket(websocket, service).talk(rpc)
 
     return routes
 
 
-def _task_routes(which: Callable[..., Service], games: Sequence[str]) -> APIRouter:
+def _task_routes(service: Service) -> APIRouter:
     routes = APIRouter(route_class=Route, responses=ERRORS)
+    game, aside = service.game, service.sessions.aside
 
-    def named(env_name: str) -> Service:
-        return which(env_name)
+    @routes.get("/splits")
+    async def list_splits() -> list[dict[str, str]]:
+        return [{"name": name, "type": "test"} for name in await aside(openenv_tasks.splits, game)]
 
-    chosen = Depends(named)
+    async def list_tasks(body: Split) -> dict[str, Any]:
+        return {"tasks": await aside(openenv_tasks.tasks, game, body.split), "env_name": game}
 
-    @routes.get("/list_environments")
-    async def list_environments() -> list[str]:
-        return list(games)
+    async def num_tasks(body: Split) -> dict[str, Any]:
+        return {"num_tasks": await aside(openenv_tasks.count, game, body.split)}
 
-    @routes.get("/{env_name}/splits")
-    async def list_splits(service: Service = chosen) -> list[dict[str, str]]:
-        names = await service.sessions.aside(openenv_tasks.splits, service.game)
-        return [{"name": name, "type": "test"} for name in names]
+    async def get_task(body: TaskIndex) -> dict[str, Any]:
+        return {"task": await aside(openenv_tasks.task, game, body.split, body.index)}
 
-    @routes.post("/{env_name}/tasks")
-    async def list_tasks(body: Split, service: Service = chosen) -> dict[str, Any]:
-        found = await service.sessions.aside(openenv_tasks.tasks, service.game, body.split)
-        return {"tasks": found, "env_name": service.game}
+    async def get_task_range(body: TaskRange) -> dict[str, Any]:
+        return {"tasks": await aside(openenv_tasks.tasks, game, body.split, body.start, body.stop)}
 
-    @routes.post("/{env_name}/num_tasks")
-    async def num_tasks(body: Split, service: Service = chosen) -> dict[str, int]:
-        return {"num_tasks": await service.sessions.aside(openenv_tasks.count, service.game, body.split)}
-
-    @routes.post("/{env_name}/task")
-    async def get_task(body: TaskIndex, service: Service = chosen) -> dict[str, Any]:
-        return {"task": await service.sessions.aside(openenv_tasks.task, service.game, body.split, body.index)}
-
-    @routes.post("/{env_name}/task_range")
-    async def get_task_range(body: TaskRange, service: Service = chosen) -> dict[str, Any]:
-        wanted = (service.game, body.split, body.start, body.stop)
-        return {"tasks": await service.sessions.aside(openenv_tasks.tasks, *wanted)}
-
+    calls: dict[str, tuple[Callable[..., Any], type[Split]]] = {
+        "tasks": (list_tasks, Split),
+        "num_tasks": (num_tasks, Split),
+        "task": (get_task, TaskIndex),
+        "task_range": (get_task_range, TaskRange),
+    }
+    for name, (call, asked) in calls.items():
+        call.__annotations__["body"] = _of_game(asked, game, _describe_split)
+        routes.post(f"/{name}")(call)
     return routes
 
 

@@ -16,6 +16,7 @@ from kibitz.core.environment import Tool, action_of, tools
 from kibitz.core.errors import BadInput
 from kibitz.core.options import sentence
 from kibitz.games import get_environment
+from kibitz.live.numbers import loads
 from kibitz.live.sessions import Broken, Full, NoSession, Session, Sessions
 
 VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")  # newest first
@@ -59,7 +60,7 @@ async def answer(
     call_id: str | int | None = None
     try:
         try:
-            call = Call.model_validate(json.loads(raw))
+            call = Call.model_validate(loads(raw))
         except (json.JSONDecodeError, UnicodeDecodeError, RecursionError):
             raise Wrong(PARSE, "The message is not valid JSON.") from None
         except ValidationError as error:

@@ -9,8 +9,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from kibitz.core.errors import BadInput
+from kibitz.core.errors import BadInput, NotHere
 from kibitz.games import get_environment, get_pack, pack_names
+from kibitz.live.numbers import EXACT
 
 SEEDS = 1_000  # tasks of a game without packs
 PACK = "eval_pack_id"
@@ -35,7 +36,7 @@ def task(game: str, split: str, index: int) -> dict[str, Any]:
     """What `reset` needs to play it is in `options`."""
     most = count(game, split)
     if not 0 <= index < most:
-        raise BadInput(f"The split {split!r} has tasks 0 to {most - 1}, not {index}.")
+        raise NotHere(f"The split {split!r} has tasks 0 to {most - 1}, not {index}.")
     own = getattr(get_environment(game), "task_options", None)
     options = own(split, index) if own is not None else {"seed": index}
     return {"id": f"{split}-{index}", "split": split, "index": index, "options": options}
@@ -55,9 +56,15 @@ def checked_options(game: str, given: Mapping[str, Any]) -> tuple[dict[str, Any]
     inner = values.pop("options", {})
     if not isinstance(inner, Mapping):
         raise BadInput(f"options is {inner!r:.80}; it should be an object.")
+    known = getattr(get_environment(game), "options", None)
+    if known is not None:  # also what the names beside it will overrule
+        known.read({key: value for key, value in inner.items() if key not in ("split", "index")}, "option of reset")
     name = values.pop("episode_id", None)
     if name is not None and not (isinstance(name, str) and re.fullmatch(EPISODE, name)):
         raise BadInput("episode_id should be 1 to 255 printable ASCII characters.")
+    for seed in (inner.get("seed"), values.get("seed")):
+        if isinstance(seed, int) and seed >= EXACT:
+            raise BadInput(f"seed is {seed}; it should be below {EXACT}, as far as every JSON reader can count.")
     options = {**inner, **values}
     if "split" in options or "index" in options:
         split, index = options.pop("split", "default"), options.pop("index", 0)

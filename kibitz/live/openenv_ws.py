@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from kibitz.core.errors import BadInput
 from kibitz.live import openenv_mcp
+from kibitz.live.numbers import loads
 from kibitz.live.sessions import Broken, Full, NoSession, Service, Session
 
 LONGEST = 256 * 1024  # characters of one message
@@ -97,7 +98,7 @@ async def rpc(service: Service, session: Session, raw: str) -> str | None:
 async def play(service: Service, session: Session, raw: str) -> str | None:
     """The reply to one message; None ends the talk, an empty one is not sent."""
     try:
-        message = json.loads(raw)
+        message = loads(raw)
     except (json.JSONDecodeError, RecursionError) as error:
         return _error("INVALID_JSON", f"The message is not valid JSON: {error}.")
     if not isinstance(message, dict):

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from kibitz.core.errors import BadInput
+from kibitz.core.errors import BadInput, NotHere
 from kibitz.core.game import Game, Rule
 from kibitz.core.player import Choice, Player, RulePlayer
 from kibitz.games import get_game, get_pack, pack_names
@@ -43,6 +43,7 @@ class Wish:
     match: int | None = None  # of a pack
     script: tuple[tuple[Choice | None, Choice | None], ...] = ()
     branched_from: Mapping[str, Any] | None = None
+    instead_of: str | None = None  # whose seat a person takes: named too, so it should be somebody
 
     @property
     def names(self) -> tuple[str, str]:
@@ -100,6 +101,8 @@ def prepare(wish: Wish, runs: Path, patience: float, human_seconds: float, halt:
     game, chosen = game_of(wish, operator)
     names = [*wish.names, *([wish.adviser] if wish.adviser else [])]
     rules = [rule_named(game, name) if operator else rule_of(game, name, runs) for name in names]
+    if wish.instead_of is not None:
+        rule_of(game, wish.instead_of, runs)
     players: list[Player] = []
     for name, rule in zip(names, rules, strict=True):
         if rule is not None:
@@ -165,8 +168,10 @@ def rule_of(game: Game, name: str, runs: Path) -> Rule | None:
             player_named(game, name)  # says which names there are
         return game.rules.get(name)
     run = name.removeprefix("policy:")
-    if not RUN.fullmatch(run) or not (runs / run.partition("#")[0]).is_dir():
-        raise BadInput(f"There is no run {run!r} here; /runs.json lists those there are.")
+    if not RUN.fullmatch(run):
+        raise BadInput(f"{run!r} is not the name of a run; /runs.json lists those there are.")
+    if not (runs / run.partition("#")[0]).is_dir():
+        raise NotHere(f"There is no run {run!r} here; /runs.json lists those there are.")
     return rule_named(game, f"policy:{runs / run}")
 
 

@@ -17,19 +17,22 @@ from kibitz.core.event import TYPES
 from kibitz.core.options import sentence
 from kibitz.live import models
 from kibitz.live.bus import Bus
+from kibitz.live.numbers import JsonRoute
 from kibitz.live.publisher import Speech, with_audio
 from kibitz.live.runner import Busy, Live
 from kibitz.live.store import Closed, Gap, Row
 from kibitz.live.wire import Told, event_of
 
-LINES = {"content": {kind: {"schema": {"type": "string"}} for kind in ("application/x-ndjson", "text/plain")}}
+LINES = {"content": {"application/x-ndjson": {"schema": {"type": "string", "description": "one event a line"}}}}
 
 
 def router() -> APIRouter:
-    routes = APIRouter(prefix="/custom")
+    routes = APIRouter(prefix="/custom", route_class=JsonRoute)
     busy: dict[int | str, dict[str, Any]] = {409: {"model": models.Busy, "description": "another episode runs"}}
 
-    @routes.post("/start_episode", status_code=202, responses=busy, response_model=models.Started)
+    missing: dict[int | str, dict[str, Any]] = {404: {"model": models.Problem, "description": "no such run or preset"}}
+
+    @routes.post("/start_episode", status_code=202, responses=busy | missing, response_model=models.Started)
     async def start_episode(request: Request, wish: Annotated[models.Start, Body()]) -> Any:
         """Begins an episode in the background."""
         return await begin(request, wish_of(wish))
@@ -84,7 +87,8 @@ def wish_of(asked: models.Start) -> dict[str, Any]:
     """A start in the words of `plan.Wish`; the seat a person takes has the player `human`."""
     values = asked.model_dump(exclude={"human_seat"})
     if asked.human_seat is not None:
-        values["captain_preset" if asked.human_seat == 0 else "opponent_choice"] = "human"
+        seat = "captain_preset" if asked.human_seat == 0 else "opponent_choice"
+        values["instead_of"], values[seat] = values[seat], "human"
     return values
 
 

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
+import struct
 import time
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
-import orjson
 from fastapi import APIRouter, Body, Path, Query, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 
-from kibitz.core.errors import BadInput
+from kibitz.core.errors import BadInput, NotHere
 from kibitz.live import catalogue, models
+from kibitz.live.branch import NotAgain, again
 from kibitz.live.bus import Bus
+from kibitz.live.numbers import JsonRoute
 from kibitz.live.routes_custom import LINES, begin, parse_lines, row_of
 from kibitz.live.runner import end_broken
 from kibitz.live.store import Closed, Row, Store
@@ -24,6 +24,8 @@ from kibitz.live.store import Query as Which
 from kibitz.live.wire import Look, decode, fold, told
 
 Id = Annotated[str, Path(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
+TEXT = r"^[^\x00]*$"  # what a database may be asked for
+CURSOR = r"^[0-9a-f]{16}-[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"
 Token = Annotated[str, Query(max_length=100)]
 Since = Annotated[int, Query(ge=-1, le=1_000_000)]
 NONE: dict[int | str, dict[str, Any]] = {404: {"model": models.Problem, "description": "no such episode"}}
@@ -32,7 +34,7 @@ LONGEST = 10.0  # seconds that a replay waits between two events at speed 1
 
 
 def router() -> APIRouter:
-    routes = APIRouter()
+    routes = APIRouter(route_class=JsonRoute)
     _add_reading(routes)
     _add_streams(routes)
     _add_changing(routes)
@@ -44,14 +46,14 @@ def _add_reading(routes: APIRouter) -> None:
     @routes.get("/episodes", response_model=models.Page)
     async def episodes(
         request: Request,
-        game: Annotated[str | None, Query(max_length=100)] = None,
+        game: Annotated[str | None, Query(max_length=100, pattern=TEXT)] = None,
         status: Literal["running", "ended", "failed", "interrupted"] | None = None,
-        player: Annotated[str | None, Query(max_length=200)] = None,
+        player: Annotated[str | None, Query(max_length=200, pattern=TEXT)] = None,
         limit: Annotated[int, Query(ge=1, le=200)] = 50,
-        before: Annotated[str | None, Query(max_length=200)] = None,
+        before: Annotated[str | None, Query(pattern=CURSOR)] = None,
     ) -> dict[str, Any]:
         """Newest first; `next` is the `before` of the next page."""
-        which = Which(_text(game), status, _text(player), limit + 1, None if before is None else _cursor(before))
+        which = Which(game, status, player, limit + 1, None if before is None else _cursor(before))
         rows = await asyncio.to_thread(request.app.state.bus.store.episodes, which)
         more = _mark(rows[limit - 1]) if len(rows) > limit else None
         return {"episodes": [row.shown() for row in rows[:limit]], "next": more}
@@ -139,8 +141,14 @@ def _add_changing(routes: APIRouter) -> None:
             return _missing(episode_id)
         if row.status == "running":  # its seed would tell what is still hidden
             return JSONResponse({"error": "A running episode has no branches; wait for its end.", "current": None}, 409)
-        values = await asyncio.to_thread(_branch, request.app.state.bus.store, row, wish)
-        return await begin(request, values)
+        try:
+            values = await asyncio.to_thread(again, request.app.state.bus.store, row, wish)
+        except NotAgain as never:
+            return JSONResponse({"error": str(never), "current": None}, 409)
+        try:
+            return await begin(request, values)
+        except BadInput as wrong:  # of two games' names the record knows one
+            raise NotHere(str(wrong)) from None
 
     @routes.post("/episodes/{episode_id}/act", responses={**NONE, **CONFLICT}, response_model=models.Acted)
     async def act(request: Request, episode_id: Id, said: Annotated[models.Act, Body()]) -> Any:
@@ -191,22 +199,14 @@ def _look(request: Request, episode_id: str, token: str) -> Look:
     return None if found is None else int(found[0])
 
 
-def _text(value: str | None) -> str | None:
-    if value is not None and "\x00" in value:
-        raise BadInput("A name has no zero bytes.")
-    return value
-
-
 def _mark(row: Row) -> str:
-    return base64.urlsafe_b64encode(orjson.dumps([row.started_at, row.episode_id])).decode()
+    """Where a page ended: the start's eight bytes, and the id."""
+    return f"{struct.pack('>d', row.started_at).hex()}-{row.episode_id}"
 
 
 def _cursor(text: str) -> tuple[float, str]:
-    try:
-        started, episode_id = orjson.loads(base64.urlsafe_b64decode(text.encode()))
-        return float(started), str(episode_id).replace("\x00", "")
-    except (ValueError, TypeError, binascii.Error):
-        raise BadInput("before should be the next of an earlier page.") from None
+    started: float = struct.unpack(">d", bytes.fromhex(text[:16]))[0]
+    return started, text[17:]
 
 
 def snapshot(store: Store, row: Row) -> tuple[Row, dict[str, Any]]:
@@ -242,54 +242,6 @@ async def _replayed(chunks: Iterator[bytes], speed: float) -> AsyncIterator[byte
             last = event.ts
             yield b"id: %d\ndata: %s\n\n" % (event.seq, line)
     yield b"event: end\ndata: {}\n\n"
-
-
-def _branch(store: Store, row: Row, wish: models.Branch) -> dict[str, Any]:
-    from kibitz.core.player import Choice
-
-    steps: list[tuple[Any, Any]] = []
-    known: dict[str, Any] = dict(row.secret)
-    asked: list[Any] = [None, None]
-    since = -1
-    while bodies := store.events(row.episode_id, since):
-        for event in map(decode, bodies):
-            since = event.seq
-            payload = event.payload
-            if event.type == "decision":
-                private = payload.get("private", {}).get(str(payload["seat"]), {})
-                asked[payload["seat"]] = Choice(
-                    tuple(payload["act"]), payload["source"], private.get("reason", ""), payload["latency"],
-                    payload["usage"], payload["fallback"],
-                )  # fmt: skip
-            elif event.type == "step":
-                steps.append((asked[0], asked[1]))
-                asked = [None, None]
-            elif "seed" in payload:
-                known |= {"seed": payload["seed"], "number": payload["number"]}
-    if wish.turn > len(steps):
-        raise BadInput(f"Turn {wish.turn} is not in that episode; it has {len(steps)} steps.")
-    if "seed" not in known:
-        raise BadInput("That record does not tell its seed, so it cannot be played again.")
-    pack = row.about.get("eval_pack_id", "default")
-    if pack != "default" and known.get("match") is None:
-        raise BadInput("That record does not tell which match of its pack it was, so it cannot be played again.")
-    return {
-        "captain_preset": wish.players[0],
-        "opponent_choice": wish.players[1],
-        "game": row.game,
-        "max_overs": None,
-        "options": dict(row.about.get("options", {})),
-        "eval_pack_id": pack,
-        "seed": known["seed"],
-        "number": known["number"],
-        "match": known.get("match"),
-        "open": wish.open,
-        "pace": wish.pace,
-        "enable_tts": wish.enable_tts,
-        "adviser": wish.adviser,
-        "script": tuple(steps[: wish.turn]),
-        "branched_from": {"episode_id": row.episode_id, "turn": wish.turn},
-    }
 
 
 def end_silent(bus: Bus, silence: float) -> None:

@@ -126,7 +126,7 @@ class Runner:
         secret = {"seed": plan.seed, "number": wish.number, "match": plan.match}
         row = Row(
             live.episode_id, wish.game, wish.names, live.started_at, open_table=wish.open, about=plan.about,
-            secret=secret, owner=f"{config.host}:{config.port}",
+            secret=secret, owner=self.bus.store.owner,
         )  # fmt: skip
         self.bus.begin(row)
         return plan
@@ -147,8 +147,9 @@ class Runner:
         try:
             play_episode(
                 plan.game, plan.settings, plan.players, seed=plan.seed, number=wish.number, state=plan.state,
-                observers=(observer,), episode_id=live.episode_id, advisers=plan.advisers, script=wish.script,
-                about=plan.about, stop=steps, commentate=commentator_for(plan.game, self.config.commentator),
+                match=plan.match, observers=(observer,), episode_id=live.episode_id, advisers=plan.advisers,
+                script=wish.script, about=plan.about, stop=steps,
+                commentate=commentator_for(plan.game, self.config.commentator),
             )  # fmt: skip
         except Stopped:
             log.info("episode %s was stopped: %s", live.episode_id, live.halt.reason)
@@ -202,7 +203,8 @@ def end_broken(bus: Bus, episode_id: str, kind: str, reason: str, closing: Any =
                     secrets_told = event.payload["private"] if event.type == "episode.started" else secrets_told
             payload = {"kind": kind, "reason": reason, "frame": frame or None, "private": secrets_told, "steps": steps}
             row = bus.store.episode(episode_id)
-            known = {} if row is None else {key: row.secret[key] for key in ("seed", "number") if key in row.secret}
+            secret = {} if row is None else row.secret
+            known = {key: secret[key] for key in ("seed", "number", "match") if secret.get(key) is not None}
             event = Event(episode_id, last + 1, time.time(), "episode.failed", payload | known)
             return bus.publish(Told(event))
         except Closed:

@@ -66,6 +66,7 @@ class Ended(Payload):
     private: Private
     seed: int
     number: int
+    match: int | None = Field(None, description="of a pack")
     steps: int
 
 
@@ -77,6 +78,7 @@ class Failed(Payload):
     steps: int
     seed: int | None = None
     number: int | None = None
+    match: int | None = None
 
 
 PAYLOADS: dict[str, type[Payload]] = {

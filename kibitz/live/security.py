@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import time
 from collections import Counter, OrderedDict
@@ -21,6 +22,7 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 BODY = 1 << 20  # bytes of a request
 IMPORT = 32 << 20  # of a whole episode, or a driver's batch
+SLOWEST = 60  # seconds for the body of a request
 LARGE = ("/episodes", "/custom/events")
 WATCH = "/custom/ws"
 COSTLY = ("/custom/start_episode", "/custom/stop_episode", "/episodes")
@@ -62,7 +64,7 @@ class Guard:
     def __init__(self, app: Any, config: LiveConfig) -> None:
         self.app, self.config = app, config
         self._all = Bucket(1000, 2000)
-        self._costly = Bucket(10, 40)
+        self._costly = Bucket(config.starts, 4 * config.starts)
         self._open: Counter[str] = Counter()
         self.refused: Counter[int] = Counter()
 
@@ -136,12 +138,17 @@ def _is_here(host: str) -> bool:
 
 
 def _limited(scope: Scope, receive: Receive) -> Receive:
-    """Counts the body of a request that does not say how long it is."""
-    left = _limit(scope["path"])
+    """Counts the body of a request that does not say how long it is, and does not wait for it forever."""
+    left, ends = _limit(scope["path"]), time.monotonic() + SLOWEST
+    whole = False  # then only the end of the connection is waited for
 
     async def counted() -> MutableMapping[str, Any]:
-        nonlocal left
-        message = await receive()
+        nonlocal left, whole
+        try:
+            message = await asyncio.wait_for(receive(), None if whole else max(ends - time.monotonic(), 1.0))
+        except TimeoutError:
+            raise HTTPException(408, f"The request did not come within {SLOWEST} s.") from None
+        whole = not message.get("more_body", False)
         left -= len(message.get("body", b""))
         if left < 0:
             raise HTTPException(413, f"A request may have {_limit(scope['path'])} bytes.")

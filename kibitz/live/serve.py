@@ -16,6 +16,7 @@ from kibitz.core.errors import BadInput
 from kibitz.live.app import create_app, shut_down
 from kibitz.live.config import LiveConfig
 from kibitz.live.fast_socket import FastSocket
+from kibitz.live.plain_socket import plain_socket
 
 MESSAGE = 1 << 20  # bytes of one WebSocket message
 
@@ -54,8 +55,9 @@ def serve(config: LiveConfig, as_json: bool = False) -> None:
         json.dumps({"url": url, "store": config.store.split("@")[-1]}) if as_json else f"kibitz: watch at {url}/custom"
     )
     settings = uvicorn.Config(
-        app, ws=FastSocket, ws_per_message_deflate=False, ws_max_size=MESSAGE, log_level="warning",
-        access_log=False, proxy_headers=False, server_header=False, lifespan="on", timeout_graceful_shutdown=5,
+        app, http=plain_socket(2 * config.connections), ws=FastSocket, ws_per_message_deflate=False,
+        ws_max_size=MESSAGE, log_level="warning", access_log=False, proxy_headers=False, server_header=False,
+        lifespan="on", timeout_graceful_shutdown=5,
     )  # fmt: skip
     Server(settings, app.state, line).run(sockets=[listening])
 

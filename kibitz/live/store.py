@@ -83,6 +83,8 @@ class Store(Protocol):
     """Blocking calls, from any thread."""
 
     name: str
+    owner: str  # this server's mark on the episodes it plays
+    shared: bool  # other servers may write here too
     writer: Any  # counts commits and retries
 
     def begin(self, row: Row) -> None:
@@ -102,7 +104,10 @@ class Store(Protocol):
     def episodes(self, query: Query) -> list[Row]: ...
 
     def left_running(self) -> list[Row]:
-        """Episodes that say `running` and whose server is gone."""
+        """Episodes that say `running` and whose server seems gone; never this server's own."""
+
+    def still_here(self) -> None:
+        """Says so to the servers that share the store; to be called every few seconds."""
 
     def leaderboard(self) -> list[dict[str, Any]]:
         """By game and player: episodes, mean return, wins, draws."""
@@ -120,14 +125,14 @@ def outcome(told: Told) -> tuple[str, tuple[float, float] | None, str]:
     return status, None, str(payload.get("reason", "")).replace("\0", "")
 
 
-def open_store(url: str, patience: float = 10.0, owner: str = "server") -> Store:
+def open_store(url: str, patience: float = 10.0) -> Store:
     """`postgresql://...`, or a file of SQLite (`:memory:` is refused: several threads read)."""
     if url.startswith(("postgresql://", "postgres://")):
         from kibitz.live.store_postgres import PostgresStore
 
-        return PostgresStore(url, patience, owner)
+        return PostgresStore(url, patience)
     if "://" in url:
         raise BadInput(f"The store {url.split('://')[0]}:// is not known; give a file, or postgresql://USER@HOST/NAME.")
     from kibitz.live.store_sqlite import SqliteStore
 
-    return SqliteStore(Path(url).expanduser(), patience, owner)
+    return SqliteStore(Path(url).expanduser(), patience)

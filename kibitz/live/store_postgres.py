@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import threading
 import zlib
 from collections.abc import Callable, Iterable
@@ -21,6 +22,8 @@ except ImportError:  # pragma: no cover  (the extra is not installed)
 Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
 AWAY = (psycopg.OperationalError, psycopg.InterfaceError)
 ALIVE = 0x6B696269  # first half of the advisory locks by which servers show that they live
+# a server whose machine is gone says no goodbye: PostgreSQL notices within half a minute
+NOTICED = ("set tcp_keepalives_idle = 10", "set tcp_keepalives_interval = 5", "set tcp_keepalives_count = 3")
 SCHEMA = """
 create table if not exists episodes (
   id text collate "C" primary key, game text not null, player0 text not null, player1 text not null,
@@ -37,12 +40,18 @@ create table if not exists events (
 
 
 class PostgresStore:
-    """A server holds an advisory lock while it lives; whoever can take it knows that the server is gone."""
+    """A server holds an advisory lock while it lives; whoever can take it knows that the server is gone.
+
+    The lock goes with the session, so a PostgreSQL that restarts frees it until `still_here` takes it again:
+    one look is no proof.
+    """
 
     name = "postgresql"
+    shared = True
 
-    def __init__(self, url: str, patience: float = 10.0, owner: str = "server") -> None:
-        self._url, self._owner, self._patience = url, owner, patience
+    def __init__(self, url: str, patience: float = 10.0) -> None:
+        self._url, self._patience = url, patience
+        self.owner = secrets.token_hex(4)
         self._local = threading.local()
         self._opened: list[Connection] = []
         self._guard = threading.Lock()
@@ -63,8 +72,10 @@ class PostgresStore:
     def _transact(self, jobs: list[Callable[[Connection], Any]]) -> list[Any]:
         if self._db is None or self._db.closed or self._db.broken:
             db = self._connect()
-            # two servers of one name would take each other for dead; the lock is theirs together
-            db.execute("select pg_advisory_lock_shared(%s, %s)", (ALIVE, _mark(self._owner)))
+            # shared: after a broken connection the old session may hold it for a while
+            db.execute("select pg_advisory_lock_shared(%s, %s)", (ALIVE, _mark(self.owner)))
+            for limit in NOTICED:
+                db.execute(limit)
             self._db = db
         db = self._db
         results: list[Any] = []
@@ -138,7 +149,12 @@ class PostgresStore:
 
     def left_running(self) -> list[Row]:
         found = self._read(f"select {COLUMNS}, {LAST_SEQ} from episodes where status = 'running' and origin = 'server'")
-        return [row for row in map(row_of, found) if row.owner == self._owner or not self._lives(row.owner)]
+        others = [row for row in map(row_of, found) if row.owner != self.owner]
+        gone = {owner for owner in {row.owner for row in others} if not self._lives(owner)}
+        return [row for row in others if row.owner in gone]
+
+    def still_here(self) -> None:
+        self.writer.run(lambda db: None)
 
     def _lives(self, owner: str) -> bool:
         taken = self._read("select pg_try_advisory_lock(%s, %s)", (ALIVE, _mark(owner)))[0][0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import secrets
 import sqlite3
 import threading
 from collections.abc import Callable, Iterable
@@ -33,9 +34,10 @@ class SqliteStore:
     """`synchronous=NORMAL`: a commit is in the file when it returns, whatever becomes of the process."""
 
     name = "sqlite"
+    shared = False
 
-    def __init__(self, path: Path, patience: float = 10.0, owner: str = "server") -> None:
-        self._path, self._owner = path, owner
+    def __init__(self, path: Path, patience: float = 10.0) -> None:
+        self._path, self.owner = path, secrets.token_hex(4)
         self._claim = _claim(path)
         self._local = threading.local()
         self._opened: list[sqlite3.Connection] = []
@@ -121,9 +123,13 @@ class SqliteStore:
 
     def left_running(self) -> list[Row]:
         found = self._reader().execute(
-            f"select {COLUMNS}, {LAST_SEQ} from episodes where status = 'running' and origin = 'server'"
+            f"select {COLUMNS}, {LAST_SEQ} from episodes where status = 'running' and origin = 'server' and owner != ?",
+            (self.owner,),
         )
         return [row_of(row) for row in found]
+
+    def still_here(self) -> None:
+        """The claim on the file says so."""
 
     def leaderboard(self) -> list[dict[str, Any]]:
         return standings(self._reader().execute(LEADERBOARD).fetchall())

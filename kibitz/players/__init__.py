@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from importlib import import_module
+from typing import Any
 
-from kibitz.core.errors import BadInput
+from kibitz.core.errors import BadInput, NotHere
 from kibitz.core.game import Game, Rule
 from kibitz.core.player import Player, RulePlayer
 from kibitz.players.human import HumanPlayer
@@ -20,7 +22,7 @@ def rule_named(game: Game, name: str) -> Rule | None:
     for prefix, maker in RULE_KINDS.items():
         if name.startswith(prefix):
             module, _, function = maker.partition(":")
-            rule: Rule = getattr(import_module(module), function)(name.removeprefix(prefix), game)
+            rule: Rule = _here(getattr(import_module(module), function), name.removeprefix(prefix), game)
             return rule
     return game.rules.get(name)
 
@@ -33,7 +35,15 @@ def player_named(game: Game, name: str) -> Player:
     if name == "human":
         return HumanPlayer(game)
     if name.startswith("llm:"):
-        llm: Player = import_module("kibitz.players.llm").llm_player(game, name.removeprefix("llm:"))
+        llm: Player = _here(import_module("kibitz.players.llm").llm_player, game, name.removeprefix("llm:"))
         return llm
     known = ", ".join([*sorted(game.rules), "human", "policy:RUN", "llm:PRESET"])
     raise BadInput(f"There is no player {name!r} for {game.name}; there are {known}.")
+
+
+def _here(make: Callable[..., Any], *values: Any) -> Any:
+    """Runs and presets are this machine's: what is wrong with one is no fault of the name."""
+    try:
+        return make(*values)
+    except BadInput as wrong:
+        raise NotHere(str(wrong)) from None

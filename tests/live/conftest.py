@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,8 +13,7 @@ import httpx
 import pytest
 
 from tests.live.machines import Postgres, Redis
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.live.nursery import Child
 
 
 @dataclass
@@ -25,7 +21,7 @@ class Served:
     """A running `kibitz serve`."""
 
     url: str
-    process: subprocess.Popen[str]
+    process: Child
 
     @property
     def ws(self) -> str:
@@ -66,8 +62,7 @@ class Served:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
         code = self.process.wait(60)
-        if self.process.stdout:
-            self.process.stdout.close()
+        self.process.stdout.close()
         return code
 
 
@@ -76,11 +71,7 @@ Serve = Callable[..., Served]
 
 def start_server(store: Path | str, *more: str, env: dict[str, str] | None = None) -> Served:
     """Returns once it answers."""
-    words = [sys.executable, "-m", "kibitz.cli", "serve", "--port", "0", "--store", str(store), "--json", *more]
-    process = subprocess.Popen(
-        words, stdout=subprocess.PIPE, text=True, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT), **(env or {})}
-    )
-    assert process.stdout is not None
+    process = Child(["serve", "--port", "0", "--store", str(store), "--json", *more], env or {})
     line = process.stdout.readline()
     assert line, "the server did not start"
     return Served(json.loads(line)["url"], process)
@@ -125,5 +116,21 @@ def postgres() -> Iterator[Postgres]:
 @pytest.fixture(scope="session")
 def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Redis]:
     one = Redis(tmp_path_factory.mktemp("redis"))
+    yield one
+    one.stop()
+
+
+@pytest.fixture
+def own_postgres() -> Iterator[Postgres]:
+    """One that a test may take away."""
+    one = Postgres()
+    yield one
+    one.close()
+
+
+@pytest.fixture
+def own_redis(tmp_path: Path) -> Iterator[Redis]:
+    """One that a test may take away."""
+    one = Redis(tmp_path)
     yield one
     one.stop()

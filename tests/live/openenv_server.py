@@ -26,14 +26,14 @@ def app(sessions: Sessions, games: list[str], default: str) -> FastAPI:
 
 
 @contextmanager
-def serving(made: FastAPI) -> Iterator[str]:
+def serving(made: FastAPI, **more: Any) -> Iterator[str]:
     """The app on a free port; yields its address."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen(256)
         port = listener.getsockname()[1]
         config = uvicorn.Config(
-            made, log_level="error", ws="websockets-sansio", lifespan="off", timeout_graceful_shutdown=1
+            made, log_level="error", ws="websockets-sansio", lifespan="off", timeout_graceful_shutdown=1, **more
         )
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)

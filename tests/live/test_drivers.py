@@ -19,6 +19,7 @@ from kibitz.live.drive import drive
 from kibitz.live.plan import Wish
 from kibitz.live.publisher import BusObserver
 from kibitz.live.schema import PAYLOADS
+from kibitz.show import facts
 from tests.live.conftest import Serve, Served
 from tests.live.machines import free_port, wait_until
 
@@ -46,7 +47,7 @@ def test_a_driver_survives_a_restart_of_the_server_without_gaps_or_doubles(serve
     port = str(free_port())
     store = tmp_path / "a.db"
     first = serve("--no-warm", "--port", port, store=store)
-    wish = Wish("random", "random", game="deal_or_no_deal", options=LONG, seed=2)
+    wish = Wish("partner:stubborn", "partner:stubborn", game="deal_or_no_deal", options=LONG, seed=2)
     told: dict[str, Any] = {}
     driver = threading.Thread(target=lambda: told.update(drive(wish, first.url, pace=0.05, give_up=120)))
     driver.start()
@@ -116,8 +117,46 @@ def test_an_environment_stepped_by_hand_is_published_with_the_seeds_methods(serv
     assert kinds == ["episode.started", "decision", "decision", "step", "decision", "step", "episode.ended"]
     assert events[0]["payload"]["about"]["task"] == "custom_episode"
     assert events[-1]["payload"]["frame"] == {"score": 8, "over": True}
+    refused = branch(served, episode_id, 1)
+    assert (refused.status_code, refused.json()["current"]) == (409, None)
+    assert "does not tell who did what" in refused.json()["error"]
     for event in events:
         PAYLOADS[event["type"]].model_validate(event["payload"])
+
+
+def branch(served: Served, episode_id: str, turn: int) -> httpx.Response:
+    wish = {"turn": turn, "players": ["heuristic", "heuristic"], "pace": 0.0}
+    return httpx.post(f"{served.url}/episodes/{episode_id}/branch", json=wish, timeout=60)
+
+
+def test_a_negotiation_stepped_by_hand_is_published_and_can_be_branched(served: Served) -> None:
+    from kibitz.games.deal_or_no_deal.tool_env import NegotiationAction, NegotiationEnvironment
+
+    async def drive() -> list[list[Any]]:
+        observer = BusObserver(
+            base_url=served.url, episode_id="custom-ep-3", mode="by hand", opponent_mode="heuristic",
+            game="deal_or_no_deal",
+        )  # fmt: skip
+        env = NegotiationEnvironment()
+        obs = env.reset({"seed": 5, "max_turns": 6, "agent_starts": False, "disagree_ends": False})
+        await observer.start(obs)
+        turn, acts = 0, list(obs.metadata["acts"])
+        while not obs.done:
+            action = NegotiationAction(act_type=1, oA=obs.counts)
+            pre = await observer.before_step(action, obs, turn=turn)
+            obs, turn = env.step(action), turn + 1
+            acts += obs.metadata["acts"]
+            await observer.after_step(action, pre, obs, None, turn=turn)
+        await observer.end(env.state)
+        return acts
+
+    acts = asyncio.run(drive())
+    assert [e["payload"]["acts"] for e in served.events("custom-ep-3") if e["type"] == "step"] == acts
+    branched = branch(served, "custom-ep-3", 3)
+    assert branched.status_code == 202, branched.text
+    served.wait_for_end(branched.json()["episode_id"])
+    again = [e["payload"]["acts"] for e in served.events(branched.json()["episode_id"]) if e["type"] == "step"]
+    assert again[:3] == acts[:3]
 
 
 def test_the_seeds_driver_publishes_a_real_match_ball_by_ball(served: Served) -> None:
@@ -144,6 +183,12 @@ def test_the_seeds_driver_publishes_a_real_match_ball_by_ball(served: Served) ->
 
     episode_id, state = asyncio.run(drive())
     events = served.events(episode_id)
+    branched = branch(served, episode_id, state.deliveries)
+    assert branched.status_code == 202, branched.text
+    served.wait_for_end(branched.json()["episode_id"])
+    again = served.events(branched.json()["episode_id"])
+    frame = [event["payload"]["frame"] for event in (events[-1], again[-1])]
+    assert frame[0]["innings"] == frame[1]["innings"], "the acts that were told play the same match"
     assert [event["seq"] for event in events] == list(range(len(events)))
     assert sum(event["type"] == "step" for event in events) == state.deliveries
     assert events[-1]["payload"]["frame"]["over"] is True
@@ -188,11 +233,17 @@ def test_a_driver_is_told_in_one_sentence_what_is_wrong(served: Served) -> None:
         )
 
 
+def test_what_was_driven_is_told_to_people_too(served: Served, capsys: pytest.CaptureFixture[str]) -> None:
+    facts(drive(Wish("heuristic", "heuristic", game="deal_or_no_deal", seed=3), served.url), as_json=False)
+    assert "returns: " in capsys.readouterr().out
+
+
 @pytest.mark.conformance
 def test_the_command_plays_and_publishes(
     served: Served, kibitz: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
-    done = kibitz("watch", "--server", served.url, "--overs", "1", "--seed", "4", "--pace", "0", "--json")
+    played = ["--game", "deal_or_no_deal", "--player", "random", "--opponent", "heuristic", "--seed", "4"]
+    done = kibitz("watch", "--server", served.url, *played, "--pace", "0", "--json")
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     assert len(served.events(told["episode_id"])) == told["events"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,10 @@ from tests.live.conftest import Serve, Served
 from tests.live.machines import Postgres, Redis, wait_until
 from tests.live.test_watch import watch
 
+STUBBORN = {  # they never agree
+    "game": "deal_or_no_deal", "captain_preset": "partner:stubborn", "opponent_choice": "partner:stubborn",
+    "options": {"max_turns": 250, "disagree_ends": False},
+}  # fmt: skip
 HEAVY = pytest.mark.conformance
 FOUR = [
     pytest.param(("sqlite", ""), id="sqlite"),
@@ -116,10 +121,30 @@ def test_watchers_of_one_server_see_what_another_plays(serve: Serve, postgres: P
 
 
 @pytest.mark.conformance
-def test_redis_may_go_and_come_back_and_nobody_misses_anything(
-    serve: Serve, postgres: Postgres, tmp_path: Path
+def test_what_a_dead_server_played_is_closed_by_another_and_a_living_ones_goes_on(
+    serve: Serve, postgres: Postgres, redis: Redis
 ) -> None:
-    redis = Redis(tmp_path)
+    words = ["--store", postgres.fresh(), "--bus", redis.url, "--no-warm"]
+    dies, lives = serve(*words), serve(*words)
+    left, kept = dies.start(**STUBBORN, pace=30.0), lives.start(**STUBBORN, pace=30.0)
+    with connect(f"{lives.ws}?episode_id={left}") as socket:
+        socket.recv(10)
+        dies.kill()
+        events: list[Any] = []
+        for message in socket:
+            said = json.loads(message)
+            events += said.get("events", [said])
+    assert events[-1]["payload"]["kind"] == "interrupted", "its watchers elsewhere are told"
+    assert lives.get(f"/episodes/{left}")["status"] == "interrupted"
+    assert lives.get(f"/episodes/{kept}")["status"] == "running"
+    httpx.post(f"{lives.url}/custom/stop_episode", json={"episode_id": kept})
+
+
+@pytest.mark.conformance
+def test_redis_may_go_and_come_back_and_nobody_misses_anything(
+    own_redis: Redis, serve: Serve, postgres: Postgres
+) -> None:
+    redis = own_redis
     words = ["--store", postgres.fresh(), "--bus", redis.url, "--no-warm"]
     here, there = serve(*words), serve(*words)
     sent = record.events("ep-a", steps=40)
@@ -132,28 +157,43 @@ def test_redis_may_go_and_come_back_and_nobody_misses_anything(
         redis.start()
         post(here, sent[20:])
         assert _read(away, len(sent)) == list(range(len(sent)))
-    redis.stop()
 
 
 @pytest.mark.conformance
-def test_postgresql_may_go_for_seconds_and_come_back(serve: Serve) -> None:
-    postgres = Postgres()
-    served = serve("--store", postgres.fresh(), "--no-warm", "--patience", "30")
+def test_postgresql_and_redis_may_go_for_ten_seconds_and_come_back(
+    own_postgres: Postgres, own_redis: Redis, serve: Serve
+) -> None:
+    postgres, redis = own_postgres, own_redis
+    words = ["--store", postgres.fresh(), "--bus", redis.url, "--no-warm", "--patience", "60"]
+    here, there = serve(*words), serve(*words)
     sent = record.events("ep-a", steps=20)
-    post(served, sent[:5])
-    postgres.stop()
+    played = here.start(**STUBBORN, pace=1.0)
+    post(here, sent[:5])
+    postgres.stop(), redis.stop()
+    gone = time.monotonic()
     answers: list[int] = []
-    sending = threading.Thread(target=lambda: answers.append(post(served, sent[5:]).status_code))
+
+    def send() -> None:  # as a driver does
+        while (not answers or answers[-1] == 503) and time.monotonic() < gone + 60:
+            answers.append(post(here, sent[5:]).status_code)
+            time.sleep(0.2)
+
+    sending = threading.Thread(target=send)
     sending.start()
-    assert served.get("/health")["status"] == "healthy"
-    assert httpx.get(f"{served.url}/episodes/ep-a").status_code == 503
-    postgres.start()
-    sending.join(40)
-    assert answers in ([200], [503])
-    if answers == [503]:
-        assert post(served, sent[5:]).status_code == 200
-    assert served.events("ep-a") == sent
-    postgres.close()
+    assert here.get("/health")["status"] == "healthy"
+    assert httpx.get(f"{here.url}/episodes/ep-a").status_code == 503
+    time.sleep(gone + 10 - time.monotonic())
+    postgres.start(), redis.start()
+    sending.join(60)
+    assert answers[-1] == 200
+    for served in (here, there):
+        assert served.events("ep-a") == sent
+    reached = here.get(f"/episodes/{played}")["last_seq"]
+    wait_until(lambda: here.get(f"/episodes/{played}")["last_seq"] > reached, 30, "the next turn")
+    time.sleep(11)  # two looks of the other server: it must not take the one that lives for dead
+    assert there.get(f"/episodes/{played}")["status"] == "running"
+    httpx.post(f"{here.url}/custom/stop_episode", json={"episode_id": played})
+    here.wait_for_end(played)
 
 
 def _read(socket: Any, count: int) -> list[int]:

@@ -30,9 +30,12 @@ def test_batched_watchers_get_everything_too() -> None:
 @pytest.mark.conformance
 @pytest.mark.timed
 def test_five_hundred_watchers_at_twenty_events_a_second_are_served_within_100_ms() -> None:
-    found = min((Load(500, 20, 10).run() for _ in range(3)), key=lambda one: float(one["p99_ms"]))
-    assert (found["lost"], found["doubles"]) == (0, 0)
-    assert found["p99_ms"] < 100, found
+    for _ in range(3):  # the best of three: whatever else this machine does is none of ours
+        found = Load(500, 20, 10).run()
+        assert (found["lost"], found["doubles"]) == (0, 0)
+        if found["p99_ms"] < 100:
+            return
+    pytest.fail(f"p99 was never below 100 ms: {found}")
 
 
 @pytest.mark.conformance

@@ -49,8 +49,8 @@ def test_the_six_things_a_validator_asks_for_are_there(http: httpx.Client) -> No
     assert {"name", "description"} <= set(http.get("/metadata").json())
     assert {"action", "observation", "state"} <= set(http.get("/schema").json())
     described = http.get("/openapi.json").json()
-    assert {"/reset", "/step", "/state", "/envs/{game}/reset"} <= set(described["paths"])
-    action = described["components"]["schemas"][f"Step_{NEGOTIATION}"]["properties"]["action"]
+    assert {"/reset", "/step", "/state", f"/envs/{NEGOTIATION}/reset"} <= set(described["paths"])
+    action = described["components"]["schemas"][f"StepRequest_{NEGOTIATION}"]["properties"]["action"]
     assert action["properties"]["act_type"]["maximum"] == 4
     assert http.post("/mcp", json={}).json()["jsonrpc"] == "2.0"
 
@@ -143,10 +143,14 @@ def test_a_wrong_http_call_gets_one_sentence(http: httpx.Client) -> None:
         http.post("/step", content=b"\xff", headers={"Content-Type": "application/json"}),
         http.post("/reset", json={"episode_id": ""}),
         http.post(f"/{NEGOTIATION}/tasks", json={"split": "no"}),
-        http.post(f"/{NEGOTIATION}/task", json={"split": "default", "index": 10**9}),
+        http.post("/reset", json={"max_turns": 3, "options": {"max_turns": 0}}),
     ]
     assert [reply.status_code for reply in wrong] == [422] * len(wrong)
-    gone = [http.get("/state?session_id=x"), http.post("/envs/chess/reset"), http.get("/chess/splits")]
+    gone = [
+        http.get("/state?session_id=x"),
+        http.post("/reset", json={"opponent": "llm:nobody"}),
+        http.post(f"/{NEGOTIATION}/task", json={"split": "default", "index": 10**9}),
+    ]
     assert [reply.status_code for reply in gone] == [404] * len(gone)
     assert all(set(reply.json()) == {"error"} for reply in wrong + gone)
 

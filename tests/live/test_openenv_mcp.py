@@ -48,7 +48,7 @@ def test_a_client_can_initialize_list_tools_and_play_an_episode(http: httpx.Clie
     assert ended["done"] and ended["result"] is not None
     assert call(http, session, "agree")["isError"]  # it is over
     assert http.delete("/mcp", headers={"Mcp-Session-Id": session}).status_code == 204
-    assert http.delete("/mcp").status_code == 405
+    assert http.delete("/mcp").status_code == 422
     assert rpc(http, "tools/call", session, name="look").json()["error"]["code"] == -32602
 
 

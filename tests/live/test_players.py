@@ -105,6 +105,21 @@ def test_a_pack_gives_the_first_position_and_keeps_its_match_secret_until_the_en
     assert "match" not in events[0].payload["about"]
 
 
+def test_both_matches_of_a_pair_are_those_that_evaluation_plays(bus: Bus) -> None:
+    """The second with each other's luck, which a random captain shows at once."""
+    from kibitz.evaluate.packs import play_hosts
+    from kibitz.games import get_game, get_pack
+
+    pack = get_pack("cricket", "death")
+    evaluated = play_hosts(get_game("cricket"), pack, ("random", "heuristic"), 2, 0, lambda count: None)
+    for match in (0, 1):
+        played = asyncio.run(run_episode_in_proc(bus, "random", "heuristic", eval_pack_id="death", seed=match))
+        last = decode(bus.store.events(played["episode_id"], -1)[-1]).payload
+        assert (last["match"], last["steps"]) == (match, evaluated.turns[match, 0])
+        for name, scores in evaluated.scores.items():
+            assert last["scores"][name] == scores[match].tolist(), name
+
+
 def test_a_store_that_fails_in_the_middle_ends_the_episode_with_a_word_once_it_is_back(
     bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -109,8 +109,8 @@ def _shutting_down_is_told(alone: Served) -> None:
     [
         ({"game": "chess"}, "no game"),
         ({"captain_preset": "nobody"}, "no player"),
-        ({"captain_preset": "policy:../../etc"}, "no run"),
-        ({"captain_preset": "llm:nothing"}, "no preset"),
+        ({"captain_preset": "policy:../../etc"}, "not the name of a run"),
+        ({"human_seat": 0, "captain_preset": "nobody"}, "no player"),
         ({"options": {"dataset_path": "/etc/passwd"}}, "operator"),
         ({"options": {"use_dataset": True}}, "operator"),
         ({"options": {"max_turns": 0}}, "max_turns"),
@@ -128,6 +128,12 @@ def test_a_wrong_wish_is_one_sentence_and_starts_nothing(served: Served, wish: d
     assert list(answer.json()) == ["error"]
     assert word in answer.json()["error"]
     assert served.get("/custom/status")["running"] == []
+
+
+@pytest.mark.parametrize(("name", "word"), [("policy:nothing", "no run"), ("llm:nothing", "no preset")])
+def test_a_run_or_preset_that_is_not_here_is_not_found(served: Served, name: str, word: str) -> None:
+    answer = start(served, captain_preset=name)
+    assert answer.status_code == 404 and word in answer.json()["error"]
 
 
 def test_an_export_can_be_imported_elsewhere_and_branched_there(served: Served, serve: Serve) -> None:
@@ -148,7 +154,8 @@ def test_an_export_can_be_imported_elsewhere_and_branched_there(served: Served, 
     started = other.events(branch)[0]["payload"]["about"]
     assert started["branched_from"] == {"episode_id": first, "turn": 1}
     wish["turn"] = 999
-    assert "steps" in httpx.post(f"{other.url}/episodes/{first}/branch", json=wish).json()["error"]
+    missing = httpx.post(f"{other.url}/episodes/{first}/branch", json=wish)
+    assert missing.status_code == 404 and "steps" in missing.json()["error"]
 
 
 def test_a_replay_streams_the_record_at_the_wanted_speed(served: Served) -> None:
@@ -180,3 +187,17 @@ def test_presets_say_what_can_be_played_and_why_not(served: Served) -> None:
         assert "default" in game["packs"]
     assert "dataset_path" not in games["deal_or_no_deal"]["options"]["properties"]
     assert "elevens" not in games["cricket"]["defaults"]
+
+
+def test_the_openapi_knows_what_can_be_played(served: Served) -> None:
+    described = served.get("/openapi.json")["components"]["schemas"]
+    starts = {one["properties"]["game"]["const"]: one for one in described["Start"]["oneOf"]}
+    for name, game in served.get("/custom/presets")["games"].items():
+        fields = starts[name]["properties"]
+        named = [player["name"] for player in game["players"] if player["kind"] in ("rule", "human")]
+        assert fields["captain_preset"]["anyOf"][0]["enum"] == named
+        assert fields["eval_pack_id"]["enum"] == game["packs"]
+        assert set(game["options"]["properties"]) <= set(fields["options"]["properties"])
+    assert starts["deal_or_no_deal"]["required"] == ["game", "captain_preset"], "balanced is a captain of cricket"
+    opponent = described["ResetRequest_deal_or_no_deal"]["properties"]["opponent"]["anyOf"][0]
+    assert "bayes" in opponent["anyOf"][0]["enum"] and "human" not in opponent["anyOf"][0]["enum"]

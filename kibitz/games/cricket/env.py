@@ -43,6 +43,7 @@ FREE_CALLS = 3  # without a ball, between two balls
 class CricketEnvironment:
     """One match at a time; instances know nothing of each other. `reset` first, then `step`."""
 
+    options: ClassVar[type[ResetOptions]] = ResetOptions
     title: ClassVar[str] = "Cricket captaincy: lead a side, ball by ball, against another captain."
 
     def __init__(self, *, shaping: float = 0.0, pool: int = 32, elevens: str | None = None) -> None:
@@ -91,7 +92,8 @@ class CricketEnvironment:
             )
             self._page = self._look()
             opening = commentary.tell({"type": "episode.started", "payload": {}}, self._page.frame)
-            return self._observe(message=f"{start.about} {opening}".strip())
+            played = {"options": start.options.model_dump(mode="json")}
+            return self._observe(message=f"{start.about} {opening}".strip(), metadata=played)
 
     def step(self, action: CricketAction) -> CricketObservation:
         """One call. A bad one is answered by an observation with `error`, never by an exception."""
@@ -165,7 +167,8 @@ class CricketEnvironment:
         if told.match_over:
             line = f"{line} {commentary.tell({'type': 'episode.ended', 'payload': {}}, self._page.frame)}"
         answered = {"source": theirs.source, "fallback": theirs.fallback, "latency": theirs.latency}
-        return self._observe(error, line, reward=reward, metadata={"opponent": answered})
+        acts = [[list(mine), list(theirs.act)]]
+        return self._observe(error, line, reward=reward, metadata={"opponent": answered, "acts": acts})
 
     def _look(self, before: Any = None) -> Page:
         """The page after a ball, or the first one."""

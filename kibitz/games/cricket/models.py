@@ -44,7 +44,7 @@ class CricketObservation(BaseModel):
     analysis: dict[str, Any] | None = Field(None, description="the answer of analyze_situation")
     text: str = Field("", description="the position in a few sentences")
     frame: dict[str, Any] = Field(default_factory=dict, description="what a page draws")
-    metadata: dict[str, Any] = Field(default_factory=dict)
+    metadata: dict[str, Any] = Field(default_factory=dict, description="of a ball: both captains' acts; first: options")
 
     _turn: Any = PrivateAttr(None)  # kibitz.core.player.Turn, for captains that live in this process
 

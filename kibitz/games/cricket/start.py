@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from kibitz.core.errors import BadInput
 from kibitz.core.game import Game, Rule, seated
 from kibitz.core.player import Player, RulePlayer
+from kibitz.core.scenario import is_swapped
 from kibitz.games.cricket.models import ResetOptions
 from kibitz.games.cricket.settings import CricketOptions
 
@@ -24,6 +25,7 @@ class Start(NamedTuple):
     match: int | None  # of a pack
     swapped: bool  # the second match of a pair
     about: str
+    options: CricketOptions  # as played
 
 
 def find_player(game: Game, name: str) -> tuple[Player, Rule | None]:
@@ -50,7 +52,7 @@ def find_start(
     options = fixed.model_copy(
         update={name: getattr(chosen, name) for name in ("max_overs", "era", "captain_side", "random_start")}
     )
-    return Start(_seated(options, rule), None, seed, None, False, "")
+    return Start(_seated(options, rule), None, seed, None, False, "", options)
 
 
 def _from_pack(
@@ -69,7 +71,7 @@ def _from_pack(
     changed = {name: getattr(chosen, name) for name in names} | {"shaping": fixed.shaping}
     options = scenario.options.model_copy(update=changed)
     about = f"Pack {pack.name}, match {index} of {pack.matches}."
-    return Start(_seated(options, rule), first, pack.seed(index), index, index % 2 == 1, about)
+    return Start(_seated(options, rule), first, pack.seed(index), index, is_swapped(index), about, options)
 
 
 def _seated(options: CricketOptions, rule: Rule | None) -> Any:

@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, WithJsonSchema, field_validator, model_validator
+from pydantic.json_schema import JsonSchemaValue
 
 from kibitz.core.options import OPERATOR, Options
 from kibitz.games.deal_or_no_deal import contexts
@@ -15,6 +16,10 @@ from kibitz.games.deal_or_no_deal.partner import KINDS, Row, tempers
 from kibitz.games.deal_or_no_deal.rules import MAX_UTILITY, Settings
 
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
+Kind = Annotated[str, WithJsonSchema({"enum": list(KINDS)})]
+WEIGHT: JsonSchemaValue = {"type": "number", "minimum": 0}
+MIX: JsonSchemaValue = {"type": "object", "properties": dict.fromkeys(KINDS, WEIGHT), "minProperties": 1}
+Mix = Annotated[dict[str, float], WithJsonSchema(MIX | {"additionalProperties": False})]
 
 
 class NegotiationOptions(Options):
@@ -34,9 +39,7 @@ class NegotiationOptions(Options):
         None, description="its file or folder; null: the hub's copy", json_schema_extra=OPERATOR
     )
     points_budget: int | None = Field(None, ge=1, le=70, description="what each seat's whole pool is worth")
-    partner: str | dict[str, float] = Field(
-        "heuristic", description="kind of heuristic partner, or a mix of kinds by weight"
-    )
+    partner: Kind | Mix = Field("heuristic", description="kind of heuristic partner, or a mix of kinds by weight")
     partner_threshold: Share | tuple[Share, Share] = Field(
         0.55, description="share of its pool the heuristic partner accepts, or a range to draw it from"
     )

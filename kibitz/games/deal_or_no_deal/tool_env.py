@@ -9,17 +9,18 @@ import copy
 import uuid
 from collections.abc import Mapping
 from functools import cache, lru_cache
+from importlib import import_module
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, WithJsonSchema
 
 from kibitz.core.chance import episode_luck, seat_luck, seed_key
 from kibitz.core.environment import Tool
-from kibitz.core.episode import table_for
+from kibitz.core.episode import ask, table_for
 from kibitz.core.errors import BadInput
 from kibitz.core.game import Game, seated
-from kibitz.core.player import RulePlayer, Turn
+from kibitz.core.player import Player, Turn
 from kibitz.games.deal_or_no_deal import game as game_for
 from kibitz.games.deal_or_no_deal.env import first_state
 from kibitz.games.deal_or_no_deal.frame import ints
@@ -27,6 +28,7 @@ from kibitz.games.deal_or_no_deal.rules import ACT_NAMES, AGREE, DISAGREE, SILEN
 from kibitz.games.deal_or_no_deal.settings import NegotiationOptions
 from kibitz.games.deal_or_no_deal.words import history_line
 
+Acts = list[list[int] | None]  # of one step, by seat
 PATIENCE = 3  # illegal acts in a row, the last of which is replaced
 
 
@@ -75,7 +77,7 @@ class NegotiationObservation(BaseModel):
     result: Result | None = Field(None, description="at the end")
     done: bool = False
     reward: float = Field(0.0, description="points, paid when a deal closes")
-    metadata: dict[str, Any] = Field(default_factory=dict)
+    metadata: dict[str, Any] = Field(default_factory=dict, description="the acts since the last one; first: options")
 
 
 class NegotiationState(BaseModel):
@@ -91,16 +93,41 @@ class NegotiationState(BaseModel):
     seed: int | None = None
 
 
+NOT_HERE = ("use_dataset", "dataset", "dataset_path", "past_offers")
+CONTEXT: dict[str, JsonValue] = {
+    "type": "object",
+    "description": "a first position in place of a drawn one; counts from min_count to max_count",
+    "properties": {
+        name: {
+            "type": "array",
+            "items": {"type": "integer", "minimum": low, "maximum": high},
+            "minItems": 3,
+            "maxItems": 3,
+        }
+        for name, low, high in (("counts", 1, 7), ("my_utilities", 0, 10), ("partner_utilities", 0, 10))
+    },
+    "required": ["counts", "my_utilities", "partner_utilities"],
+    "additionalProperties": False,
+}
+
+
+def _without_data_sets(schema: dict[str, Any]) -> None:
+    for name in NOT_HERE:
+        del schema["properties"][name]
+
+
 class ToolOptions(NegotiationOptions):
     """Options of `reset`. Data sets are files and are not read for callers; give a `context` instead."""
 
+    model_config = ConfigDict(json_schema_extra=_without_data_sets)
+
     seed: int | None = Field(None, ge=0, lt=2**64)
-    opponent: str = "heuristic"
-    context: dict[str, Any] | None = None  # counts, my_utilities, partner_utilities
+    opponent: str = Field("heuristic", description="any player by name: bayes, llm:PRESET, policy:RUN")
+    context: Annotated[dict[str, Any], WithJsonSchema(CONTEXT)] | None = None
 
     @classmethod
     def given(cls, options: Mapping[str, Any]) -> ToolOptions:
-        for name in ("use_dataset", "dataset", "dataset_path", "past_offers"):
+        for name in NOT_HERE:
             if name in options:
                 raise BadInput(f"reset has no option {name!r} here; give a context.")
         return cls.read(options, "option of reset")
@@ -115,22 +142,28 @@ def _settings(rules_json: str, opponent: str) -> tuple[Game, Any]:
     """The record and the arrays, studied by the opponent once."""
     options = NegotiationOptions.model_validate_json(rules_json)
     game = game_for(options)
-    return game, seated(options.settings(), {1: game.rule(opponent)})
+    rule = import_module("kibitz.players").rule_named(game, opponent)
+    return game, seated(options.settings(), {1: rule} if rule is not None else {})
 
 
 @cache
-def _compiled(game: Game, rule: str) -> RulePlayer:
-    return RulePlayer(game, game.rule(rule))
+def _compiled(game: Game, name: str) -> Player:
+    """Players and what they need are loaded when named: games stand below them."""
+    if name == "human":
+        raise BadInput("A human cannot be asked inside an environment; name another player.")
+    player: Player = import_module("kibitz.players").player_named(game, name)
+    return player
 
 
-def _player(game: Game, rule: str) -> RulePlayer:
-    """A player with a memory of its own; its compiled functions are everybody's."""
-    return copy.copy(_compiled(game, rule))
+def _player(game: Game, name: str) -> Player:
+    """A player with a memory of its own; its compiled functions, or its model, are everybody's."""
+    return copy.copy(_compiled(game, name))
 
 
 class NegotiationEnvironment:
-    """A caller in seat 0 bargains with a rule in seat 1."""
+    """A caller in seat 0 bargains with any player in seat 1."""
 
+    options: ClassVar[type[ToolOptions]] = ToolOptions
     title: ClassVar[str] = "Deal or No Deal: divide books, hats and balls with a partner who values them differently."
     reward_range: ClassVar[tuple[float, float]] = (0.0, 210.0)  # 7 of each, 10 points an item
 
@@ -141,6 +174,7 @@ class NegotiationEnvironment:
         """A new episode. Without a seed one is drawn."""
         chosen = ToolOptions.given(options or {})
         game, settings = _settings(chosen.rules().model_dump_json(), chosen.opponent)
+        players = [_player(game, "heuristic"), _player(game, chosen.opponent)]
         first = None
         if chosen.context is not None:
             first = first_state(chosen.rules(), settings, chosen.context, chosen.agent_starts is not False)
@@ -148,15 +182,19 @@ class NegotiationEnvironment:
         self._game, self._settings, self._table = game, settings, table_for(game)
         self._luck = episode_luck(seed_key(seed), 0)
         self._lucks = [seat_luck(self._luck, seat) for seat in (0, 1)]
-        self._players = [_player(game, "heuristic"), _player(game, chosen.opponent)]
+        self._players = players
         for seat, player in enumerate(self._players):
             player.begin(settings, seat, self._lucks[seat])
         self._state = self._table.new(settings, self._luck) if first is None else first
         self._seed, self._number, self._wrong = seed, 0, 0
         self._history: list[dict[str, Any]] = []
         self._told = NegotiationState(episode_id=f"ep-{uuid.uuid4().hex[:12]}", opponent=chosen.opponent)
+        self._acts: list[Acts] = []
         # an opening act of the partner can end the game: its points belong to this reward
-        return self._look(self._partner())
+        seen = self._look(self._partner())
+        if first is None:  # what was dealt can be dealt again
+            seen.metadata["options"] = chosen.rules().model_dump(mode="json")
+        return seen
 
     def step(self, action: NegotiationAction) -> NegotiationObservation:
         """Your act, then the partner's. An illegal act changes nothing; the third in a row is the heuristic's."""
@@ -165,6 +203,7 @@ class NegotiationEnvironment:
         if self._told.done:
             raise BadInput("The episode is over; call reset for a new one.")
         act = (action.act_type, *action.oA)
+        self._acts = []
         wrong = self._why_illegal(act)
         if wrong:
             self._told.illegal_acts += 1
@@ -214,11 +253,12 @@ class NegotiationEnvironment:
     def _partner(self) -> float:
         """Its act if it is its turn; what that pays seat 0."""
         turn = np.asarray(self._table.to_act(self._state))
-        return self._play(1, self._players[1].choose(self._turn(1)).act) if turn[1] else 0.0
+        return self._play(1, ask(self._table, self._players[1], self._turn(1)).act) if turn[1] else 0.0
 
     def _play(self, seat: int, act: tuple[int, ...]) -> float:
         self._state, rewards, over = self._table.step(self._settings, self._state, (act, act), self._luck, self._number)
         self._number += 1
+        self._acts.append([list(act), None] if seat == 0 else [None, list(act)])
         self._history.append({"seat": seat, "act": act})
         self._told.done = bool(over)
         self._told.total_reward += float(rewards[0])
@@ -260,6 +300,7 @@ class NegotiationEnvironment:
             result=self._result() if done else None,
             done=done,
             reward=reward,
+            metadata={"acts": self._acts},
         )
 
     def _result(self) -> Result:

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from kibitz.core.environment import models, tools
 from kibitz.core.episode import play_episode
-from kibitz.core.errors import BadInput
+from kibitz.core.errors import BadInput, NotHere
 from kibitz.core.game import seated
 from kibitz.core.player import RulePlayer
 from kibitz.games import get_environment, get_game
@@ -60,7 +60,7 @@ def test_an_illegal_act_changes_nothing_and_the_third_in_a_row_is_the_heuristics
     first = environment.reset({"seed": 1, "agent_starts": True})
     agree = environment.step(NegotiationAction(act_type=2))
     assert agree.error is not None and "AGREE" in agree.error
-    assert agree.model_copy(update={"error": None}) == first
+    assert agree.model_copy(update={"error": None, "metadata": first.metadata}) == first
     assert environment.step(TOO_MUCH).history == []
     third = environment.step(TOO_MUCH)
     assert third.played_for_you is not None and third.history[0] == f"You: {third.played_for_you}"
@@ -130,7 +130,8 @@ def test_bad_options_are_refused_in_a_sentence_and_the_old_episode_stays(options
     before = environment.reset({"seed": 1})
     with pytest.raises(BadInput, match=r"\.$"):
         environment.reset(options)
-    assert environment.step(TOO_MUCH).model_copy(update={"error": None}) == before
+    after = environment.step(TOO_MUCH).model_copy(update={"error": None, "metadata": before.metadata})
+    assert after == before
 
 
 def test_a_step_where_there_is_nothing_to_step_is_an_exception() -> None:
@@ -144,3 +145,29 @@ def test_a_step_where_there_is_nothing_to_step_is_an_exception() -> None:
     for wrong in ({"act_type": 5}, {"act_type": True}, {"act_type": 0, "oA": [1]}, {"act_type": 0, "x": 1}):
         with pytest.raises(ValidationError):
             NegotiationAction.model_validate(wrong)
+
+
+def test_any_player_may_sit_opposite_and_one_that_fails_is_stood_in_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    import kibitz.players
+
+    class Mute:
+        name = "llm:mute"
+
+        def begin(self, settings: Any, seat: int, luck: Any) -> None:
+            pass
+
+        def choose(self, turn: Any) -> Any:
+            raise ConnectionError("nobody answers")
+
+    known = kibitz.players.player_named
+    monkeypatch.setattr(
+        kibitz.players, "player_named", lambda game, name: Mute() if name == "llm:mute" else known(game, name)
+    )
+    env = NegotiationEnvironment()
+    mute = env.reset({"seed": 3, "agent_starts": False, "opponent": "llm:mute"})
+    assert env.state.opponent == "llm:mute"
+    assert mute.history == env.reset({"seed": 3, "agent_starts": False}).history, "the heuristic spoke in its place"
+    with pytest.raises(BadInput, match="human"):
+        env.reset({"opponent": "human"})
+    with pytest.raises(NotHere, match="no preset"):
+        env.reset({"opponent": "llm:nobody"})

@@ -1,0 +1,84 @@
+"""What schemathesis has to be told: how an episode looks as lines, and what no JSON schema can say.
+
+Loaded by `SCHEMATHESIS_HOOKS`. A schema cannot relate one number to another, so requests whose options
+contradict each other (docs say which) are not generated; everything else that the schema allows is sent.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import requests
+import schemathesis
+from hypothesis import strategies as st
+
+from tests.live import record
+
+IDS = st.from_regex(r"\A[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\Z")
+EPISODES = st.builds(lambda name, steps, note: record.lines(record.events(name, steps, note=note)), IDS,
+                     st.integers(0, 3), st.text(st.characters(exclude_categories=["Cs"]), max_size=20))  # fmt: skip
+schemathesis.openapi.media_type("application/x-ndjson", EPISODES)
+
+
+@schemathesis.hook
+def filter_case(context: Any, case: Any) -> bool:
+    return not isinstance(case.body, dict) or fits_together(case.body)
+
+
+@schemathesis.hook
+def map_case(context: Any, case: Any) -> Any:
+    """Nobody watches, so nobody waits between turns; and the shortest name of a preset, which the coverage
+    phase puts into most requests, is nobody's: no more than its 404 would be seen."""
+    if isinstance(case.body, dict):
+        for name in ("adviser", "opponent", "opponent_mode"):
+            if case.body.get(name) == "llm:0":
+                case.body[name] = None
+        if type(case.body.get("pace")) in (int, float) and 0 < case.body["pace"] <= 60:
+            case.body["pace"] = 0.001
+    return case
+
+
+@schemathesis.hook
+def after_call(context: Any, case: Any, response: Any) -> None:
+    """What a request opened is closed again: a full server would answer 429 or 409 and look at nothing."""
+    opened = response.headers.get("x-session-id")
+    address = response.request.url.split("?")[0].rsplit("/", 1)[0]
+    if opened:
+        requests.delete(f"{address}/mcp", headers={"Mcp-Session-Id": opened[0]}, timeout=10)
+    if response.status_code == 202 and "seat_token" in response.text:
+        stop = f"{address.split('/episodes')[0].removesuffix('/custom')}/custom/stop_episode"
+        requests.post(stop, json={"episode_id": response.json()["episode_id"]}, timeout=10)
+
+
+def fits_together(body: dict[str, Any]) -> bool:
+    """Whether the options of a start or a reset do not contradict each other."""
+    inner = body.get("options")
+    beside = {name: value for name, value in body.items() if value is not None}
+    options = {**(inner if isinstance(inner, dict) else {}), **beside}
+    try:
+        return _negotiation(options) and _pack(options)
+    except (TypeError, AttributeError, ValueError):
+        return True  # malformed on purpose: that is refused for another reason
+
+
+def _or(value: Any, otherwise: Any) -> Any:
+    return otherwise if value is None else value
+
+
+def _negotiation(options: dict[str, Any]) -> bool:
+    few, many = _or(options.get("min_count"), 1), _or(options.get("max_count"), 4)
+    accepts = _or(options.get("partner_threshold"), 0.55)
+    low, high = accepts if isinstance(accepts, list) else (accepts, accepts)
+    insists = _or(options.get("insist_threshold"), 0.5)
+    mix = _or(options.get("partner"), "heuristic")
+    counts = _or(options.get("context"), {}).get("counts", [few])
+    weights = mix.values() if isinstance(mix, dict) else [1.0]
+    within = all(few <= count <= many for count in counts)
+    return bool(few <= many and low <= high and insists <= (low + high) / 2 and 0 < sum(weights) < 1e300 and within)
+
+
+def _pack(options: dict[str, Any]) -> bool:
+    """A pack says how a match begins. A start simply takes its word; `reset` refuses to be told otherwise."""
+    begins = _or(options.get("random_start"), False) is not False or _or(options.get("captain_side"), "toss") != "toss"
+    named = any(options.get(name) is not None for name in ("eval_pack_id", "split", "index"))
+    return not (named and begins) or "captain_preset" in options

@@ -1,0 +1,89 @@
+"""`kibitz serve` in a process of its own that need not import everything again.
+
+A second of every server's life is imports, and a test run starts a hundred servers. So one process imports
+what `kibitz serve` needs and each server is a fork of it, which then runs the command as usual. Nothing is
+compiled before the fork and JAX has no backend there, so there are no threads to lose.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from multiprocessing.connection import Connection
+
+ROOT = Path(__file__).resolve().parents[2]
+IMPORTED = ["kibitz.cli", "kibitz.live.serve", "kibitz.live.plan", "kibitz.live.commentator", "kibitz.games.cricket",
+            "kibitz.games.deal_or_no_deal"]  # fmt: skip
+_FORKS = multiprocessing.get_context("forkserver")
+
+
+class Child:
+    """One command, with the methods of `subprocess.Popen` that tests use."""
+
+    def __init__(self, words: list[str], env: dict[str, str]) -> None:
+        _FORKS.set_forkserver_preload(IMPORTED)
+        reading, writing = _FORKS.Pipe(duplex=False)
+        self._process = _FORKS.Process(target=_run, args=(words, env, writing), daemon=True)
+        with _no_main():
+            self._process.start()
+        writing.close()
+        self.stdout: IO[str] = os.fdopen(os.dup(reading.fileno()), encoding="utf-8")
+        reading.close()
+
+    @property
+    def pid(self) -> int:
+        return int(self._process.pid or 0)
+
+    def poll(self) -> int | None:
+        return self._process.exitcode
+
+    def wait(self, timeout: float) -> int:
+        self._process.join(timeout)
+        if self._process.exitcode is None:
+            raise subprocess.TimeoutExpired("kibitz", timeout)
+        return self._process.exitcode
+
+    def send_signal(self, number: int) -> None:
+        os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+
+@contextmanager
+def _no_main() -> Iterator[None]:
+    """A child would import pytest's own main module first."""
+    main = sys.modules["__main__"]
+    kept = {name: getattr(main, name, None) for name in ("__spec__", "__file__")}
+    vars(main).update(dict.fromkeys(kept))
+    try:
+        yield
+    finally:
+        vars(main).update(kept)
+
+
+def _run(words: list[str], env: dict[str, str], writing: Connection) -> None:
+    """In the fork: the command, as if a shell had started it."""
+    from kibitz.cli import main
+
+    os.dup2(writing.fileno(), 1)
+    writing.close()
+    os.environ.update(env)
+    os.chdir(ROOT)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL if number == signal.SIGTERM else signal.default_int_handler)
+    sys.stdout = os.fdopen(1, "w", encoding="utf-8", closefd=False)
+    sys.argv = ["kibitz", *words]
+    main()
