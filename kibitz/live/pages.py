@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -11,7 +13,15 @@ from pathlib import Path
 from fastapi import APIRouter, HTTPException, Request, Response
 
 STATIC = Path(__file__).parent / "static"
-ADDRESSES = ("/custom", "/lobby", "/leaderboard", "/runs", "/e/{episode_id}")
+# address -> the module that draws what is there
+ADDRESSES = {
+    "/custom": "watch.js",
+    "/e/{episode_id}": "watch.js",
+    "/lobby": "episodes.js",
+    "/leaderboard": "leaderboard.js",
+    "/runs": "runs.js",
+}
+IMPORTS = re.compile(r'^import .*"\./([\w/]+\.js)";$', re.MULTILINE)
 TYPES = {
     ".css": "text/css; charset=utf-8",
     ".html": "text/html; charset=utf-8",
@@ -54,11 +64,22 @@ def files() -> dict[str, File]:
         for path in sorted(STATIC.rglob("*"))
         if path.suffix in TYPES
     }
-    # the browser learns of every module at once, not one import after the other
-    modules = [name for name in found if name.endswith(".js") and not name.startswith(("games/", "theme"))]
-    links = "".join(f'<link rel="modulepreload" href="/static/{name}">\n' for name in modules)
-    found["page.html"] = found["page.html"].replace(b"<!-- modulepreload -->\n", links.encode())
+    page = found.pop("page.html")
+    for module in set(ADDRESSES.values()):
+        found[f"{module}.html"] = page.replace(b"<!-- what this page needs -->\n", _links(found, module).encode())
     return {name: _file(body, Path(name).suffix) for name, body in found.items()}
+
+
+def _links(found: dict[str, bytes], entry: str) -> str:
+    """The browser learns at once of every module and style sheet of the page, not of one after the other."""
+    modules, known = ["app.js", entry], {"app.js", entry}
+    for module in modules:  # it grows meanwhile
+        names = [name for name in IMPORTS.findall(found[module].decode()) if name not in known]
+        modules += names
+        known |= set(names)
+    styles = [name for module in modules if (name := module.replace(".js", ".css")) in found]
+    links = [f'<link rel="stylesheet" href="/static/{name}">\n' for name in styles]
+    return "".join(links + [f'<link rel="modulepreload" href="/static/{name}">\n' for name in modules])
 
 
 def router() -> APIRouter:
@@ -72,9 +93,12 @@ def router() -> APIRouter:
             raise HTTPException(404, "There is no such file.")
         return file.answer(request)
 
-    def page(request: Request) -> Response:
-        return files()["page.html"].answer(request)
+    def page(module: str) -> Callable[[Request], Response]:
+        def answer(request: Request) -> Response:
+            return files()[f"{module}.html"].answer(request)
 
-    for address in ADDRESSES:
-        routes.add_api_route(address, page, methods=["GET", "HEAD"])
+        return answer
+
+    for address, module in ADDRESSES.items():
+        routes.add_api_route(address, page(module), methods=["GET", "HEAD"])
     return routes

@@ -146,7 +146,7 @@ def test_every_chart_has_a_sentence_and_a_table(stage: Served, open_page: Open) 
     for episode_id in (cricket, talk):
         page = open_page(f"/e/{episode_id}")
         ended(page)
-        for tab in page.get_by_role("tab").all() or [None]:
+        for tab in page.locator(".seg").first.get_by_role("button").all() or [None]:
             if tab is not None:
                 tab.click()
             for figure in page.locator("figure.chart:visible:has(svg)").all():

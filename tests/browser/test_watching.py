@@ -36,9 +36,9 @@ def test_a_cricket_match_is_started_from_the_page_and_watched_to_its_end(stage: 
     for part in ("In the middle", "Field and pitch", "Win probability", "Scorecard", "Over by over", "Ball by ball"):
         assert page.get_by_text(part, exact=True).first.is_visible(), part
     assert "Fall of wickets" in page.locator(".sheet").inner_text()
-    page.get_by_role("tab", name="Manhattan").click()
+    page.get_by_role("button", name="Manhattan").click()
     page.get_by_role("img", name="Manhattan").wait_for()
-    page.get_by_role("tab", name="Partnerships").click()
+    page.get_by_role("button", name="Partnerships").click()
     page.locator(".stands table").wait_for()
 
 

@@ -36,10 +36,7 @@ export class Feed {
     const source = new EventSource(this.address(location.protocol));
     this.socket = source;
     source.onmessage = ({ data }) => this.message(JSON.parse(data), "polling");
-    source.onerror = () => {
-      source.close();
-      this.lost(source);
-    };
+    source.onerror = () => { source.close(); this.lost(source); };
   }
 
   message(message, how) {

@@ -1,6 +1,5 @@
 // The events of one episode as far as the page keeps them, the newest state, and the state that is shown.
-import { ask } from "./dom.js";
-import { adapterFor, fresh, reduce } from "./reduce.js";
+import { fetchGame, fresh, reduce } from "./reduce.js";
 
 const KEPT = 6000; // events in memory; what is older is read again from the server when somebody goes back
 const STOPS = 12000;
@@ -38,7 +37,7 @@ export class Timeline {
     this.pumping = true;
     while (this.queue.length) {
       const first = this.queue[0];
-      if (first.type === "episode.started") await adapterFor(first.payload.game);
+      if (first.type === "episode.started") await fetchGame(first.payload.game);
       const until = performance.now() + SLICE;
       let taken = 0;
       while (taken < this.queue.length && performance.now() < until) this.take(this.queue[taken++]);
@@ -85,7 +84,7 @@ export class Timeline {
     this.onchange();
   }
 
-  // the state after event `seq`; the work is cut into slices so that no frame waits for it
+  // shows the state after event `seq`
   async seek(seq) {
     const goal = Math.max(0, Math.min(seq, this.last));
     const job = (this.job += 1);
@@ -95,18 +94,8 @@ export class Timeline {
     let older = [];
     if (state.seq + 1 < this.base) older = await this.read(state.seq, Math.min(goal, this.base - 1));
     if (job !== this.job) return;
-    let until = performance.now() + SLICE;
-    while (state.seq < goal) {
-      const next = state.seq + 1;
-      const event = next < this.base ? older.shift() : this.log[next - this.base];
-      if (!event) break;
-      reduce(state, event);
-      if (performance.now() > until) {
-        await frame();
-        if (job !== this.job) return;
-        until = performance.now() + SLICE;
-      }
-    }
+    const events = (seq) => (seq < this.base ? older.shift() : this.log[seq - this.base]);
+    if (!(await replay(state, goal, events, () => job === this.job))) return;
     this.shown = state;
     this.onchange();
   }
@@ -138,14 +127,7 @@ export class Timeline {
     const events = await this.read(-1, Infinity).catch(() => []);
     if (events.length !== this.log.length || events.every((event, i) => withheld(event) === withheld(this.log[i]))) return;
     const live = fresh();
-    let until = performance.now() + SLICE;
-    for (const event of events) {
-      reduce(live, event);
-      if (performance.now() > until) {
-        await frame();
-        until = performance.now() + SLICE;
-      }
-    }
+    await replay(live, events.length - 1, (seq) => events[seq], () => true);
     this.log = events;
     this.live = live;
     if (this.following) this.shown = live;
@@ -154,7 +136,19 @@ export class Timeline {
   }
 }
 
+// brings `state` up to event `goal`; the work is cut into slices so that no frame waits for it
+async function replay(state, goal, events, wanted) {
+  let until = performance.now() + SLICE;
+  let event;
+  while (state.seq < goal && (event = events(state.seq + 1))) {
+    reduce(state, event);
+    if (performance.now() < until) continue;
+    await frame();
+    if (!wanted()) return false;
+    until = performance.now() + SLICE;
+  }
+  return true;
+}
+
 const withheld = ({ type, payload }) =>
   (type === "decision" || type === "hint") && !(payload.private && payload.private[payload.seat]);
-
-export const status = () => ask("/custom/status");
