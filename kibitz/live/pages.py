@@ -79,7 +79,7 @@ def _links(found: dict[str, bytes], entry: str) -> str:
         known |= set(names)
     styles = [name for module in modules if (name := module.replace(".js", ".css")) in found]
     links = [f'<link rel="stylesheet" href="/static/{name}">\n' for name in styles]
-    return "".join(links + [f'<link rel="modulepreload" href="/static/{name}">\n' for name in modules])
+    return "".join(links + [f'<link rel="modulepreload" href="/static/{name}">\n' for name in modules[1:]])
 
 
 def router() -> APIRouter:

@@ -4,7 +4,7 @@ import { button, h, icon, label, put, set } from "./dom.js";
 const THEMES = ["auto", "light", "dark"];
 const ICONS = { auto: "half", light: "sun", dark: "moon" };
 const PAGES = [["/custom", "Watch"], ["/lobby", "Episodes"], ["/leaderboard", "Leaderboard"], ["/runs", "Runs"]];
-const STATES = { connecting: "connecting", live: "live", polling: "live (plain)", idle: "waiting", reconnecting: "reconnecting", replay: "complete", gone: "" };
+const STATES = { polling: "live (plain)", idle: "waiting", replay: "complete", gone: "" }; // the others say it themselves
 
 const link = document.querySelector("#connection");
 const toasts = document.querySelector("#toast");
@@ -62,8 +62,7 @@ addEventListener("popstate", route);
 
 document.querySelector("nav").append(...PAGES.map(([path, name]) => h("a", { href: path }, name)));
 
-const stored = () => { try { return localStorage.getItem("theme"); } catch { return null; } };
-let theme = THEMES.includes(stored()) ? stored() : "auto";
+let theme = document.documentElement.dataset.theme || "auto"; // theme.js has looked
 const themeButton = button(ICONS[theme], "Theme", () => {
   theme = THEMES[(THEMES.indexOf(theme) + 1) % 3];
   try { localStorage.setItem("theme", theme); } catch { /* it holds for this page */ }

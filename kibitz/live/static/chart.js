@@ -11,8 +11,12 @@ export function chart(title, height, legend) {
   const svg = s("svg.plot", { role: "img", height });
   const more = h("details.alt", h("summary", "As a table"));
   const node = h("figure.chart", h("figcaption", h("span", title), legend), svg, more);
+  const axes = s("g.grid");
+  const plot = s("g");
+  svg.append(axes, plot);
   let spec = null;
   let width = 0;
+  let ruled = "";
 
   const fill = async () => {
     if (!more.open || !spec) return;
@@ -29,12 +33,13 @@ export function chart(title, height, legend) {
     const py = (y) => Math.round((size.bottom - ((y - y0) / (y1 - y0 || 1)) * (size.bottom - size.top)) * 10) / 10;
     set(svg, "viewBox", `0 0 ${width} ${height}`);
     set(svg, "aria-label", `${title}. ${spec.label}`);
-    svg.replaceChildren(
-      s("g.grid", spec.yt.map(([v]) => s("path", { d: `M${size.left} ${py(v)}H${size.right}` }))),
-      s("g.ticks",
-        spec.yt.map(([v, text]) => s("text", { x: size.left - 7, y: py(v) + 4, "text-anchor": "end" }, text)),
-        spec.xt.map(([v, text]) => s("text", { x: px(v), y: height - 6, "text-anchor": v === x1 ? "end" : v === x0 ? "start" : "middle" }, text))),
-      ...spec.draw(px, py, size).flat());
+    const rules = JSON.stringify([width, spec.x, spec.y, spec.xt, spec.yt]);
+    if (rules !== ruled) axes.replaceChildren(
+      ...spec.yt.map(([v]) => s("path", { d: `M${size.left} ${py(v)}H${size.right}` })),
+      ...spec.yt.map(([v, text]) => s("text", { x: size.left - 7, y: py(v) + 4, "text-anchor": "end" }, text)),
+      ...spec.xt.map(([v, text]) => s("text", { x: px(v), y: height - 6, "text-anchor": v === x1 ? "end" : v === x0 ? "start" : "middle" }, text)));
+    ruled = rules;
+    plot.replaceChildren(...spec.draw(px, py, size).flat());
     fill();
   };
   more.addEventListener("toggle", fill);

@@ -142,4 +142,11 @@ export const scroll = (label, node, cls = "") => h("div", { class: `scroll ${cls
 export const heads = (names, left = []) =>
   h("thead", h("tr", names.map((name, i) => h("th", { scope: "col", class: left.includes(i) && "left" }, name))));
 
+// a player as people would call it: `policy:runs/first-try` is the policy first-try
+export function called(player, mine) {
+  if (player === "human") return mine ? "You" : "a person";
+  const [, kind, rest] = player.match(/^([^:]*):?(?:.*\/)?(.*?)\/?$/s);
+  return rest ? `${kind} ${rest}` : kind;
+}
+
 export const many = (n, word) => `${n} ${word}${n === 1 ? "" : "s"}`;

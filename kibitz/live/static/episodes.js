@@ -1,5 +1,5 @@
 // The lobby: recent episodes.
-import { ask, badge, h, style } from "./dom.js";
+import { ask, badge, called, h, style } from "./dom.js";
 import { ago, empty, words } from "./pages.js";
 
 await style(import.meta.url);
@@ -9,7 +9,7 @@ const STATUS = { running: "in play", ended: "finished", failed: "stopped", inter
 function episodeRow(one) {
   const score = (one.returns || []).map((x) => (Number.isInteger(x) ? x : x.toFixed(2))).join(" : ");
   return h("li", h("a.episode", { href: `/e/${one.episode_id}` },
-    h("span", { class: `status ${one.status}` }, STATUS[one.status] || one.status), h("span.names", badge(0), ` ${one.players[0]} `, h("span.dim", "v"), " ", badge(1), ` ${one.players[1]}`),
+    h("span", { class: `status ${one.status}` }, STATUS[one.status] || one.status), h("span.names", badge(0), ` ${called(one.players[0])} `, h("span.dim", "v"), " ", badge(1), ` ${called(one.players[1])}`),
     h("span.num", score), h("span.line.dim", one.text || words(one.game)), h("span.dim.small.when", `${words(one.game)} · ${ago(one.started_at)}`)));
 }
 

@@ -1,39 +1,34 @@
 // One reducer for live and replay: events in, what the page draws out. It changes `state` and returns it.
-import { style } from "./dom.js";
+import { called, style } from "./dom.js";
 
 const TURNS = 600; // turns kept for the text; older ones are read again from the server when somebody goes back
 const MOMENTS = 120;
 const games = new Map();
-// what a game's file may leave out
-const PLAIN = {
-  unit: "turn",
-  begin: () => ({}),
-  step: () => {},
-  scoreboard: ({ players, ended }) => ({ sides: [0, 1].map((seat) => ({ seat, name: players[seat], by: "", main: ended ? ended.returns[seat] : "", sub: "" })), tags: [], now: [] }),
-};
+const PLAIN = { unit: "turn", begin: () => ({}), step: () => {} }; // what a game's file may leave out
 
 // a game is one file of its own name; a game without a file is still told in words
 export async function fetchGame(name) {
   if (games.has(name) || !/^[a-z0-9_]+$/.test(name)) return;
   const file = new URL(`./games/${name}.js`, import.meta.url).href;
-  const [adapter] = await Promise.all([import(file).catch(() => ({})), style(file)]);
+  const [adapter] = await Promise.all([import(file).catch(() => import("./plain.js")), style(file)]);
   games.set(name, { ...PLAIN, title: name, ...adapter });
 }
 
 export const over = ({ status }) => status === "ended" || status === "failed";
 
-export const fresh = () => ({
-  seq: -1, ts: 0, id: "", game: "", players: ["", ""], cast: {}, about: {}, frame: {}, private: {}, status: "waiting",
-  turns: [], turn: -1, moments: [], caption: "", audio: null, started: 0, dropped: 0, memory: null, adapter: PLAIN,
+// `mine` is the seat of the person before this page
+export const fresh = (mine) => ({
+  seq: -1, id: "", game: "", mine, players: ["", ""], names: ["", ""], cast: {}, about: {}, frame: {}, private: {}, status: "waiting",
+  turns: [], turn: -1, moments: [], caption: "", audio: null, memory: null, adapter: PLAIN,
   ended: null, failed: null, review: {}, spent: { tokens: 0, money: 0, fallbacks: 0 },
 });
 
 function turnOf(state, number, seq) {
   let entry = state.turns[state.turns.length - 1];
   if (entry && entry.turn === number) return entry;
-  entry = { turn: number, seq, first: seq, label: "…", sign: "", kind: "", text: "", decisions: [], hints: [], moment: "" };
+  entry = { turn: number, seq, label: "…", sign: "", kind: "", text: "", decisions: [], hints: [], moment: "" };
   state.turns.push(entry);
-  if (state.turns.length > TURNS) state.dropped += state.turns.splice(0, TURNS / 4).length;
+  if (state.turns.length > TURNS) state.turns.splice(0, TURNS / 4);
   return entry;
 }
 
@@ -53,8 +48,8 @@ function count(state, payload) {
 const kinds = {
   "episode.started"(state, p, event) {
     Object.assign(state, {
-      id: event.episode_id, game: p.game, players: p.players, cast: p.cast || {}, about: p.about || {}, frame: p.frame || {},
-      private: { ...p.private }, status: "running", started: event.ts, adapter: games.get(p.game) || PLAIN,
+      id: event.episode_id, game: p.game, players: p.players, names: p.players.map((name, seat) => called(name, seat === state.mine)), cast: p.cast || {}, about: p.about || {}, frame: p.frame || {},
+      private: { ...p.private }, status: "running", adapter: games.get(p.game) || PLAIN,
     });
     state.memory = state.adapter.begin(state);
   },
@@ -107,7 +102,6 @@ const kinds = {
 export function reduce(state, event) {
   if (event.seq <= state.seq) return state;
   state.seq = event.seq;
-  state.ts = event.ts;
   if (kinds[event.type]) kinds[event.type](state, event.payload, event);
   return state;
 }

@@ -1,5 +1,5 @@
 // The start panel: which game, who plays, and what is settled before the first turn.
-import { ask, h, many, style } from "./dom.js";
+import { ask, called, h, many, style } from "./dom.js";
 import { episodes } from "./episodes.js";
 import { openDialog } from "./dialog.js";
 import { field } from "./form.js";
@@ -7,7 +7,7 @@ import { ago, words } from "./pages.js";
 
 await style(import.meta.url);
 
-const called = (player) => (player.title || player.name).replace(/:(?=\S)/, ": ");
+const titled = (player) => (player.title || player.name).replace(/:(?=\S)/, ": ");
 
 // one input for one option, by its JSON schema; options of other kinds are left at their defaults
 function optionField(name, schema, value) {
@@ -29,7 +29,7 @@ function optionField(name, schema, value) {
 
 function playerSelect(label, players, wanted) {
   const groups = Map.groupBy ? Map.groupBy(players, (p) => p.kind || "players") : new Map([["players", players]]);
-  const option = (p) => h("option", { value: p.name, disabled: !p.usable, selected: p.name === wanted }, `${called(p)}${p.usable ? "" : " – not available"}`);
+  const option = (p) => h("option", { value: p.name, disabled: !p.usable, selected: p.name === wanted }, `${titled(p)}${p.usable ? "" : " – not available"}`);
   const select = h("select", [...groups].map(([kind, all]) => h("optgroup", { label: kind }, all.map(option))));
   return { select, node: field(label, select) };
 }
@@ -60,7 +60,7 @@ function gamePanel(app, name, game, speech, done) {
   const own = playerSelect("Seat 0", game.players, wanted(["balanced", "captain:balanced", "bayes", "heuristic"]));
   const other = playerSelect("Seat 1", game.players, wanted(["aggressive", "captain:aggressive", "heuristic"]));
   const missing = game.players.filter((p) => !p.usable);
-  const advisers = h("select", h("option", { value: "" }, "nobody"), game.players.filter((p) => p.usable && p.name !== "human").map((p) => h("option", { value: p.name }, called(p))));
+  const advisers = h("select", h("option", { value: "" }, "nobody"), game.players.filter((p) => p.usable && p.name !== "human").map((p) => h("option", { value: p.name }, titled(p))));
   const pack = h("select", (game.packs && game.packs.length ? game.packs : ["default"]).map((x) => h("option", { value: x }, x)));
   const properties = (game.options || {}).properties || {};
   const defaults = game.defaults || {};
@@ -93,7 +93,7 @@ function gamePanel(app, name, game, speech, done) {
     if (done) done();
     return app.go(answer.data.url || `/e/${answer.data.episode_id}`);
   };
-  const why = missing.length > 0 && h("details.missing", h("summary", `${many(missing.length, "player")} not available here`), h("dl", missing.flatMap((p) => [h("dt", called(p)), h("dd", p.why || "not set up")])));
+  const why = missing.length > 0 && h("details.missing", h("summary", `${many(missing.length, "player")} not available here`), h("dl", missing.flatMap((p) => [h("dt", titled(p)), h("dd", p.why || "not set up")])));
   const box = (input, text) => h("label.check", input, h("span", text));
   return h("form", { onsubmit: send }, h("div.pair", own.node, other.node), why,
     h("div.pair", length && field("Overs a side", length), field("Pack", pack), field("Adviser of seat 0", advisers), field("Pace", pace)),
@@ -114,7 +114,7 @@ function busy(app, { data, error }, again, done) {
     }
     again();
   };
-  return [h("p.error", error || "An episode is already running."), h("p", `${words(now.game || "An episode")}: ${(now.players || []).join(" v ")}${now.started_at ? `, started ${ago(now.started_at)}` : ""}.`),
+  return [h("p.error", error || "An episode is already running."), h("p", `${words(now.game || "An episode")}: ${(now.players || []).map((name) => called(name)).join(" v ")}${now.started_at ? `, started ${ago(now.started_at)}` : ""}.`),
     h("div.row", h("a.primary", { href: `/e/${now.episode_id}`, onclick: () => done && done() }, "Watch it"), h("button", { onclick: stop }, "Stop it and start mine"))];
 }
 

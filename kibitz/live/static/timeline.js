@@ -67,8 +67,15 @@ export class Timeline {
     this.log.push(event);
     if (this.log.length > KEPT) this.base += this.log.splice(0, KEPT / 6).length;
     this.mark(event);
+    if (!event.seq) this.live.mine = this.mine = this.seatOf(event.payload);
     reduce(this.live, event);
     this.onevent(event);
+  }
+
+  // while it is played whoever sits here is told the values of that seat, and of no other
+  seatOf(started) {
+    const told = Object.keys(started.private || {});
+    return this.token && told.length === 1 ? Number(told[0]) : undefined;
   }
 
   // where a step forward or back stops: after each turn with its commentary
@@ -90,7 +97,7 @@ export class Timeline {
     const job = (this.job += 1);
     this.following = false;
     this.goal = goal;
-    let state = this.shown !== this.live && this.shown.seq <= goal ? this.shown : fresh();
+    let state = this.shown !== this.live && this.shown.seq <= goal ? this.shown : fresh(this.mine);
     let older = [];
     if (state.seq + 1 < this.base) older = await this.read(state.seq, Math.min(goal, this.base - 1));
     if (job !== this.job) return;
@@ -126,7 +133,7 @@ export class Timeline {
     if (this.base > 0 || !this.log.some((event) => withheld(event))) return;
     const events = await this.read(-1, Infinity).catch(() => []);
     if (events.length !== this.log.length || events.every((event, i) => withheld(event) === withheld(this.log[i]))) return;
-    const live = fresh();
+    const live = fresh(this.mine);
     await replay(live, events.length - 1, (seq) => events[seq], () => true);
     this.log = events;
     this.live = live;

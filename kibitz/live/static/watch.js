@@ -82,7 +82,7 @@ class Watch extends HTMLElement {
     this.replay = new Replay(timeline, { say: (text) => this.app.toast(text), branch: async () => (await this.app.need("branch"))?.openBranch(timeline, (data) => this.app.go(data.url)) });
     timeline.onchange = () => this.paint();
     timeline.onevent = (event) => this.heard(event);
-    this.score = h("div.score", { role: "group", "aria-label": "Score" });
+    this.score = h("div.card.score", { role: "group", "aria-label": "Score" });
     this.caption = h("p.caption");
     this.meta = h("div.meta");
     this.stage = h("div.stage");
@@ -147,12 +147,11 @@ class Watch extends HTMLElement {
       this.stage.classList.toggle("bare", !mount);
       this.talk.classList.toggle("chat", Boolean(state.adapter.say));
       put(this.talk.querySelector("h2"), state.adapter.say ? "The talk" : state.adapter.unit === "ball" ? "Ball by ball" : "Turn by turn");
-      document.title = `${state.players.join(" v ")} · kibitz`;
+      document.title = `${state.names.join(" v ")} · kibitz`;
     }
     this.drawScore(state);
     this.drawMeta(state);
     put(this.caption, state.caption);
-    this.draw(state);
     this.later();
     this.replay.draw();
     if (this.chair) this.chair.draw();
@@ -203,13 +202,16 @@ class Watch extends HTMLElement {
     if (error) this.app.toast(error);
   }
 
-  // the list comes a frame after the rest, and after a jump fills over a few frames: none of them is long
+  // score, game and list take a frame each, and after a jump the list fills over a few: none of them is long
   later() {
     if (this.drawing) return;
     this.drawing = true;
     requestAnimationFrame(() => {
-      this.drawing = false;
-      if (this.isConnected) this.drawTurns(this.timeline.shown);
+      this.draw?.(this.timeline.shown);
+      requestAnimationFrame(() => {
+        this.drawing = false;
+        if (this.isConnected) this.drawTurns(this.timeline.shown);
+      });
     });
   }
 

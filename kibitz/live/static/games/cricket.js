@@ -9,7 +9,6 @@ export const unit = "ball";
 export const newestFirst = true;
 const WIN = 450; // points of a line
 const INNINGS = 8; // two, and three super overs
-const RUNS = { one: 1, two: 2, three: 3, four: 4, six: 6 };
 
 export const begin = () => ({ innings: [], win: [], streak: 0 });
 
@@ -31,8 +30,7 @@ const line = (map, player, empty) => map.get(player) || (map.set(player, { playe
 const batter = (inn, player) => line(inn.batters, player, { runs: 0, balls: 0, fours: 0, sixes: 0, how: "", bowler: null });
 const bowler = (inn, player) => line(inn.bowlers, player, { balls: 0, runs: 0, wickets: 0, wides: 0, noBalls: 0 });
 
-const offBat = (ball) =>
-  ({ no_ball: ball.runs - 1, wicket: ball.runs, wide: 0, bye: 0 })[ball.outcome] ?? RUNS[ball.outcome] ?? 0;
+const offBat = (ball) => ({ no_ball: ball.runs - 1, wide: 0, bye: 0 })[ball.outcome] ?? ball.runs;
 
 function signOf(ball) {
   const extra = (word) => (ball.runs > 1 ? `${ball.runs}${word}` : word);
@@ -127,7 +125,7 @@ export function scoreboard(state) {
     const inn = innings[seat];
     const mine = bats ? { total: f.score, wickets: f.wickets, legal: f.legal } : inn;
     return {
-      seat, name: sideOf(state, seat), by: `played by ${state.players[seat]}`, active: bats, won: f.winner === seat,
+      seat, name: sideOf(state, seat), by: `played by ${state.names[seat]}`, active: bats, won: f.winner === seat,
       main: mine ? `${mine.total}/${mine.wickets}` : "–", sub: mine ? `${overs(mine.legal)} overs` : "yet to bat",
     };
   });
@@ -216,7 +214,7 @@ function fieldCard() {
     const slips = placed.filter((man) => man[2].includes("slip"));
     const label = (x, y, name) => /^(bowler|keeper)$|slip/.test(name) ? slips.length && name === slips[0][2] && s("text.pos", { x: x + (x < 150 ? -11 : 11), y: y - 1, "text-anchor": x < 150 ? "end" : "start" }, slips.length > 1 ? `${slips.length} slips` : "slip") : s("text.pos", { x, y: y < 24 ? y + 15 : y - 7, "text-anchor": x < 60 ? "start" : x > 240 ? "end" : "middle" }, name);
     const field = JSON.stringify([f.fielders, f.batting]);
-    if (field !== standing) men.replaceChildren(...placed.flatMap(([x, y, name]) => [s("circle", { class: `man seat${1 - f.batting}`, cx: x, cy: y, r: 4.5 }, s("title", name)), label(x, y, name)]).filter(Boolean),
+    if (field !== standing) men.replaceChildren(...placed.flatMap(([x, y, name]) => [s("circle", { class: `man seat${1 - f.batting}`, cx: x, cy: y, r: 4.5 }), label(x, y, name)]).filter(Boolean),
       s("path", { class: `man seat${f.batting}`, d: "M150 124l5 5-5 5-5-5z" }), s("path", { class: `man seat${f.batting}`, d: "M139 167l5 5-5 5-5-5z" }));
     set(svg, "aria-label", `${f.field || ""} field: ${placed.map((man) => man[2]).join(", ")}`);
     standing = field;

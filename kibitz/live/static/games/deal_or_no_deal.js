@@ -47,12 +47,12 @@ export function scoreboard(state) {
     const share = done ? String(done.returns[seat]) : own && offer ? String(worth(own, offer.shares[seat])) : own ? "–" : "?";
     const whole = own ? `of ${worth(own, state.memory.counts)} points${done ? "" : " on offer"}` : "values hidden";
     return {
-      seat, name: state.players[seat], by: `seat ${seat}`, active: !f.over && f.seat === seat,
+      seat, name: state.names[seat], by: "", active: !f.over && f.seat === seat,
       won: done && f.deal && done.returns[seat] > done.returns[1 - seat], main: share, sub: whole,
     };
   });
   const gone = (f.max_turns || 0) - (f.turns_left || 0);
-  const now = f.over ? [] : [`Turn ${gone + 1} of ${f.max_turns}`, `${state.players[f.seat]} to speak`];
+  const now = f.over ? [] : [`Turn ${gone + 1} of ${f.max_turns}`, `${state.names[f.seat]} to speak`];
   return { sides, tags: f.over ? [f.deal ? "Deal" : "No deal"] : [], now };
 }
 
@@ -87,10 +87,10 @@ function tableCard() {
       const own = points(state, seat);
       const share = offer ? offer.shares[seat] : null;
       set(half, "class", `half seat${seat}`);
-      half.replaceChildren(h("h3", badge(seat), ` ${state.players[seat]}`), share ? pile(share, "big") : h("p.dim", "nothing asked yet"),
+      half.replaceChildren(h("h3", badge(seat), ` ${state.names[seat]}`), share ? pile(share, "big") : h("p.dim", "nothing asked yet"),
         h("p.small", share ? words(share) : "", share && own && h("b", ` · ${worth(own, share)} of ${worth(own, counts)} points`)));
     });
-    put(verdict, !offer ? `On the table: ${words(counts)}.` : deal ? "They agreed on this split." : state.frame.over ? "No deal: nobody gets anything." : `The offer of ${state.players[offer.seat]} stands${offer.kind === "insist" ? ", insisted on" : ""}.`);
+    put(verdict, !offer ? `On the table: ${words(counts)}.` : deal ? "They agreed on this split." : state.frame.over ? "No deal: nobody gets anything." : `${offer.seat === state.mine ? "Your offer" : `The offer of ${state.names[offer.seat]}`} stands${offer.kind === "insist" ? ", insisted on" : ""}.`);
   });
   return { node, draw };
 }
@@ -114,12 +114,14 @@ function planeCard() {
   const picture = chart("Payoff plane", 300, h("span.keys", ["Pareto set", "Nash point", "offers in order"].map((x, i) => h("span", { class: `key p${i}` }, x))));
   const wait = h("p.dim", "Each side's values are its own until the end. Then every possible split is drawn here, with the Pareto set, the Nash point and the path of the offers.");
   const own = chart("What each offer gives you", 200);
-  const node = h("section.card.payoffs", { "aria-label": "Payoffs" }, picture.node, own.node, wait);
+  const axes = h("p.dim.small");
+  const node = h("section.card.payoffs", { "aria-label": "Payoffs" }, picture.node, axes, own.node, wait);
   let drawn = null;
   const draw = eachMoment((state) => {
     if (!drawn || drawn.id !== state.id || !drawn.plane || drawn.plane !== state.review) drawn = { id: state.id, plane: plane(state) };
     const known = [0, 1].find((seat) => points(state, seat));
-    picture.node.hidden = !drawn.plane;
+    picture.node.hidden = axes.hidden = !drawn.plane;
+    put(axes, `Across: points for ${state.names[0]}. Up: points for ${state.names[1]}.`);
     own.node.hidden = Boolean(drawn.plane) || known === undefined || !state.memory.offers.length;
     wait.hidden = Boolean(drawn.plane);
     if (drawn.plane) picture.draw(planeSpec(state, drawn.plane));
@@ -137,16 +139,15 @@ function planeSpec(state, { allocations, nash }) {
   const dots = [...new Map(allocations.map((one) => [one.payoffs.join(), one])).values()];
   return {
     x: [0, a], y: [0, b], xt: ticks(a).map((v) => [v, String(v)]), yt: ticks(b).map((v) => [v, String(v)]),
-    label: `${state.players[0]} across, ${state.players[1]} up. Nash point ${nash.join(" and ")}. Offers: ${path.map((o) => o.pays.join(" and ")).join("; ") || "none"}.`,
-    head: ["Split for seat 0", "Seat 0 points", "Seat 1 points", "Pareto"],
+    label: `${state.names[0]} across, ${state.names[1]} up. Nash point ${nash.join(" and ")}. Offers: ${path.map((o) => o.pays.join(" and ")).join("; ") || "none"}.`,
+    head: [`For ${state.names[0]}`, ...state.names.map((name) => `${name}: points`), "Pareto"],
     rows: () => allocations.filter((one) => one.pareto).map((one) => [words(one.seat0), ...one.payoffs, "yes"]),
-    draw: (px, py, size) => [
+    draw: (px, py) => [
       dots.map((one) => s("circle", { class: one.pareto ? "dot best" : "dot", cx: px(one.payoffs[0]), cy: py(one.payoffs[1]), r: one.pareto ? 4.5 : 2.5 })),
       s("path.edge", { d: edge.map(([x, y], i) => `${i ? "L" : "M"}${px(x)} ${py(y)}`).join("") }),
       s("path.nash", { d: star(px(nash[0]), py(nash[1]), 15) }),
       s("path.path", { d: path.map((o, i) => `${i ? "L" : "M"}${px(o.pays[0])} ${py(o.pays[1])}`).join("") }),
       path.map((o, i) => s("g", { class: `stop seat${o.seat}` }, o.seat ? s("path", { d: diamond(px(o.pays[0]), py(o.pays[1]), 10) }) : s("circle", { cx: px(o.pays[0]), cy: py(o.pays[1]), r: 8 }), s("text", { x: px(o.pays[0]), y: py(o.pays[1]) + 3.6 }, String(i + 1)))),
-      s("text.axis", { x: size.right, y: size.bottom - 5, "text-anchor": "end" }, `${state.players[0]} (seat 0) →`), s("text.axis", { x: size.left + 14, y: size.top + 2 }, `↑ ${state.players[1]} (seat 1)`),
     ],
   };
 }
@@ -160,7 +161,7 @@ function ownSpec(state, seat) {
   const end = Math.max(state.frame.max_turns || 0, 2);
   return {
     x: [1, end], y: [0, whole], xt: [[1, "turn 1"], [end, `turn ${end}`]], yt: ticks(whole).map((v) => [v, String(v)]),
-    label: `Points for seat ${seat}: ${path.map(([turn, paid]) => `turn ${turn} ${paid}`).join(", ")}.`, head: ["Turn", "Points", "Asked by"], rows: () => path,
+    label: `Points for ${state.names[seat]}: ${path.map(([turn, paid]) => `turn ${turn} ${paid}`).join(", ")}.`, head: ["Turn", "Points", "Asked by"], rows: () => path.map(([turn, paid, who]) => [turn, paid, state.names[who]]),
     draw: (px, py) => [s("path.path", { d: path.map(([x, y], i) => `${i ? "L" : "M"}${px(x)} ${py(y)}`).join("") }),
       path.map(([x, y, who]) => (who ? s("path.fall.seat1", { d: diamond(px(x), py(y), 6) }) : s("circle.fall.seat0", { cx: px(x), cy: py(y), r: 5 })))],
   };
@@ -198,7 +199,7 @@ export function say(entry, state) {
   const would = (state.review.reference || []).find((one) => one.turn === entry.turn);
   return [h("div", { class: `bubble seat${entry.seat}` }, h("p", line),
     entry.shares && entry.kind !== "agree" && h("div.minisplit", badge(0), pile(entry.shares[0]), h("span.bar"), pile(entry.shares[1]), badge(1)),
-    entry.shares && own !== undefined && h("p.small.dim", [0, 1].filter((seat) => points(state, seat)).map((seat) => `${state.players[seat]} gets ${worth(points(state, seat), entry.shares[seat])}`).join(" · "))),
+    entry.shares && own !== undefined && h("p.small.dim", [0, 1].filter((seat) => points(state, seat)).map((seat) => `${state.names[seat]}: ${worth(points(state, seat), entry.shares[seat])}`).join(" · "))),
     would && h("div.note.ref", same(would, entry) ? "bayes would have said the same" : `bayes would ${sayAct(would.act)}`)];
 }
 

@@ -48,7 +48,9 @@ export const name = (node, state) => node.querySelectorAll(".key").forEach((spot
 
 function winSpec(state) {
   const points = [[-1, 0.5], ...state.memory.win];
-  const end = Math.max(points[points.length - 1][0], 5);
+  // as long as the match may be, so that the line grows and nothing else moves
+  const played = points[points.length - 1][0];
+  const end = state.frame.over ? played : Math.max(12 * (state.frame.overs || 1) - 1, Math.ceil(played / 60) * 60);
   const [last] = state.frame.win_probability || [0.5];
   const sides = [0, 1].map((seat) => sideOf(state, seat));
   const breaks = state.turns.filter((entry) => entry.moment === "End of innings").map((entry) => entry.turn);

@@ -6,7 +6,7 @@ export function nameOf(state, seat) {
   const players = state.cast.sides?.[seat]?.players;
   return (i) => players?.[i]?.name || `No. ${i + 1}`;
 }
-export const sideOf = (state, seat) => state.cast.sides?.[seat]?.name || state.frame.sides?.[seat] || state.players[seat];
+export const sideOf = (state, seat) => state.cast.sides?.[seat]?.name || state.frame.sides?.[seat] || state.names[seat];
 
 export const overs = (legal) => `${Math.floor(legal / 6)}.${legal % 6}`;
 export const rate = (runs, legal) => (legal ? ((6 * runs) / legal).toFixed(2) : "–");
