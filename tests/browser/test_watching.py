@@ -94,6 +94,9 @@ def test_a_negotiation_is_watched_to_its_end_with_plane_and_reference(stage: Ser
     offers = page.evaluate("() => document.querySelector('kibitz-watch').timeline.live.memory.offers.length")
     assert page.locator(".plot .stop").count() == offers
     assert "bayes would" in page.locator(".talk").inner_text()
+    # by their names, not by their seats
+    assert page.locator(".caption").inner_text().startswith("Bayes takes ")
+    assert "seat 0" not in page.locator("main").inner_text().lower()
     assert page.locator(".bubble").count() >= 2
 
 
