@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import re
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -78,7 +78,8 @@ def _links(found: dict[str, bytes], entry: str) -> str:
         modules += names
         known |= set(names)
     styles = [name for module in modules if (name := module.replace(".js", ".css")) in found]
-    links = [f'<link rel="stylesheet" href="/static/{name}">\n' for name in styles]
+    # fetched ahead and not waited for: the first paint needs the style of the frame alone
+    links = [f'<link rel="preload" as="style" href="/static/{name}">\n' for name in styles]
     return "".join(links + [f'<link rel="modulepreload" href="/static/{name}">\n' for name in modules[1:]])
 
 
@@ -87,14 +88,14 @@ def router() -> APIRouter:
     routes = APIRouter(include_in_schema=False)
 
     @routes.get("/static/{name:path}")
-    def static(name: str, request: Request) -> Response:
+    async def static(name: str, request: Request) -> Response:
         file = files().get(name)
         if file is None:
             raise HTTPException(404, "There is no such file.")
         return file.answer(request)
 
-    def page(module: str) -> Callable[[Request], Response]:
-        def answer(request: Request) -> Response:
+    def page(module: str) -> Callable[[Request], Awaitable[Response]]:
+        async def answer(request: Request) -> Response:
             return files()[f"{module}.html"].answer(request)
 
         return answer

@@ -66,6 +66,20 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     assert one.stop() == 0
 
 
+@pytest.fixture(scope="session")
+def played(stage: Served) -> dict[str, str]:
+    """An episode of each game that is over, for whoever only wants to look at one."""
+    wishes = {
+        "cricket": {"max_overs": 1, "seed": 4},
+        "deal_or_no_deal": {"captain_preset": "bayes", "opponent_choice": "heuristic", "seed": 3},
+    }
+    found = {}
+    for game, wish in wishes.items():
+        found[game] = stage.start(game=game, **wish)
+        stage.wait_for_end(found[game])
+    return found
+
+
 @pytest.fixture
 def open_page(browser: Any, stage: Served) -> Iterator[Open]:
     """Opens an address of the server; a page that logs an error or throws fails the test."""

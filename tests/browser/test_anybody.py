@@ -96,8 +96,8 @@ def test_everything_is_done_by_keyboard_alone(stage: Served, open_page: Open) ->
     page.get_by_role("heading", name="Episodes").wait_for()
 
 
-def test_a_screen_reader_hears_the_commentary_politely(stage: Served, open_page: Open) -> None:
-    episode_id = stage.start(game="deal_or_no_deal", captain_preset="bayes", opponent_choice="heuristic")
+def test_a_screen_reader_hears_the_commentary_politely(stage: Served, open_page: Open, played: dict[str, str]) -> None:
+    episode_id = played["deal_or_no_deal"]
     page = open_page(f"/e/{episode_id}")
     ended(page)
     log = page.get_by_role("log")
@@ -120,16 +120,12 @@ LATER = pytest.mark.conformance
     ],
 )
 def test_axe_finds_nothing_serious_and_nothing_is_cut_off(
-    stage: Served, open_page: Open, width: int, theme: str
+    stage: Served, open_page: Open, played: dict[str, str], width: int, theme: str
 ) -> None:
     from axe_playwright_python.sync_playwright import Axe
 
-    cricket = stage.start(game="cricket", max_overs=1, seed=4)
-    stage.wait_for_end(cricket)
-    talk = stage.start(game="deal_or_no_deal", captain_preset="bayes", opponent_choice="heuristic", seed=3)
-    stage.wait_for_end(talk)
-    page = open_page(f"/e/{cricket}", width=width, color_scheme=theme, bypass_csp=True, reduced_motion="reduce")
-    for address in (f"/e/{cricket}", f"/e/{talk}", "/custom", "/lobby", "/leaderboard", "/runs"):
+    page = open_page("/lobby", width=width, color_scheme=theme, bypass_csp=True, reduced_motion="reduce")
+    for address in (*(f"/e/{one}" for one in played.values()), "/custom", "/lobby", "/leaderboard", "/runs"):
         page.goto(stage.url + address)
         page.locator(".status.ended, form .primary, .page .card").first.wait_for()
         found = Axe().run(page)
@@ -140,12 +136,8 @@ def test_axe_finds_nothing_serious_and_nothing_is_cut_off(
         assert wide <= width, (address, wide)
 
 
-def test_every_chart_has_a_sentence_and_a_table(stage: Served, open_page: Open) -> None:
-    cricket = stage.start(game="cricket", max_overs=1, seed=4)
-    stage.wait_for_end(cricket)
-    talk = stage.start(game="deal_or_no_deal", captain_preset="bayes", opponent_choice="heuristic", seed=3)
-    stage.wait_for_end(talk)
-    for episode_id in (cricket, talk):
+def test_every_chart_has_a_sentence_and_a_table(open_page: Open, played: dict[str, str]) -> None:
+    for episode_id in played.values():
         page = open_page(f"/e/{episode_id}")
         ended(page)
         for tab in page.locator(".seg").first.get_by_role("button").all() or [None]:

@@ -112,9 +112,8 @@ def test_two_pages_see_the_same_and_a_page_without_an_id_follows(stage: Served, 
     assert waiting.locator(".sheet").inner_text() == other.locator(".sheet").inner_text()
 
 
-def test_a_spectator_scrubs_and_a_permalink_shows_the_same_moment(stage: Served, open_page: Open) -> None:
-    episode_id = stage.start(game="cricket", max_overs=1, seed=4)
-    stage.wait_for_end(episode_id)
+def test_a_spectator_scrubs_and_a_permalink_shows_the_same_moment(open_page: Open, played: dict[str, str]) -> None:
+    episode_id = played["cricket"]
     page = open_page(f"/e/{episode_id}")
     ended(page)
     slider = page.get_by_role("slider")
@@ -129,9 +128,10 @@ def test_a_spectator_scrubs_and_a_permalink_shows_the_same_moment(stage: Served,
     page.wait_for_function("() => document.querySelector('kibitz-watch').timeline.shown.status === 'ended'")
 
 
-def test_a_branch_keeps_the_turns_before_it_and_plays_on(stage: Served, open_page: Open) -> None:
-    first = stage.start(game="cricket", max_overs=1, captain_preset="balanced", opponent_choice="heuristic", seed=3)
-    stage.wait_for_end(first)
+def test_a_branch_keeps_the_turns_before_it_and_plays_on(
+    stage: Served, open_page: Open, played: dict[str, str]
+) -> None:
+    first = played["cricket"]
     steps = [event for event in stage.events(first) if event["type"] == "step"]
     page = open_page(f"/e/{first}?seq={steps[1]['seq']}")
     page.wait_for_function(f"() => document.querySelector('kibitz-watch').timeline?.shown.seq === {steps[1]['seq']}")

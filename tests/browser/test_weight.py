@@ -39,9 +39,10 @@ def test_every_page_is_small(stage: Served, open_page: Open) -> None:
 
 
 @pytest.mark.parametrize("game", ["cricket", "deal_or_no_deal"])
-def test_every_match_is_small_also_for_who_plays_in_it(stage: Served, open_page: Open, game: str) -> None:
-    watched = stage.start(game=game, max_overs=1, seed=4, captain_preset="heuristic", opponent_choice="heuristic")
-    page = open_page(f"/e/{watched}")
+def test_every_match_is_small_also_for_who_plays_in_it(
+    stage: Served, open_page: Open, played: dict[str, str], game: str
+) -> None:
+    page = open_page(f"/e/{played[game]}")
     ended(page)
     weigh(page, game)
     import httpx
