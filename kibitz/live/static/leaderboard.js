@@ -1,6 +1,6 @@
 // What the store has of each player.
-import { ask, h, scroll } from "./dom.js";
-import { empty, tidy, words } from "./pages.js";
+import { ask, called, h, scroll } from "./dom.js";
+import { empty, words } from "./pages.js";
 import { table } from "./table.js";
 
 class Leaderboard extends HTMLElement {
@@ -14,8 +14,11 @@ class Leaderboard extends HTMLElement {
     return place.replaceChildren(h("h1", "Leaderboard"), ...games.map((game) => {
       const mine = rows.filter((one) => one.game === game).sort((a, b) => (b.rating ?? b.mean_return ?? 0) - (a.rating ?? a.mean_return ?? 0));
       const keys = Object.keys(mine[0]).filter((key) => key !== "game" && key !== "player" && typeof mine[0][key] !== "object");
+      // figures of a column have as many decimals as each other
+      const whole = (key) => mine.every((one) => Number.isInteger(one[key]));
+      const figure = (key, value) => (typeof value === "number" && !whole(key) ? value.toFixed(2) : value ?? "–");
       return h("section.card", { "aria-label": words(game) }, h("h2", words(game)), 
-        scroll(`${words(game)} table`, table(["", "Player", ...keys.map(words)], mine.map((one, i) => [i + 1, one.player, ...keys.map((key) => tidy(one[key]))]), "", [1])));
+        scroll(`${words(game)} table`, table(["", "Player", ...keys.map(words)], mine.map((one, i) => [i + 1, called(one.player), ...keys.map((key) => figure(key, one[key]))]), "", [1])));
     }), h("p.dim.small", "What the store has, not a rating: opponents differ."));
   }
 }

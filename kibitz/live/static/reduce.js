@@ -1,7 +1,7 @@
 // One reducer for live and replay: events in, what the page draws out. It changes `state` and returns it.
 import { called, style } from "./dom.js";
 
-const TURNS = 600; // turns kept for the text; older ones are read again from the server when somebody goes back
+const TURNS = 600; // kept for the text
 const MOMENTS = 120;
 const games = new Map();
 const PLAIN = { unit: "turn", begin: () => ({}), step: () => {} }; // what a game's file may leave out

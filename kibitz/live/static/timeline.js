@@ -1,7 +1,7 @@
 // The events of one episode as far as the page keeps them, the newest state, and the state that is shown.
 import { fetchGame, fresh, reduce } from "./reduce.js";
 
-const KEPT = 2400; // events in memory, a whole T20 match; what is older is read again from the server when somebody goes back
+const KEPT = 2400; // events in memory, a whole T20 match; older ones are read again when somebody goes back
 const STOPS = 12000;
 const PAINT = 80; // milliseconds between two drawings while events stream in
 const SLICE = 8; // milliseconds of work between two frames

@@ -1,7 +1,7 @@
 // One episode on the page, live or again: score line, the game's own drawing, the talk, the replay bar.
 // games draw with chart.js: it is fetched with the rest
 import "./chart.js";
-import { ask, badge, h, icon, list, many, moment, put, set, style } from "./dom.js";
+import { ask, badge, called, h, icon, list, many, moment, put, set, style } from "./dom.js";
 import { Feed } from "./feed.js";
 import { costOf, over } from "./reduce.js";
 import { Replay } from "./replay.js";
@@ -267,14 +267,14 @@ const note = (cls, one, words, spent) => h("div", { class: `note ${cls}` }, badg
 
 function whisper(hint) {
   const sure = hint.confidence === null || hint.confidence === undefined ? "" : ` (${Math.round(hint.confidence * 100)}% sure)`;
-  return note("hint", hint, hint.text ? `Hint: ${hint.text}${sure}` : "A hint, for this seat alone until the end", [hint.source, cost(hint)].filter(Boolean).join(" · "));
+  return note("hint", hint, hint.text ? `Hint: ${hint.text}${sure}` : "A hint, for this seat alone until the end", [called(hint.source), cost(hint)].filter(Boolean).join(" · "));
 }
 
 function thought(one, said) {
   const given = one.calls.flatMap((call) => Object.entries(call.arguments || {})).map(([name, x]) => `${name} ${String(x).replaceAll("_", " ")}`);
   const spent = cost(one);
   if (said && !one.reason && !one.fallback && !spent) return null;
-  return note("", one, [h("b", one.source), ` ${given.join(", ") || (said ? "" : one.text)}`], spent);
+  return note("", one, [h("b", called(one.source)), ` ${given.join(", ") || (said ? "" : one.text)}`], spent);
 }
 
 customElements.define("kibitz-watch", Watch);

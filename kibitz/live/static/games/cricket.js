@@ -125,7 +125,7 @@ export function scoreboard(state) {
     const inn = innings[seat];
     const mine = bats ? { total: f.score, wickets: f.wickets, legal: f.legal } : inn;
     return {
-      seat, name: sideOf(state, seat), by: `played by ${state.names[seat]}`, active: bats, won: f.winner === seat,
+      seat, name: sideOf(state, seat), by: `played by ${seat === state.mine ? "you" : state.names[seat]}`, active: bats, won: f.winner === seat,
       main: mine ? `${mine.total}/${mine.wickets}` : "–", sub: mine ? `${overs(mine.legal)} overs` : "yet to bat",
     };
   });
@@ -174,7 +174,7 @@ function middleCard() {
       cells.map((cell, i) => h("td", { class: i ? "" : "strong" }, String(cell))))));
     const last = f.bowler || (inn && inn.overs.length ? { player: inn.overs[inn.overs.length - 1].bowler } : null);
     const got = last && inn && inn.bowlers.get(last.player);
-    const figures = got ? `${overs(got.balls)}–${got.runs}–${got.wickets}, ${rate(got.runs, got.balls)} an over` : "to bowl";
+    const figures = got ? `${overs(got.balls)}–${got.runs}–${got.wickets}` : "to bowl";
     bowling.replaceChildren(...(last ? [badge(1 - f.batting), " ", h("b", last.name || nameOf(state, 1 - f.batting)(last.player)),
       h("span.dim", last.type ? ` ${String(last.type).replaceAll("_", " ")} ` : " "), h("span.num", figures)] : [h("span.dim", "New over")]));
     const pair = inn && inn.stand;
@@ -212,9 +212,14 @@ function fieldCard() {
       return [150 - Math.sin(turn) * radius * 139, 150 + Math.cos(turn) * radius * 139, name];
     });
     const slips = placed.filter((man) => man[2].includes("slip"));
-    const label = (x, y, name) => /^(bowler|keeper)$|slip/.test(name) ? slips.length && name === slips[0][2] && s("text.pos", { x: x + (x < 150 ? -11 : 11), y: y - 1, "text-anchor": x < 150 ? "end" : "start" }, slips.length > 1 ? `${slips.length} slips` : "slip") : s("text.pos", { x, y: y < 24 ? y + 15 : y - 7, "text-anchor": x < 60 ? "start" : x > 240 ? "end" : "middle" }, name);
+    const named = placed.filter((man) => !/^(bowler|keeper)$|slip/.test(man[2]));
+    if (slips.length) named.push([...slips[0].slice(0, 2), many(slips.length, "slip")]);
+    const label = ([x, y, name], i) => {
+      const low = y < 24 || named.slice(0, i).some(([a, b]) => Math.abs(a - x) < 70 && Math.abs(b - y) < 9); // another stands there
+      return s("text.pos", { x, y: low ? y + 13 : y - 7, "text-anchor": x < 60 ? "start" : x > 240 ? "end" : "middle" }, name);
+    };
     const field = JSON.stringify([f.fielders, f.batting]);
-    if (field !== standing) men.replaceChildren(...placed.flatMap(([x, y, name]) => [s("circle", { class: `man seat${1 - f.batting}`, cx: x, cy: y, r: 4.5 }), label(x, y, name)]).filter(Boolean),
+    if (field !== standing) men.replaceChildren(...placed.map(([x, y]) => s("circle", { class: `man seat${1 - f.batting}`, cx: x, cy: y, r: 4.5 })), ...named.map(label),
       s("path", { class: `man seat${f.batting}`, d: "M150 124l5 5-5 5-5-5z" }), s("path", { class: `man seat${f.batting}`, d: "M139 167l5 5-5 5-5-5z" }));
     set(svg, "aria-label", `${f.field || ""} field: ${placed.map((man) => man[2]).join(", ")}`);
     standing = field;
