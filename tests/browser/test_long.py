@@ -27,14 +27,18 @@ FRAMES = """() => {
 
 
 def thread_times(trace: bytes) -> list[float]:
-    """Milliseconds of processor that each task of a page's thread took: what else the machine does is not in them."""
+    """Milliseconds of processor that each task of a page's thread took: what else the machine does is not in them.
+
+    A virtual machine's clock of a thread now and then leaps (29 ms of work in 4 ms); no task worked longer than it took.
+    """
     events = json.loads(trace)["traceEvents"]
     threads = {
         (one["pid"], one["tid"])
         for one in events
         if one.get("name") == "thread_name" and one["args"].get("name") == "CrRendererMain"
     }
-    return [one["tdur"] / 1000 for one in events if "tdur" in one and (one["pid"], one["tid"]) in threads]
+    mine = (one for one in events if "tdur" in one and (one["pid"], one["tid"]) in threads)
+    return [min(one["tdur"], one["dur"]) / 1000 for one in mine]
 
 
 @pytest.fixture
