@@ -29,7 +29,7 @@ FRAMES = """() => {
 def thread_times(trace: bytes) -> list[float]:
     """Milliseconds of processor that each task of a page's thread took: what else the machine does is not in them.
 
-    A virtual machine's clock of a thread now and then leaps (29 ms of work in 4 ms); no task worked longer than it took.
+    A virtual machine's clock of a thread leaps now and then (29 ms of work in 4): no task works longer than it takes.
     """
     events = json.loads(trace)["traceEvents"]
     threads = {

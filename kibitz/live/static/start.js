@@ -70,7 +70,7 @@ function gamePanel(app, name, game, speech, done) {
   const tts = h("input", { type: "checkbox", checked: Boolean(speech.speaker && speech.speaker !== "silence") });
   const open = h("input", { type: "checkbox" });
   const seed = h("input", { type: "number", min: 0, placeholder: "drawn" });
-  const pace = h("select", [["", "as the server has it"], ["0", "at once"], ["0.5", "half a second a turn"], ["1.5", "a second and a half"], ["3", "three seconds"]].map(([v, text]) => h("option", { value: v }, text)));
+  const pace = h("select", [["", "the server's"], ["0", "at once"], ["0.5", "half a second a turn"], ["1.5", "a second and a half"], ["3", "three seconds"]].map(([v, text]) => h("option", { value: v }, text)));
   const trouble = h("div.trouble", { role: "alert" });
   const go = h("button.primary.wide", { type: "submit" }, "Start");
 

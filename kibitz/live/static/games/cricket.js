@@ -215,7 +215,7 @@ function fieldCard() {
     const named = placed.filter((man) => !/^(bowler|keeper)$|slip/.test(man[2]));
     if (slips.length) named.push([...slips[0].slice(0, 2), many(slips.length, "slip")]);
     const label = ([x, y, name], i) => {
-      const low = y < 24 || named.slice(0, i).some(([a, b]) => Math.abs(a - x) < 70 && Math.abs(b - y) < 9); // another stands there
+      const low = y < 24 || named.slice(0, i).some(([a, b]) => Math.abs(a - x) < 100 && Math.abs(b - y) < 11); // another stands there
       return s("text.pos", { x, y: low ? y + 13 : y - 7, "text-anchor": x < 60 ? "start" : x > 240 ? "end" : "middle" }, name);
     };
     const field = JSON.stringify([f.fielders, f.batting]);
