@@ -10,7 +10,7 @@ const PLAIN = { unit: "turn", begin: () => ({}), step: () => {} }; // what a gam
 export async function fetchGame(name) {
   if (games.has(name) || !/^[a-z0-9_]+$/.test(name)) return;
   const file = new URL(`./games/${name}.js`, import.meta.url).href;
-  const [adapter] = await Promise.all([import(file).catch(() => import("./plain.js")), style(file)]);
+  const [adapter] = await Promise.all([import(file).catch(() => import("./plain.js")).catch(() => ({})), style(file)]);
   games.set(name, { ...PLAIN, title: name, ...adapter });
 }
 

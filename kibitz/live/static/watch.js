@@ -173,9 +173,9 @@ class Watch extends HTMLElement {
   }
 
   drawScore(state) {
-    const told = state.adapter.scoreboard(state);
+    const told = state.adapter.scoreboard?.(state);
     const stamp = JSON.stringify(told);
-    if (stamp === this.scoreStamp) return;
+    if (!told || stamp === this.scoreStamp) return;
     this.scoreStamp = stamp;
     const side = (one) => h("div", { class: `side seat${one.seat}${one.active ? " active" : ""}${one.won ? " won" : ""}` },
       h("div.who", badge(one.seat), h("b", one.name), one.active && h("span.turnmark", { title: "to play" }, "◂")), h("div.main.num", one.main), h("div.sub", h("span", one.sub), one.by && h("span", one.by)));
