@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import hashlib
+import posixpath
 import re
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from fastapi import APIRouter, HTTPException, Request, Response
+
+from kibitz.live.store import StoreAway
 
 STATIC = Path(__file__).parent / "static"
 # address -> the module that draws what is there
@@ -21,7 +26,7 @@ ADDRESSES = {
     "/leaderboard": "leaderboard.js",
     "/runs": "runs.js",
 }
-IMPORTS = re.compile(r'^import .*"\./([\w/]+\.js)";$', re.MULTILINE)
+IMPORTS = re.compile(r'^import .*"(\.{1,2}/[\w./]+\.js)";$', re.MULTILINE)
 TYPES = {
     ".css": "text/css; charset=utf-8",
     ".html": "text/html; charset=utf-8",
@@ -59,28 +64,38 @@ def _file(body: bytes, suffix: str) -> File:
 @cache
 def files() -> dict[str, File]:
     """Everything that is served, by name; a path that is not here does not exist."""
-    found = {
-        path.relative_to(STATIC).as_posix(): path.read_bytes()
-        for path in sorted(STATIC.rglob("*"))
-        if path.suffix in TYPES
-    }
-    page = found.pop("page.html")
-    for module in set(ADDRESSES.values()):
-        found[f"{module}.html"] = page.replace(b"<!-- what this page needs -->\n", _links(found, module).encode())
-    return {name: _file(body, Path(name).suffix) for name, body in found.items()}
+    found = (path for path in sorted(STATIC.rglob("*")) if path.suffix in TYPES)
+    return {path.relative_to(STATIC).as_posix(): _file(path.read_bytes(), path.suffix) for path in found}
 
 
-def _links(found: dict[str, bytes], entry: str) -> str:
-    """The browser learns at once of every module and style sheet of the page, not of one after the other."""
-    modules, known = ["app.js", entry], {"app.js", entry}
+@cache
+def needed(view: str, game: str) -> str:
+    """A header by which the browser learns at once of every module and style sheet, not of one after the other.
+
+    First what the first paint waits for: the theme and the frame's style. Other style sheets are only fetched ahead.
+    """
+    modules = [name for name in ("app.js", view, f"games/{game}.js") if name in files()]
     for module in modules:  # it grows meanwhile
-        names = [name for name in IMPORTS.findall(found[module].decode()) if name not in known]
-        modules += names
-        known |= set(names)
-    styles = [name for module in modules if (name := module.replace(".js", ".css")) in found]
-    # fetched ahead and not waited for: the first paint needs the style of the frame alone
-    links = [f'<link rel="preload" as="style" href="/static/{name}">\n' for name in styles]
-    return "".join(links + [f'<link rel="modulepreload" href="/static/{name}">\n' for name in modules[1:]])
+        for name in IMPORTS.findall(files()[module].body.decode()):
+            path = posixpath.normpath(posixpath.join(posixpath.dirname(module), name))
+            if path not in modules:
+                modules.append(path)
+    styles = [name for module in modules if (name := module.replace(".js", ".css")) in files()]
+    links = ["</static/theme.js>; rel=preload; as=script"]
+    links += [f"</static/{name}>; rel=preload; as=style" for name in ("cockpit.css", *styles)]
+    return ", ".join(links + [f"</static/{name}>; rel=modulepreload" for name in modules])
+
+
+async def _game(request: Request) -> str:
+    """What is played at this address, if anybody knows: the page fetches that game's files with the rest."""
+    state = request.app.state
+    episode_id = request.path_params.get("episode_id", "")
+    if not episode_id:
+        return next((live.game for live in list(state.runner.running.values())), "")
+    with suppress(StoreAway):
+        row = await asyncio.to_thread(state.bus.store.episode, episode_id)
+        return row.game if row else ""
+    return ""
 
 
 def router() -> APIRouter:
@@ -94,12 +109,14 @@ def router() -> APIRouter:
             raise HTTPException(404, "There is no such file.")
         return file.answer(request)
 
-    def page(module: str) -> Callable[[Request], Awaitable[Response]]:
+    def page(view: str) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
-            return files()[f"{module}.html"].answer(request)
+            told = files()["page.html"].answer(request)
+            told.headers["Link"] = needed(view, await _game(request) if view == "watch.js" else "")
+            return told
 
         return answer
 
-    for address, module in ADDRESSES.items():
-        routes.add_api_route(address, page(module), methods=["GET", "HEAD"])
+    for address, view in ADDRESSES.items():
+        routes.add_api_route(address, page(view), methods=["GET", "HEAD"])
     return routes

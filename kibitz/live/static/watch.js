@@ -152,6 +152,7 @@ class Watch extends HTMLElement {
     this.drawScore(state);
     this.drawMeta(state);
     put(this.caption, state.caption);
+    this.draw(state);
     this.later();
     this.replay.draw();
     if (this.chair) this.chair.draw();
@@ -202,16 +203,13 @@ class Watch extends HTMLElement {
     if (error) this.app.toast(error);
   }
 
-  // score, game and list take a frame each, and after a jump the list fills over a few: none of them is long
+  // the list comes a frame after the rest, and after a jump fills over a few frames: none of them is long
   later() {
     if (this.drawing) return;
     this.drawing = true;
     requestAnimationFrame(() => {
-      this.draw?.(this.timeline.shown);
-      requestAnimationFrame(() => {
-        this.drawing = false;
-        if (this.isConnected) this.drawTurns(this.timeline.shown);
-      });
+      this.drawing = false;
+      if (this.isConnected) this.drawTurns(this.timeline.shown);
     });
   }
 
