@@ -214,9 +214,15 @@ function fieldCard() {
     const slips = placed.filter((man) => man[2].includes("slip"));
     const named = placed.filter((man) => !/^(bowler|keeper)$|slip/.test(man[2]));
     if (slips.length) named.push([...slips[0].slice(0, 2), many(slips.length, "slip")]);
-    const label = ([x, y, name], i) => {
-      const low = y < 24 || named.slice(0, i).some(([a, b]) => Math.abs(a - x) < 100 && Math.abs(b - y) < 11); // another stands there
-      return s("text.pos", { x, y: low ? y + 13 : y - 7, "text-anchor": x < 60 ? "start" : x > 240 ? "end" : "middle" }, name);
+    const taken = []; // a name stands above its dot, or below where another one stands
+    const label = ([x, y, name]) => {
+      const anchor = x < 60 ? "start" : x > 240 ? "end" : "middle";
+      const wide = name.length * 5.3;
+      const left = { start: x, end: x - wide, middle: x - wide / 2 }[anchor];
+      const free = taken.every(([from, to, at]) => left > to || left + wide < from || Math.abs(at - y + 7) > 9);
+      const at = y >= 24 && free ? y - 7 : y + 14;
+      taken.push([left, left + wide, at]);
+      return s("text.pos", { x, y: at, "text-anchor": anchor }, name);
     };
     const field = JSON.stringify([f.fielders, f.batting]);
     if (field !== standing) men.replaceChildren(...placed.map(([x, y]) => s("circle", { class: `man seat${1 - f.batting}`, cx: x, cy: y, r: 4.5 })), ...named.map(label),
