@@ -1,7 +1,7 @@
 // Small SVG charts. Each has a sentence for a screen reader and a table behind a disclosure.
 import { h, s, scroll, set, style } from "./dom.js";
 
-await style(import.meta.url);
+style(import.meta.url);
 
 const ROWS = 400;
 const PAD = { left: 38, right: 10, top: 10, bottom: 24 };

@@ -28,15 +28,14 @@ export function s(name, ...given) {
   return build(document.createElementNS(SVG, tag), classes, given);
 }
 
-// a module that is fetched when it is needed brings its style sheet, of the same name, and waits for it
+// a module brings its style sheet, of the same name, and waits for it; what has other things to do first waits for `styled()`
+const sheets = new Map();
 export function style(module) {
   const href = module.replace(/js$/, "css");
-  const known = [...document.querySelectorAll("link[rel=stylesheet]")].find((one) => one.href === href);
-  const sheet = known || h("link", { rel: "stylesheet", href });
-  if (!known) document.head.append(sheet);
-  if (sheet.sheet) return null;
-  return new Promise((done) => { for (const end of ["load", "error"]) sheet.addEventListener(end, done); });
+  if (!sheets.has(href)) sheets.set(href, new Promise((done) => document.head.append(h("link", { rel: "stylesheet", href, onload: done, onerror: done }))));
+  return sheets.get(href);
 }
+export const styled = () => Promise.all(sheets.values());
 
 export function put(node, text) {
   const value = text === null || text === undefined ? "" : String(text);

@@ -1,5 +1,5 @@
 // One reducer for live and replay: events in, what the page draws out. It changes `state` and returns it.
-import { called, style } from "./dom.js";
+import { called, style, styled } from "./dom.js";
 
 const TURNS = 600; // kept for the text
 const MOMENTS = 120;
@@ -11,6 +11,7 @@ export async function fetchGame(name) {
   if (games.has(name) || !/^[a-z0-9_]+$/.test(name)) return;
   const file = new URL(`./games/${name}.js`, import.meta.url).href;
   const [adapter] = await Promise.all([import(file).catch(() => import("./plain.js")).catch(() => ({})), style(file)]);
+  await styled();
   games.set(name, { ...PLAIN, title: name, ...adapter });
 }
 

@@ -1,9 +1,10 @@
 // Training runs with their curves.
-import { ask, h, many, put, s, style } from "./dom.js";
+import { ask, h, many, put, s, style, styled } from "./dom.js";
 import { ago, empty, tidy, words } from "./pages.js";
 import { chart, line, ticks } from "./chart.js";
 
-await style(import.meta.url);
+style(import.meta.url);
+await styled();
 
 class Runs extends HTMLElement {
   async connectedCallback() {

@@ -7,7 +7,7 @@ import { costOf, over } from "./reduce.js";
 import { Replay } from "./replay.js";
 import { Timeline } from "./timeline.js";
 
-await style(import.meta.url);
+style(import.meta.url); // while it comes, the connection is made
 
 const SHOWN = 25; // turns in the page at a time
 const AT_ONCE = 4; // of them built in one frame
