@@ -3,7 +3,7 @@ import { fetchGame, fresh, reduce } from "./reduce.js";
 
 const KEPT = 2400; // events in memory, a whole T20 match; older ones are read again when somebody goes back
 const STOPS = 12000;
-const PAINT = 80; // milliseconds between two drawings while events stream in
+const PAINT = 120; // milliseconds between two drawings while events stream in
 const SLICE = 8; // milliseconds of work between two frames
 
 const frame = () => new Promise((done) => {

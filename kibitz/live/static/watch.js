@@ -152,7 +152,6 @@ class Watch extends HTMLElement {
     this.drawScore(state);
     this.drawMeta(state);
     put(this.caption, state.caption);
-    this.draw(state);
     this.later();
     this.replay.draw();
     if (this.chair) this.chair.draw();
@@ -203,13 +202,16 @@ class Watch extends HTMLElement {
     if (error) this.app.toast(error);
   }
 
-  // the list comes a frame after the rest, and after a jump fills over a few frames: none of them is long
+  // score, game and list take a frame each, and after a jump the list fills over a few: none of them is long
   later() {
     if (this.drawing) return;
     this.drawing = true;
     requestAnimationFrame(() => {
-      this.drawing = false;
-      if (this.isConnected) this.drawTurns(this.timeline.shown);
+      this.draw?.(this.timeline.shown);
+      requestAnimationFrame(() => {
+        this.drawing = false;
+        if (this.isConnected) this.drawTurns(this.timeline.shown);
+      });
     });
   }
 
