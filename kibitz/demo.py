@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 import time
@@ -47,7 +48,8 @@ def demo(steps: int, episodes: int, browser: bool, leave: bool, as_json: bool) -
     if not as_json:
         out.print(_table(found))
         out.print(f"Its run, with the learning curve: {run.folder}", markup=False, highlight=False)
-    found["live"] = _watch(run, browser, leave, as_json)
+    with ended_by_signals():
+        found["live"] = _watch(run, browser, leave, as_json)
     if as_json:
         result(found, as_json, _table)
 
@@ -130,6 +132,24 @@ def _watch(run: Run, browser: bool, leave: bool, as_json: bool) -> dict[str, Any
         except KeyboardInterrupt:
             out.print("The demo ends.")
         return {"url": url}
+
+
+@contextmanager
+def ended_by_signals() -> Iterator[None]:
+    """SIGTERM, and a terminal that is closed, end what is inside as Ctrl-C does; once is enough."""
+    kinds = (signal.SIGTERM, signal.SIGHUP)
+
+    def end(number: int, frame: Any) -> None:
+        for kind in kinds:
+            signal.signal(kind, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    before = {kind: signal.signal(kind, end) for kind in kinds}
+    try:
+        yield
+    finally:
+        for kind, handler in before.items():
+            signal.signal(kind, handler)
 
 
 @contextmanager

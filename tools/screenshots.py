@@ -1,7 +1,7 @@
 """Pictures of the cockpit for README and docs: `python tools/screenshots.py docs/pictures [--all]`.
 
 Starts a server and a browser of its own, plays fixed seeds, and leaves PNG files. `--all` adds every
-page at 360, 768 and 1440 px in both themes, for a person to look at.
+page and every state of it at 360, 768 and 1440 px in both themes, for a person to look at.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -49,22 +50,60 @@ def post(url: str, body: bytes) -> dict[str, Any]:
         return told
 
 
+def get(url: str) -> dict[str, Any]:
+    with urllib.request.urlopen(url, timeout=60) as answer:
+        told: dict[str, Any] = json.load(answer)
+        return told
+
+
 class Camera:
     def __init__(self, browser: Any, base: str, folder: Path) -> None:
         self._browser, self.base, self._folder = browser, base, folder
 
-    def open(self, path: str, wait: str, width: int, height: int, theme: str) -> Any:
+    def open(
+        self, path: str, wait: str, width: int, height: int, theme: str, answer: Any = None, held: Any = None
+    ) -> Any:
+        """A page that has drawn; `answer` stands for the server's JSON, `held` is a person's seat."""
         page = self._browser.new_page(
             viewport={"width": width, "height": height}, color_scheme=theme, reduced_motion="reduce"
         )
+        if answer is not None:
+            for data in ("**/*.json", "**/episodes?*"):
+                page.route(data, lambda route: route.fulfill(json=answer))
+        if held is not None:
+            page.add_init_script(f"sessionStorage.setItem(...{json.dumps(held)})")
         page.goto(self.base + path)
-        page.locator(wait).first.wait_for()
+        page.locator(wait).first.wait_for(timeout=60_000)
         page.wait_for_timeout(400)
         return page
 
-    def take(self, name: str, path: str, wait: str, width: int = 1440, height: int = 900, theme: str = "light") -> None:
-        page = self.open(path, wait, width, height, theme)
+    def take(self, name: str, path: str, wait: str, width: int = 1440, height: int = 900, theme: str = "light",
+             answer: Any = None) -> None:  # fmt: skip
+        self.keep(self.open(path, wait, width, height, theme, answer), name)
+
+    def seated(self, name: str, game: str, adviser: str, width: int, height: int, theme: str) -> None:
+        """A person to move, after a turn or two."""
+        wish = {"game": game, "captain_preset": "human", "opponent_choice": "heuristic", "adviser": adviser, "seed": 3}
+        started = post(f"{self.base}/custom/start_episode", json.dumps(wish).encode())
+        held = [f"seat:{started['episode_id']}", started["seat_token"]]
+        page = self.open(started["url"], ".seat.mine", width, height, theme, held=held)
         self.keep(page, name)
+        self.stop(started)
+
+    def live(self, name: str, width: int, height: int, theme: str) -> None:
+        """A match that is being played."""
+        wish = {"game": "cricket", "captain_preset": "balanced", "opponent_choice": "aggressive", "pace": 0.1}
+        started = post(f"{self.base}/custom/start_episode", json.dumps(wish | {"seed": 5, "max_overs": 5}).encode())
+        page = self.open(started["url"], ".turns li:nth-child(20)", width, height, theme)
+        self.keep(page, name)
+        self.stop(started)
+
+    def stop(self, started: dict[str, Any]) -> None:
+        post(f"{self.base}/custom/stop_episode", json.dumps({"episode_id": started["episode_id"]}).encode())
+        for _ in range(100):
+            if not get(f"{self.base}/custom/status")["running"]:
+                return
+            time.sleep(0.1)
 
     def keep(self, page: Any, name: str) -> None:
         page.screenshot(path=str(self._folder / f"{name}.png"))
@@ -80,29 +119,49 @@ def pictures(camera: Camera, record: dict[str, list[str]], everything: bool) -> 
     camera.take("negotiation-1440-dark", f"/e/{TALK}", ".plot .nash", height=1000, theme="dark")
     camera.take("cricket-360-light", f"/e/{MATCH}?seq={middle}", ".turns li", width=360, height=780)
     camera.take("start", "/custom", "form .primary")
-    wish = {"game": "deal_or_no_deal", "captain_preset": "human", "opponent_choice": "heuristic", "adviser": "bayes"}
-    started = post(f"{camera.base}/custom/start_episode", json.dumps(wish | {"seed": 3}).encode())
-    page = camera.open("/lobby", ".episode", 1440, 900, "light")
-    page.evaluate(
-        "([key, value]) => sessionStorage.setItem(key, value)", [f"seat:{started['episode_id']}", started["seat_token"]]
-    )
-    page.goto(camera.base + started["url"])
-    page.locator(".seat.mine").wait_for(timeout=60_000)
-    page.wait_for_timeout(400)
-    camera.keep(page, "seat")
-    post(f"{camera.base}/custom/stop_episode", b"{}")
-    if not everything:
-        return
-    shown = {
-        "cricket-play": (f"/e/{MATCH}?seq={middle}", ".turns li"), "cricket-end": (f"/e/{MATCH}", ".status.ended"),
-        "talk": (f"/e/{TALK}?seq=20", ".bubble"), "talk-end": (f"/e/{TALK}", ".plot .nash"),
-        "start": ("/custom", "form .primary"), "lobby": ("/lobby", ".episode"),
-        "leaderboard": ("/leaderboard", "table"), "runs": ("/runs", ".page .card"),
-    }  # fmt: skip
-    for name, (path, wait) in shown.items():
-        for width in (360, 768, 1440):
+    camera.seated("seat", "deal_or_no_deal", "bayes", 1440, 900, "light")
+    if everything:
+        for width, height in ((360, 1900), (768, 1200), (1440, 1000)):
             for theme in ("light", "dark"):
-                camera.take(f"{name}-{width}-{theme}", path, wait, width, 900, theme)
+                every_state(camera, middle, width, height, theme)
+
+
+def every_state(camera: Camera, middle: int, width: int, height: int, theme: str) -> None:
+    """Every page and every state of it, as tall as it takes to see most of it."""
+    size = {"width": width, "height": height, "theme": theme}
+    name = f"{width}-{theme}"
+    for what, path, wait in (
+        ("cricket-play", f"/e/{MATCH}?seq={middle}", ".turns li"),
+        ("cricket-end", f"/e/{MATCH}", ".status.ended"),
+        ("talk", f"/e/{TALK}?seq=20", ".bubble"),
+        ("talk-end", f"/e/{TALK}", ".plot .nash"),
+        ("start", "/custom", "form .primary"),
+        ("lobby", "/lobby", ".episode"),
+        ("leaderboard", "/leaderboard", "table"),
+        ("runs", "/runs", ".page .card"),
+        ("nothing", "/e/ep-nothing", ".empty"),
+    ):
+        camera.take(f"{what}-{name}", path, wait, **size)
+    for what, path, answer in (
+        ("leaderboard-empty", "/leaderboard", {"players": []}),
+        ("runs-empty", "/runs", {"runs": []}),
+        ("lobby-empty", "/lobby", {"episodes": [], "next": None}),
+    ):
+        camera.take(f"{what}-{name}", path, ".empty", answer=answer, **size)
+    page = camera.open(f"/e/{MATCH}?seq={middle}", ".turns li", **size)
+    page.get_by_role("button", name="Branch from here").click()
+    page.get_by_role("dialog").wait_for()
+    camera.keep(page, f"branch-{name}")
+    page = camera.open(f"/e/{MATCH}?seq={middle}", ".turns li", **size)
+    page.locator(".menu summary").click()
+    page.locator(".momentlist li").first.wait_for()
+    camera.keep(page, f"moments-{name}")
+    for game, adviser in (("deal_or_no_deal", "bayes"), ("cricket", "balanced")):
+        camera.seated(f"seat-{game}-{name}", game, adviser, width, height, theme)
+    camera.live(f"cricket-live-{name}", width, height, theme)
+    page = camera.open(f"/e/{MATCH}?seq={middle}", ".turns li", **size)
+    page.evaluate("() => { const { feed } = document.querySelector('kibitz-watch'); feed.say('reconnecting'); }")
+    camera.keep(page, f"gone-{name}")
 
 
 def main() -> None:

@@ -10,7 +10,7 @@ from kibitz.core.game import SEATS, Game
 from kibitz.core.player import Choice
 
 Commentate = Callable[[Mapping[str, Any], Mapping[str, Any]], str]
-"""An event and the whole frame after it -> a line of commentary, or nothing."""
+"""An event, with its `players`, and the whole frame after it -> a line of commentary, or nothing."""
 
 
 class Stopped(Exception):
@@ -28,16 +28,18 @@ class Telling:
         self.stream = stream
         self._game, self._settings, self._commentate = game, settings, commentate
         self._frame: Mapping[str, Any] = {}
+        self._players: list[str] = []
 
     def started(self, state: Any, players: Sequence[str], about: Mapping[str, Any]) -> None:
         game = self._game
+        self._players = list(players)
         self._draw(state)
         self._emit(
             "episode.started",
             {
                 "game": game.name,
                 "version": game.version,
-                "players": list(players),
+                "players": self._players,
                 "frame": self._frame,
                 "cast": game.cast(self._settings, state),
                 "about": dict(about),
@@ -101,7 +103,7 @@ class Telling:
             self.stream.emit("commentary", {"turn": turn, "text": line, "audio": None})
 
     def _line(self, kind: str, payload: Mapping[str, Any]) -> str:
-        return self._commentate({"type": kind, "payload": payload}, self._frame)
+        return self._commentate({"type": kind, "payload": payload, "players": self._players}, self._frame)
 
     def _draw(self, state: Any) -> None:
         self._frame = self._game.frame(self._settings, state, None)

@@ -60,9 +60,24 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     (run / "run.json").write_text('{"game": "deal_or_no_deal", "seed": 0}', encoding="utf-8")
     points = [f"{step},{seed},{0.9 - 0.5 / (1 + step / 1000)}" for step in range(0, 9000, 1000) for seed in (0, 1)]
     (run / "evaluations.csv").write_text("\n".join(["step,seed,share_of_ceiling", *points]), encoding="utf-8")
-    one = start_server(folder / "kibitz.db", "--no-warm", "--runs", str(folder / "runs"))
+    quick = {"KIBITZ_SPEECH": "espeak"}  # the voice that takes least of the machine
+    one = start_server(folder / "kibitz.db", "--no-warm", "--runs", str(folder / "runs"), env=quick)
     yield one
     assert one.stop() == 0
+
+
+@pytest.fixture(scope="session")
+def played(stage: Served) -> dict[str, str]:
+    """An episode of each game that is over, for whoever only wants to look at one."""
+    wishes = {
+        "cricket": {"max_overs": 1, "seed": 4},
+        "deal_or_no_deal": {"captain_preset": "bayes", "opponent_choice": "heuristic", "seed": 3},
+    }
+    found = {}
+    for game, wish in wishes.items():
+        found[game] = stage.start(game=game, **wish)
+        stage.wait_for_end(found[game])
+    return found
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import httpx
@@ -23,20 +24,21 @@ FRAMES = """() => {
   const tick = (now) => { window.slow.push(now - last); last = now; requestAnimationFrame(tick); };
   requestAnimationFrame(tick);
 }"""
-# bytes on the wire of the page and everything it asked for under /static/
-WIRE = """() => performance.getEntries().filter(e => e.entryType === 'navigation' || e.name.includes('/static/'))
-  .reduce((sum, e) => sum + (e.transferSize || 0), 0)"""
 
 
 def thread_times(trace: bytes) -> list[float]:
-    """Milliseconds of processor that each task of a page's thread took: what else the machine does is not in them."""
+    """Milliseconds of processor that each task of a page's thread took: what else the machine does is not in them.
+
+    A virtual machine's clock of a thread leaps now and then (29 ms of work in 4): no task works longer than it takes.
+    """
     events = json.loads(trace)["traceEvents"]
     threads = {
         (one["pid"], one["tid"])
         for one in events
         if one.get("name") == "thread_name" and one["args"].get("name") == "CrRendererMain"
     }
-    return [one["tdur"] / 1000 for one in events if "tdur" in one and (one["pid"], one["tid"]) in threads]
+    mine = (one for one in events if "tdur" in one and (one["pid"], one["tid"]) in threads)
+    return [min(one["tdur"], one["dur"]) / 1000 for one in mine]
 
 
 @pytest.fixture
@@ -138,8 +140,7 @@ def test_twenty_thousand_events_do_not_grow_the_page_nor_hold_a_frame(
     late_heap, late_nodes = weight()
     assert late_heap < heap * 1.25 + 4, (heap, late_heap)
     assert late_nodes < nodes * 1.2 + 50, (nodes, late_nodes)
-    # garbage is collected once or twice
-    assert len(tasks) > 100 and sum(task > 50 for task in tasks) <= 2, sorted(tasks)[-5:]
+    assert len(tasks) > 100 and max(tasks) < 50, sorted(tasks)[-5:]
     page.keyboard.press("Home")  # what is no longer in memory is read again
     page.wait_for_function("() => document.querySelector('kibitz-watch').timeline.shown.seq === 0")
 
@@ -172,9 +173,8 @@ def test_twenty_events_a_second_drop_no_frames(stage: Served, open_page: Open, d
     assert (cpu() - before) / 100 < 0.016  # seconds of the page's thread for each event: less than a frame
 
 
-def test_the_first_paint_and_the_first_event_are_quick_and_the_page_is_small(stage: Served, open_page: Open) -> None:
-    episode_id = stage.start(game="cricket", max_overs=1, seed=4)
-    stage.wait_for_end(episode_id)
+def test_the_first_paint_and_the_first_event_are_quick(open_page: Open, played: dict[str, str]) -> None:
+    episode_id = played["cricket"]
     paints, events = [], []
     watched = """window.firstEvent = 0; const look = () => {
       const watch = document.querySelector('kibitz-watch');
@@ -185,8 +185,5 @@ def test_the_first_paint_and_the_first_event_are_quick_and_the_page_is_small(sta
         ended(page)
         paints.append(page.evaluate("() => performance.getEntriesByName('first-contentful-paint')[0].startTime"))
         events.append(page.evaluate("() => window.firstEvent"))
-        size = page.evaluate(WIRE)
-        assert 10_000 < size < 100_000
-    # the best of five: a machine that does other things is not the page's fault
-    assert min(paints) < 300, paints
-    assert min(events) < 500, events
+    assert median(paints) < 300, paints
+    assert median(events) < 500, events

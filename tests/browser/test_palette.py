@@ -13,17 +13,11 @@ WORDS = ("ink", "dim", "accent", "a", "b", "bad", "good", "gold")
 
 
 def palettes() -> dict[str, dict[str, str]]:
+    """Each colour is written once, as `light-dark(LIGHT, DARK)`."""
     text = (STATIC / "cockpit.css").read_text(encoding="utf-8")
-    light = text[: text.index("@media")]
-    dark = text[text.index(":root[data-theme=dark]") :]
-    chosen = dark[: dark.index("}")]
-    system = text[text.index("@media (prefers-color-scheme: dark)") : text.index(":root[data-theme=dark]")]
-    found = {
-        name: dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", part))
-        for name, part in (("light", light), ("dark", chosen), ("system dark", system))
-    }
-    assert found["dark"] == found["system dark"]
-    return found
+    pairs = re.findall(r"--([\w-]+): light-dark\((#[0-9a-f]{6}), (#[0-9a-f]{6})\)", text)
+    assert {name for name, _, _ in pairs} >= {*GROUNDS, *WORDS}
+    return {"light": {name: one for name, one, _ in pairs}, "dark": {name: other for name, _, other in pairs}}
 
 
 def contrast(one: str, other: str) -> float:

@@ -45,6 +45,7 @@ def test_a_person_plays_a_whole_negotiation_and_never_holds_the_other_sides_valu
     start_from_page(page, "Deal or no deal", Seat_0="human", Seat_1="heuristic", Adviser_of_seat_0="bayes", Seed="3")
     page.locator(".seat.mine").wait_for()
     assert "s left" in page.get_by_role("timer").inner_text()
+    assert page.locator(".who b").all_inner_texts() == ["You", "heuristic"]
     page.get_by_text("Your adviser:").wait_for()
     # ask for everything first: the other side refuses
     page.get_by_role("button", name="Propose").click()
@@ -65,6 +66,7 @@ def test_a_person_plays_a_whole_negotiation_and_never_holds_the_other_sides_valu
     mine = [event["payload"] for event in record if event["type"] == "decision" and event["payload"]["seat"] == 0]
     assert [act["source"] for act in mine] == ["human"] * 3 and not any(act["fallback"] for act in mine)
     assert record[-1]["payload"]["scores"]["agreement"][0] == 1
+    assert page.locator(".who b").first.inner_text() == "You"  # also now that both sides' values are known
     # both sides' values once it is over
     page.get_by_text("? each").first.wait_for(state="detached")
     assert secrets(page.evaluate(MEMORY), 1) or '"1":{"utilities"' in page.evaluate(MEMORY)

@@ -36,9 +36,9 @@ def test_a_cricket_match_is_started_from_the_page_and_watched_to_its_end(stage: 
     for part in ("In the middle", "Field and pitch", "Win probability", "Scorecard", "Over by over", "Ball by ball"):
         assert page.get_by_text(part, exact=True).first.is_visible(), part
     assert "Fall of wickets" in page.locator(".sheet").inner_text()
-    page.get_by_role("tab", name="Manhattan").click()
+    page.get_by_role("button", name="Manhattan").click()
     page.get_by_role("img", name="Manhattan").wait_for()
-    page.get_by_role("tab", name="Partnerships").click()
+    page.get_by_role("button", name="Partnerships").click()
     page.locator(".stands table").wait_for()
 
 
@@ -94,6 +94,9 @@ def test_a_negotiation_is_watched_to_its_end_with_plane_and_reference(stage: Ser
     offers = page.evaluate("() => document.querySelector('kibitz-watch').timeline.live.memory.offers.length")
     assert page.locator(".plot .stop").count() == offers
     assert "bayes would" in page.locator(".talk").inner_text()
+    # by their names, not by their seats
+    assert page.locator(".caption").inner_text().startswith("Bayes takes ")
+    assert "seat 0" not in page.locator("main").inner_text().lower()
     assert page.locator(".bubble").count() >= 2
 
 
@@ -109,9 +112,8 @@ def test_two_pages_see_the_same_and_a_page_without_an_id_follows(stage: Served, 
     assert waiting.locator(".sheet").inner_text() == other.locator(".sheet").inner_text()
 
 
-def test_a_spectator_scrubs_and_a_permalink_shows_the_same_moment(stage: Served, open_page: Open) -> None:
-    episode_id = stage.start(game="cricket", max_overs=1, seed=4)
-    stage.wait_for_end(episode_id)
+def test_a_spectator_scrubs_and_a_permalink_shows_the_same_moment(open_page: Open, played: dict[str, str]) -> None:
+    episode_id = played["cricket"]
     page = open_page(f"/e/{episode_id}")
     ended(page)
     slider = page.get_by_role("slider")
@@ -126,9 +128,10 @@ def test_a_spectator_scrubs_and_a_permalink_shows_the_same_moment(stage: Served,
     page.wait_for_function("() => document.querySelector('kibitz-watch').timeline.shown.status === 'ended'")
 
 
-def test_a_branch_keeps_the_turns_before_it_and_plays_on(stage: Served, open_page: Open) -> None:
-    first = stage.start(game="cricket", max_overs=1, captain_preset="balanced", opponent_choice="heuristic", seed=3)
-    stage.wait_for_end(first)
+def test_a_branch_keeps_the_turns_before_it_and_plays_on(
+    stage: Served, open_page: Open, played: dict[str, str]
+) -> None:
+    first = played["cricket"]
     steps = [event for event in stage.events(first) if event["type"] == "step"]
     page = open_page(f"/e/{first}?seq={steps[1]['seq']}")
     page.wait_for_function(f"() => document.querySelector('kibitz-watch').timeline?.shown.seq === {steps[1]['seq']}")

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import httpx
 import pytest
 
 from kibitz.show import curve
@@ -51,6 +52,35 @@ def test_ctrl_c_ends_the_demo_and_its_server_cleanly(tmp_path: Path) -> None:
     assert "The demo ends." in rest
     assert "/e/ep-" in "".join(shown)
     assert "Traceback" not in complaints
+
+
+# what the demo does while it waits for somebody to end it, without the minute of training before
+WAITING = """
+import sys, time
+from pathlib import Path
+from kibitz import demo
+with demo.ended_by_signals():
+    try:
+        with demo._server(Path(sys.argv[1]), True) as url:
+            print(url, flush=True)
+            time.sleep(120)
+    except KeyboardInterrupt:
+        print("ended", flush=True)
+"""
+
+
+@pytest.mark.parametrize("kind", [signal.SIGTERM, pytest.param(signal.SIGHUP, marks=pytest.mark.conformance)])
+def test_a_demo_that_is_terminated_takes_its_server_with_it(tmp_path: Path, kind: signal.Signals) -> None:
+    words = [sys.executable, "-c", WAITING, str(tmp_path)]
+    demo = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert demo.stdout is not None
+    url = demo.stdout.readline().strip()
+    assert httpx.get(f"{url}/health").status_code == 200
+    demo.send_signal(kind)
+    rest, complaints = demo.communicate(timeout=30)
+    assert (demo.returncode, rest.strip(), complaints) == (0, "ended", "")
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(f"{url}/health")
 
 
 def test_the_curve_rises_with_its_points_and_stops_where_training_is() -> None:

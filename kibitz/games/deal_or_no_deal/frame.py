@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kibitz.games.deal_or_no_deal.rules import ACT_NAMES, AGREE, DISAGREE, END, INSIST, SILENT, State
-from kibitz.games.deal_or_no_deal.words import share
+from kibitz.games.deal_or_no_deal.words import called, sentence, share
 
 
 def ints(items: Any) -> list[int]:
@@ -43,7 +43,7 @@ def tell(event: Mapping[str, Any], drawn: Mapping[str, Any]) -> str:
         return f"On the table: {share(payload['frame']['counts'])}."
     if event["type"] == "step":
         seat, (act_type, *kept) = next((i, act) for i, act in enumerate(payload["acts"]) if act is not None)
-        who = f"Seat {seat}"
+        who = sentence(called(event)[seat])
         if act_type == AGREE:
             return f"{who} agrees. It is a deal."
         if act_type == DISAGREE:
@@ -55,5 +55,6 @@ def tell(event: Mapping[str, Any], drawn: Mapping[str, Any]) -> str:
         mine, theirs = payload["returns"]
         if not payload["scores"]["agreement"][0]:
             return "No deal: nobody gets anything."
-        return f"Seat 0 takes {mine:g} points, seat 1 takes {theirs:g}."
+        one, other = called(event)
+        return f"{sentence(one)} takes {mine:g} points, {other} takes {theirs:g}."
     return ""

@@ -37,6 +37,27 @@ def share(items: Any) -> str:
     return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts) or "nothing"
 
 
+def called(event: Mapping[str, Any]) -> tuple[str, str]:
+    """The two players as people would call them; by their seats too where the names are the same."""
+    names = [_name(player) for player in event.get("players", ())]
+    if len(names) != 2:
+        return "seat 0", "seat 1"
+    one, other = names
+    return (f"{one} (seat 0)", f"{other} (seat 1)") if one == other else (one, other)
+
+
+def _name(player: str) -> str:
+    """`policy:runs/first-try` is the policy first-try; a person is no `human` in a sentence."""
+    kind, _, rest = player.partition(":")
+    if kind == "human":
+        return "the person"
+    return f"{kind} {rest.rstrip('/').rsplit('/', 1)[-1]}" if rest else kind
+
+
+def sentence(name: str) -> str:
+    return name[:1].upper() + name[1:]
+
+
 def say(act: Any) -> str:
     """An act in words, as its seat would say it."""
     act_type, *kept = (int(x) for x in act)

@@ -1,18 +1,16 @@
 // The frame around every page: where we are, the connection, sound, theme.
-import { button, h, icon, put, set } from "./dom.js";
-import { speaking, toggle } from "./speech.js";
-import "./pages.js";
-import "./watch.js";
+import { button, h, icon, label, put, set } from "./dom.js";
 
 const THEMES = ["auto", "light", "dark"];
 const ICONS = { auto: "half", light: "sun", dark: "moon" };
 const PAGES = [["/custom", "Watch"], ["/lobby", "Episodes"], ["/leaderboard", "Leaderboard"], ["/runs", "Runs"]];
-const STATES = { connecting: "connecting", live: "live", polling: "live (plain)", idle: "waiting", reconnecting: "reconnecting", replay: "complete", gone: "" };
+const STATES = { polling: "live (plain)", idle: "waiting", replay: "complete", gone: "" }; // the others say it themselves
 
 const link = document.querySelector("#connection");
 const toasts = document.querySelector("#toast");
 const main = document.querySelector("main");
 let said = 0;
+let voice = null; // nothing sounds before somebody has asked for it
 
 const app = {
   // connection and delay, in words and not more often than one can read
@@ -24,29 +22,33 @@ const app = {
     link.dataset.state = state;
     put(link, (STATES[state] ?? state) + late);
   },
+  speak: (url) => voice?.speak(url),
   toast(text) {
     put(toasts, text);
     toasts.hidden = false;
     clearTimeout(app.toastTimer);
     app.toastTimer = setTimeout(() => { toasts.hidden = true; }, 4000);
   },
+  // a part of the page that is fetched when somebody wants it; nothing while the server is away
+  need: (name) => import(`./${name}.js`).catch(() => app.toast("The server does not answer.")),
   go(path) {
     history.pushState(null, "", path);
     route();
   },
 };
 
-function route() {
+async function route() {
   const { pathname, search } = location;
   const [, episode] = pathname.match(/^\/e\/([^/]+)$/) || [];
-  const name = episode ? "watch" : { "/lobby": "lobby", "/leaderboard": "leaderboard", "/runs": "runs" }[pathname] || "watch";
+  const name = episode ? "watch" : { "/lobby": "episodes", "/leaderboard": "leaderboard", "/runs": "runs" }[pathname] || "watch";
+  for (const one of document.querySelectorAll("nav a")) set(one, "aria-current", one.pathname === pathname ? "page" : null);
+  if (!(await app.need(name)) || location.pathname !== pathname) return;
   const node = document.createElement(`kibitz-${name}`);
   const seq = new URLSearchParams(search).get("seq");
   Object.assign(node, { app, episode: episode || null, seq: seq === null ? null : Number(seq) || 0 });
   if (name !== "watch") app.connection("gone");
   document.title = "kibitz";
   main.replaceChildren(node);
-  for (const one of document.querySelectorAll("nav a")) set(one, "aria-current", one.pathname === pathname ? "page" : null);
 }
 
 document.addEventListener("click", (event) => {
@@ -60,8 +62,7 @@ addEventListener("popstate", route);
 
 document.querySelector("nav").append(...PAGES.map(([path, name]) => h("a", { href: path }, name)));
 
-const stored = () => { try { return localStorage.getItem("theme"); } catch { return null; } };
-let theme = THEMES.includes(stored()) ? stored() : "auto";
+let theme = document.documentElement.dataset.theme || "auto"; // theme.js has looked
 const themeButton = button(ICONS[theme], "Theme", () => {
   theme = THEMES[(THEMES.indexOf(theme) + 1) % 3];
   try { localStorage.setItem("theme", theme); } catch { /* it holds for this page */ }
@@ -70,18 +71,23 @@ const themeButton = button(ICONS[theme], "Theme", () => {
 function showTheme() {
   set(document.documentElement, "data-theme", theme === "auto" ? null : theme);
   themeButton.replaceChildren(icon(ICONS[theme]));
-  for (const name of ["title", "aria-label"]) themeButton.setAttribute(name, `Theme: ${theme === "auto" ? "as the system" : theme}`);
+  label(themeButton, `Theme: ${theme === "auto" ? "as the system" : theme}`);
 }
-const soundButton = button("mute", "Sound", () => { toggle(); showSound(); }, { "aria-pressed": "false" });
+const soundButton = button("mute", "Sound", toggleSound);
+async function toggleSound() {
+  if (voice) voice = voice.hush();
+  else voice = await app.need("speech");
+  showSound();
+}
 function showSound() {
-  soundButton.replaceChildren(icon(speaking() ? "sound" : "mute"));
-  set(soundButton, "aria-pressed", String(speaking()));
-  for (const name of ["title", "aria-label"]) soundButton.setAttribute(name, speaking() ? "Commentary is spoken: mute" : "Speak the commentary");
+  soundButton.replaceChildren(icon(voice ? "sound" : "mute"));
+  set(soundButton, "aria-pressed", String(Boolean(voice)));
+  label(soundButton, voice ? "Commentary is spoken: mute" : "Speak the commentary");
 }
 showTheme();
 showSound();
 document.querySelector("#tools").append(soundButton, themeButton);
 document.addEventListener("keydown", (event) => {
-  if (event.key === "m" && !event.target.closest("input, select, textarea, dialog")) { toggle(); showSound(); }
+  if (event.key === "m" && !event.target.closest("input, select, textarea, dialog")) toggleSound();
 });
 route();

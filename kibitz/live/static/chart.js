@@ -1,29 +1,28 @@
 // Small SVG charts. Each has a sentence for a screen reader and a table behind a disclosure.
-import { h, put, s, set } from "./dom.js";
+import { h, s, scroll, set, style } from "./dom.js";
+
+style(import.meta.url);
 
 const ROWS = 400;
 const PAD = { left: 38, right: 10, top: 10, bottom: 24 };
 
-export function table(head, rows, caption, left = []) {
-  return h("table", { class: "data" },
-    caption && h("caption", {}, caption),
-    h("thead", {}, h("tr", {}, head.map((cell, i) => h("th", { scope: "col", class: left.includes(i) && "left" }, cell)))),
-    h("tbody", {}, rows.map((row) => h("tr", {}, row.map((cell, i) => h(i ? "td" : "th", i ? { class: left.includes(i) && "left" } : { scope: "row" }, String(cell)))))));
-}
-
 // spec: x and y ranges, xt and yt ticks [[value, label]], draw(px, py, size) -> nodes, label, head, rows()
 export function chart(title, height, legend) {
-  const svg = s("svg", { class: "plot", role: "img", height });
-  const more = h("details", { class: "alt" }, h("summary", {}, "As a table"));
-  const node = h("figure", { class: "chart" }, h("figcaption", {}, h("span", {}, title), legend), svg, more);
+  const svg = s("svg.plot", { role: "img", height });
+  const more = h("details.alt", h("summary", "As a table"));
+  const node = h("figure.chart", h("figcaption", h("span", title), legend), svg, more);
+  const axes = s("g.grid");
+  const plot = s("g");
+  svg.append(axes, plot);
   let spec = null;
   let width = 0;
+  let ruled = "";
 
-  const fill = () => {
+  const fill = async () => {
     if (!more.open || !spec) return;
+    const { table } = await import("./table.js");
     const rows = spec.rows();
-    more.replaceChildren(more.firstChild, h("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": `${title}, table` },
-      table(spec.head, rows.slice(-ROWS), rows.length > ROWS ? `The last ${ROWS} of ${rows.length} rows` : "")));
+    more.replaceChildren(more.firstChild, scroll(`${title}, table`, table(spec.head, rows.slice(-ROWS), rows.length > ROWS ? `The last ${ROWS} of ${rows.length} rows` : "")));
   };
   const paint = () => {
     if (!spec || !width) return;
@@ -34,12 +33,13 @@ export function chart(title, height, legend) {
     const py = (y) => Math.round((size.bottom - ((y - y0) / (y1 - y0 || 1)) * (size.bottom - size.top)) * 10) / 10;
     set(svg, "viewBox", `0 0 ${width} ${height}`);
     set(svg, "aria-label", `${title}. ${spec.label}`);
-    svg.replaceChildren(
-      s("g", { class: "grid" }, spec.yt.map(([v]) => s("path", { d: `M${size.left} ${py(v)}H${size.right}` }))),
-      s("g", { class: "ticks" },
-        spec.yt.map(([v, text]) => s("text", { x: size.left - 7, y: py(v) + 4, "text-anchor": "end" }, text)),
-        spec.xt.map(([v, text]) => s("text", { x: px(v), y: height - 6, "text-anchor": v === x1 ? "end" : v === x0 ? "start" : "middle" }, text))),
-      ...spec.draw(px, py, size).flat());
+    const rules = JSON.stringify([width, spec.x, spec.y, spec.xt, spec.yt]);
+    if (rules !== ruled) axes.replaceChildren(
+      ...spec.yt.map(([v]) => s("path", { d: `M${size.left} ${py(v)}H${size.right}` })),
+      ...spec.yt.map(([v, text]) => s("text", { x: size.left - 7, y: py(v) + 4, "text-anchor": "end" }, text)),
+      ...spec.xt.map(([v, text]) => s("text", { x: px(v), y: height - 6, "text-anchor": v === x1 ? "end" : v === x0 ? "start" : "middle" }, text)));
+    ruled = rules;
+    plot.replaceChildren(...spec.draw(px, py, size).flat());
     fill();
   };
   more.addEventListener("toggle", fill);
@@ -55,11 +55,7 @@ export function chart(title, height, legend) {
 export const line = (points, px, py, cls) =>
   s("path", { class: cls, d: points.map(([x, y], i) => `${i ? "L" : "M"}${px(x)} ${py(y)}`).join("") });
 
-export const key = (seat, text) => {
-  const label = h("span", { class: `key seat${seat}` });
-  put(label, text);
-  return label;
-};
+export const key = (seat) => h("span", { class: `key seat${seat}` });
 
 // round numbers from `low` to `top` in about `n` steps
 export function ticks(top, n = 4, low = 0) {

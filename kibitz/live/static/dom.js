@@ -1,20 +1,41 @@
 // Elements, text and requests. Text only ever goes in as text.
 const SVG = "http://www.w3.org/2000/svg";
 
-function build(node, props, kids) {
-  for (const [key, value] of Object.entries(props || {})) {
+// `h("p.dim.small", { title: "why" }, "text", node, [nodes])`; properties may be left out, and so may a child that is not there
+function build(node, classes, given) {
+  const props = given[0] && given[0].constructor === Object ? given.shift() : {};
+  if (classes.length) node.setAttribute("class", classes.join(" "));
+  for (const [key, value] of Object.entries(props)) {
     if (value === undefined || value === null || value === false) continue;
     if (key.startsWith("on")) node.addEventListener(key.slice(2), value);
     else if (key === "vars") for (const [name, v] of Object.entries(value)) node.style.setProperty(name, v);
     else if (key === "value") node.value = value;
     else node.setAttribute(key, value === true ? "" : value);
   }
-  node.append(...kids.flat().filter((kid) => kid !== null && kid !== undefined && kid !== false));
+  node.append(...given.flat().filter((kid) => kid !== null && kid !== undefined && kid !== false));
   return node;
 }
 
-export const h = (tag, props, ...kids) => build(document.createElement(tag), props, kids);
-export const s = (tag, props, ...kids) => build(document.createElementNS(SVG, tag), props, kids);
+export function h(name, ...given) {
+  const [tag, ...classes] = name.split(".");
+  const node = document.createElement(tag);
+  if (tag === "button") node.type = "button"; // unless it says that it submits
+  return build(node, classes, given);
+}
+
+export function s(name, ...given) {
+  const [tag, ...classes] = name.split(".");
+  return build(document.createElementNS(SVG, tag), classes, given);
+}
+
+// a module brings its style sheet, of the same name, and waits for it; what has other things to do first waits for `styled()`
+const sheets = new Map();
+export function style(module) {
+  const href = module.replace(/js$/, "css");
+  if (!sheets.has(href)) sheets.set(href, new Promise((done) => document.head.append(h("link", { rel: "stylesheet", href, onload: done, onerror: done }))));
+  return sheets.get(href);
+}
+export const styled = () => Promise.all(sheets.values());
 
 export function put(node, text) {
   const value = text === null || text === undefined ? "" : String(text);
@@ -54,18 +75,16 @@ export function rows(parent, items, key, words, make) {
   });
 }
 
-// runs `draw` again only when what it depends on has changed
-export function when(draw) {
-  let last;
-  return (key, ...rest) => {
-    if (key === last) return;
-    last = key;
-    draw(...rest);
-  };
-}
-
 // the same moment of the same episode looks the same: a game is drawn once for each turn, not for each event
 export const moment = ({ id, turn, status, private: told }) => `${id}.${turn}.${status}.${Object.keys(told)}`;
+export function eachMoment(draw) {
+  let last;
+  return (state) => {
+    if (moment(state) === last) return;
+    last = moment(state);
+    draw(state);
+  };
+}
 
 // the server's sentence is what a person gets to read
 export async function ask(path, body) {
@@ -83,24 +102,10 @@ export async function ask(path, body) {
   } catch {
     return { ok: false, status: 0, data: {}, error: "The server does not answer." };
   }
-  if (answer.status === 401 && (await askToken(known))) return ask(path, body);
+  if (answer.status === 401 && (await (await import("./token.js")).askToken(known))) return ask(path, body);
   const data = await answer.json().catch(() => ({}));
   const error = answer.ok ? "" : data.error || `The server answered ${answer.status}.`;
   return { ok: answer.ok, status: answer.status, data, error };
-}
-
-// a server that others can reach wants its token for everything that changes something
-function askToken(known) {
-  const input = h("input", { type: "password", autocomplete: "off", "aria-label": "Token" });
-  const dialog = h("dialog", { class: "small", "aria-label": "Token" }, h("form", { method: "dialog", class: "start" }, h("h2", {}, "This server wants its token"),
-    h("p", { class: "dim" }, known ? "The one given before was not right." : "Whoever started it knows it. It is kept until this tab is closed."), input, h("button", { class: "primary", value: "ok" }, "Go on")));
-  document.body.append(dialog);
-  dialog.showModal();
-  return new Promise((done) => dialog.addEventListener("close", () => {
-    dialog.remove();
-    if (dialog.returnValue === "ok" && input.value) sessionStorage.setItem("token", input.value);
-    done(dialog.returnValue === "ok" && Boolean(input.value));
-  }));
 }
 
 const PATHS = {
@@ -108,15 +113,19 @@ const PATHS = {
   on: "m6 4 8 6-8 6z", last: "M16 4v12M4 4l9 6-9 6z", link: "M8 12 12 8M9 6l2-2a3.5 3.5 0 0 1 5 5l-2 2M11 14l-2 2a3.5 3.5 0 0 1-5-5l2-2",
   branch: "M6 4v12M6 12c0-4 8-2 8-7M12 6l2-2 2 2", sound: "M4 8v4h3l4 3V5L7 8zM14 7.5a4 4 0 0 1 0 5M16 5.5a7 7 0 0 1 0 9",
   mute: "M4 8v4h3l4 3V5L7 8zM14 8l4 4M18 8l-4 4", sun: "M10 6.5a3.5 3.5 0 1 0 0 7 3.5 3.5 0 0 0 0-7M10 2v2M10 16v2M2 10h2M16 10h2M4.5 4.5l1.3 1.3M14.2 14.2l1.3 1.3M15.5 4.5l-1.3 1.3M5.8 14.2l-1.3 1.3",
-  moon: "M15.5 12A6.5 6.5 0 0 1 8 4.5a6 6 0 1 0 7.5 7.5z", half: "M10 3.5a6.5 6.5 0 1 0 0 13zM10 3.5a6.5 6.5 0 0 1 0 13", stop: "M5 5h10v10H5z", plus: "M10 4v12M4 10h12",
+  moon: "M15.5 12A6.5 6.5 0 0 1 8 4.5a6 6 0 1 0 7.5 7.5z", half: "M10 3.5a6.5 6.5 0 1 0 0 13zM10 3.5a6.5 6.5 0 0 1 0 13", stop: "M5 5h10v10H5z",
   star: "m10 3 2.1 4.6 5 .5-3.8 3.4 1.1 5L10 14l-4.4 2.5 1.1-5L2.9 8.1l5-.5z",
 };
 export const icon = (name) =>
   s("svg", { viewBox: "0 0 20 20", class: `icon i-${name}`, "aria-hidden": "true" }, s("path", { d: PATHS[name] }));
 
-export function button(name, label, onclick, props) {
-  return h("button", { type: "button", class: "ghost", title: label, "aria-label": label, onclick, ...props }, icon(name));
+// what a button without words does, for the pointer and for a screen reader
+export function label(node, text) {
+  for (const name of ["title", "aria-label"]) set(node, name, text);
+  return node;
 }
+
+export const button = (name, text, onclick, props) => label(h("button.ghost", { onclick, ...props }, icon(name)), text);
 
 // seat 0 is a disc, seat 1 a diamond: colour is never the only sign
 export const badge = (seat) =>
@@ -124,16 +133,19 @@ export const badge = (seat) =>
     seat === 0 ? s("circle", { cx: 6, cy: 6, r: 5 }) : s("path", { d: "M6 .5 11.5 6 6 11.5.5 6z" }));
 
 export const card = (title, cls, ...kids) =>
-  h("section", { class: `card ${cls || ""}`, "aria-label": title }, h("h2", {}, title), ...kids);
+  h("section", { class: `card ${cls || ""}`, "aria-label": title }, h("h2", title), ...kids);
 
-export const many = (n, word) => `${n} ${word}${n === 1 ? "" : "s"}`;
+// what is wider or longer than its place scrolls in its own frame, also by keyboard
+export const scroll = (label, node, cls = "") => h("div", { class: `scroll ${cls}`, tabindex: 0, role: "group", "aria-label": label }, node);
 
-export function ago(ts) {
-  const past = Math.max(0, Date.now() / 1000 - ts);
-  if (past < 60) return "just now";
-  if (past < 3600) return `${many(Math.floor(past / 60), "minute")} ago`;
-  if (past < 86400) return `${many(Math.floor(past / 3600), "hour")} ago`;
-  return new Date(ts * 1000).toLocaleDateString();
+export const heads = (names, left = []) =>
+  h("thead", h("tr", names.map((name, i) => h("th", { scope: "col", class: left.includes(i) && "left" }, name))));
+
+// a player as people would call it: `policy:runs/first-try` is the policy first-try
+export function called(player, mine) {
+  if (player === "human") return mine ? "You" : "a person";
+  const [, kind, rest] = player.match(/^([^:]*):?(?:.*\/)?(.*?)\/?$/s);
+  return rest ? `${kind} ${rest}` : kind;
 }
 
-export const reduced = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
+export const many = (n, word) => `${n} ${word}${n === 1 ? "" : "s"}`;

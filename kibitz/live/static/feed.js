@@ -36,10 +36,7 @@ export class Feed {
     const source = new EventSource(this.address(location.protocol));
     this.socket = source;
     source.onmessage = ({ data }) => this.message(JSON.parse(data), "polling");
-    source.onerror = () => {
-      source.close();
-      this.lost(source);
-    };
+    source.onerror = () => { source.close(); this.lost(source); };
   }
 
   message(message, how) {
@@ -61,11 +58,11 @@ export class Feed {
     return this.say(how);
   }
 
+  // what has come, so that the server need not guess: soon when it is much, else a little later
   ack(seq) {
-    if (this.socket.readyState !== 1 || !(this.socket instanceof WebSocket) || this.acking) return;
-    this.acking = setTimeout(() => {
+    this.acking ||= setTimeout(() => {
       this.acking = 0;
-      if (this.socket instanceof WebSocket && this.socket.readyState === 1) this.socket.send(JSON.stringify({ ack: this.since() }));
+      if (this.socket?.send && this.socket.readyState === 1) this.socket.send(JSON.stringify({ ack: this.since() }));
     }, seq - this.acked > 200 ? 0 : 400);
     this.acked = seq;
   }

@@ -1,53 +1,62 @@
 // One reducer for live and replay: events in, what the page draws out. It changes `state` and returns it.
-const TURNS = 600; // turns kept for the text; older ones are read again from the server when somebody goes back
+import { called, style, styled } from "./dom.js";
+
+const TURNS = 600; // kept for the text
 const MOMENTS = 120;
 const games = new Map();
+const PLAIN = { unit: "turn", begin: () => ({}), step: () => {} }; // what a game's file may leave out
 
 // a game is one file of its own name; a game without a file is still told in words
-export async function adapterFor(name) {
-  if (!games.has(name)) {
-    const file = /^[a-z0-9_]+$/.test(name) ? `/static/games/${name}.js` : "";
-    games.set(name, await import(file).catch(() => ({ title: name })));
-  }
-  return games.get(name);
+export async function fetchGame(name) {
+  if (games.has(name) || !/^[a-z0-9_]+$/.test(name)) return;
+  const file = new URL(`./games/${name}.js`, import.meta.url).href;
+  const [adapter] = await Promise.all([import(file).catch(() => import("./plain.js")).catch(() => ({})), style(file)]);
+  await styled();
+  games.set(name, { ...PLAIN, title: name, ...adapter });
 }
 
-export const fresh = () => ({
-  seq: -1, ts: 0, id: "", game: "", players: ["", ""], cast: {}, about: {}, frame: {}, private: {}, status: "waiting",
-  turns: [], turn: -1, moments: [], caption: "", audio: null, started: 0, dropped: 0, memory: null, adapter: {},
-  ended: null, failed: null, review: {}, spent: { tokens: 0, cost: 0, fallbacks: 0, calls: 0, seconds: 0 },
+export const over = ({ status }) => status === "ended" || status === "failed";
+
+// `mine` is the seat of the person before this page
+export const fresh = (mine) => ({
+  seq: -1, id: "", game: "", mine, players: ["", ""], names: ["", ""], cast: {}, about: {}, frame: {}, private: {}, status: "waiting",
+  turns: [], turn: -1, moments: [], caption: "", audio: null, memory: null, adapter: PLAIN,
+  ended: null, failed: null, review: {}, spent: { tokens: 0, money: 0, fallbacks: 0 },
 });
 
 function turnOf(state, number, seq) {
   let entry = state.turns[state.turns.length - 1];
   if (entry && entry.turn === number) return entry;
-  entry = { turn: number, seq, first: seq, label: "…", sign: "", kind: "", text: "", decisions: [], hints: [], moment: "" };
+  entry = { turn: number, seq, label: "…", sign: "", kind: "", text: "", decisions: [], hints: [], moment: "" };
   state.turns.push(entry);
-  if (state.turns.length > TURNS) state.dropped += state.turns.splice(0, TURNS / 4).length;
+  if (state.turns.length > TURNS) state.turns.splice(0, TURNS / 4);
   return entry;
+}
+
+export function costOf(usage) {
+  const { total_tokens: total, prompt_tokens: asked = 0, completion_tokens: answered = 0, cost, usd } = usage || {};
+  return { tokens: total ?? asked + answered, money: cost ?? usd ?? 0 };
 }
 
 function count(state, payload) {
   const { spent } = state;
-  const usage = payload.usage || {};
-  spent.tokens += usage.total_tokens ?? (usage.prompt_tokens || 0) + (usage.completion_tokens || 0);
-  spent.cost += usage.cost ?? usage.usd ?? 0;
+  const { tokens, money } = costOf(payload.usage);
+  spent.tokens += tokens;
+  spent.money += money;
   spent.fallbacks += payload.fallback ? 1 : 0;
-  spent.calls += Object.keys(usage).length ? 1 : 0;
-  spent.seconds += payload.latency || 0;
 }
 
 const kinds = {
   "episode.started"(state, p, event) {
     Object.assign(state, {
-      id: event.episode_id, game: p.game, players: p.players, cast: p.cast || {}, about: p.about || {}, frame: p.frame || {},
-      private: { ...p.private }, status: "running", started: event.ts, adapter: games.get(p.game) || {},
+      id: event.episode_id, game: p.game, players: p.players, names: p.players.map((name, seat) => called(name, seat === state.mine)), cast: p.cast || {}, about: p.about || {}, frame: p.frame || {},
+      private: { ...p.private }, status: "running", adapter: games.get(p.game) || PLAIN,
     });
-    state.memory = state.adapter.begin ? state.adapter.begin(state) : {};
+    state.memory = state.adapter.begin(state);
   },
   hint(state, p, event) {
     const entry = turnOf(state, p.turn, event.seq);
-    entry.hints.push({ seat: p.seat, source: p.source, latency: p.latency, usage: p.usage, fallback: p.fallback, ...(p.private || {})[p.seat] });
+    entry.hints.push({ seat: p.seat, source: p.source, latency: p.latency, usage: p.usage, fallback: p.fallback, ...p.private?.[p.seat] });
     entry.seq = event.seq;
     count(state, p);
   },
@@ -55,7 +64,7 @@ const kinds = {
     const entry = turnOf(state, p.turn, event.seq);
     entry.decisions.push({
       seat: p.seat, act: p.act, text: p.text, calls: p.calls || [], source: p.source, latency: p.latency, usage: p.usage || {},
-      fallback: p.fallback, reason: ((p.private || {})[p.seat] || {}).reason || "",
+      fallback: p.fallback, reason: p.private?.[p.seat]?.reason || "",
     });
     entry.seq = event.seq;
     count(state, p);
@@ -68,7 +77,7 @@ const kinds = {
     entry.seq = event.seq;
     entry.label = String(p.turn + 1);
     entry.acts = p.acts;
-    if (state.adapter.step) state.adapter.step(state, before, entry);
+    state.adapter.step(state, before, entry);
     if (entry.moment) {
       state.moments.push({ seq: event.seq, label: entry.moment, at: entry.label });
       if (state.moments.length > MOMENTS) state.moments.shift();
@@ -94,7 +103,6 @@ const kinds = {
 export function reduce(state, event) {
   if (event.seq <= state.seq) return state;
   state.seq = event.seq;
-  state.ts = event.ts;
   if (kinds[event.type]) kinds[event.type](state, event.payload, event);
   return state;
 }

@@ -1,5 +1,5 @@
 // The bar at the bottom: slider, steps, play, speed, key moments, permalink, branch, back to live.
-import { ask, button, h, icon, list, many, put, s, set } from "./dom.js";
+import { button, h, icon, label, put, s, set } from "./dom.js";
 
 const SPEEDS = [0.5, 1, 2, 4, 8];
 const TURN = 1100; // milliseconds a turn is shown at speed 1
@@ -7,27 +7,27 @@ const TURN = 1100; // milliseconds a turn is shown at speed 1
 export class Replay {
   constructor(timeline, { branch, say }) {
     Object.assign(this, { timeline, say, playing: false, timer: 0 });
-    this.slider = h("input", { type: "range", min: 0, max: 0, value: 0, step: 1, class: "slider", "aria-label": "Position in the episode", oninput: () => this.go(Number(this.slider.value)) });
-    this.ticks = s("svg", { class: "moments", "aria-hidden": "true", preserveAspectRatio: "none", viewBox: "0 0 1000 10" });
-    this.where = h("output", { class: "where num" });
+    this.slider = h("input.slider", { type: "range", min: 0, max: 0, value: 0, step: 1, "aria-label": "Position in the episode", oninput: () => this.go(Number(this.slider.value)) });
+    this.ticks = s("svg.moments", { "aria-hidden": "true", preserveAspectRatio: "none", viewBox: "0 0 1000 10" });
+    this.where = h("output.where.num");
     this.playButton = button("play", "Play (space)", () => this.toggle());
-    this.speed = h("select", { "aria-label": "Speed of replay", class: "speed" }, SPEEDS.map((x) => h("option", { value: x, selected: x === 1 }, `${x}×`)));
-    this.liveButton = h("button", { type: "button", class: "live", onclick: () => this.follow() }, h("span", { class: "pulse" }), h("span", {}, "Live"));
-    this.moments = h("ol", { class: "momentlist" });
-    this.menu = h("details", { class: "menu", ontoggle: () => this.draw() }, h("summary", { title: "Key moments" }, icon("star"), h("span", { class: "wideonly" }, "Moments")), this.moments);
+    this.speed = h("select.speed", { "aria-label": "Speed of replay" }, SPEEDS.map((x) => h("option", { value: x, selected: x === 1 }, `${x}×`)));
+    this.liveButton = h("button.live", { onclick: () => this.follow() }, h("span.pulse"), h("span", "Live"));
+    this.moments = h("ol.momentlist");
+    this.menu = h("details.menu", { ontoggle: () => this.draw() }, h("summary", { title: "Key moments" }, icon("star"), h("span.wideonly", "Moments")), this.moments);
     const link = button("link", "Copy a link to this moment", () => this.copy());
     const fork = button("branch", "Branch from here with another player", branch);
-    this.node = h("div", { class: "replay", role: "region", "aria-label": "Replay" },
-      h("div", { class: "track" }, this.ticks, this.slider),
-      h("div", { class: "row" }, button("first", "To the start (Home)", () => this.go(0), { class: "ghost wideonly" }), button("back", "Back one (←)", () => this.move(-1)), this.playButton,
-        button("on", "On one (→)", () => this.move(1)), button("last", "To the end (End)", () => this.go(timeline.last), { class: "ghost wideonly" }), this.speed, this.where, h("span", { class: "gap" }), this.menu, link, fork, this.liveButton));
+    this.node = h("div.replay", { role: "region", "aria-label": "Replay" },
+      h("div.track", this.ticks, this.slider),
+      h("div.row", button("first", "To the start (Home)", () => this.go(0), { class: "ghost wideonly" }), button("back", "Back one (←)", () => this.move(-1)), this.playButton,
+        button("on", "On one (→)", () => this.move(1)), button("last", "To the end (End)", () => this.go(timeline.last), { class: "ghost wideonly" }), this.speed, this.where, h("span.gap"), this.menu, link, fork, this.liveButton));
     this.onkey = (event) => this.key(event);
     document.addEventListener("keydown", this.onkey);
   }
 
   key(event) {
     if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
-    const field = event.target.closest("input:not([type=range]), select, textarea, [contenteditable], [role=tablist]");
+    const field = event.target.closest("input:not([type=range]), select, textarea, [contenteditable]");
     if (field) return;
     const pressed = event.target.closest("button, summary, a");
     const acts = {
@@ -103,16 +103,14 @@ export class Replay {
   draw() {
     const { timeline } = this;
     const { live, shown } = timeline;
-    const unit = live.adapter.unit || "turn";
+    const unit = live.adapter.unit;
     set(this.slider, "max", Math.max(timeline.last, 0));
     const at = timeline.following ? timeline.last : timeline.goal ?? shown.seq;
     if (Number(this.slider.value) !== at) this.slider.value = at;
-    const part = timeline.last > 0 ? at / timeline.last : 1;
-    this.slider.style.setProperty("--at", part);
     const text = live.turn < 0 ? "" : `${unit} ${Math.max(shown.turn + 1, 0)} of ${live.turn + 1}`;
     put(this.where, text);
     set(this.slider, "aria-valuetext", text || "start");
-    set(this.playButton, "aria-label", this.playing ? "Pause (space)" : "Play (space)");
+    label(this.playButton, this.playing ? "Pause (space)" : "Play (space)");
     if (this.playButton.dataset.on !== String(this.playing)) {
       this.playButton.dataset.on = String(this.playing);
       this.playButton.replaceChildren(icon(this.playing ? "pause" : "play"));
@@ -124,13 +122,8 @@ export class Replay {
     this.drawMoments(live);
   }
 
-  drawMoments({ moments, id }) {
-    const stamp = `${id}.${moments.length}.${moments.length ? moments[moments.length - 1].seq : 0}`;
-    if (stamp !== this.stamp && this.menu.open) {
-      this.stamp = stamp;
-      list(this.moments, [...moments].reverse(), (m) => m.seq, (m) => h("li", {}, h("button", { type: "button", onclick: () => { this.menu.open = false; this.go(m.seq); } }, h("span", { class: "num dim" }, m.at), ` ${m.label}`)));
-      if (!moments.length) this.moments.replaceChildren(h("li", { class: "dim" }, "None yet"));
-    }
+  drawMoments({ moments }) {
+    if (this.menu.open) import("./moments.js").then((part) => part.fill(this.moments, moments, (seq) => { this.menu.open = false; this.go(seq); }));
     const marks = moments.map((m) => Math.round((1000 * m.seq) / Math.max(this.timeline.last, 1))).join();
     if (marks !== this.marks) {
       this.marks = marks;
@@ -143,29 +136,4 @@ export class Replay {
     document.removeEventListener("keydown", this.onkey);
     this.node.remove();
   }
-}
-
-// the position as it is shown, played on by other players
-export async function branchDialog(timeline, say) {
-  const { shown } = timeline;
-  const { data } = await ask("/custom/presets");
-  const game = (data.games || {})[shown.game] || { players: [] };
-  const picks = [0, 1].map((seat) => h("select", { "aria-label": `Player in seat ${seat}` }, game.players.filter((p) => p.usable).map((p) => h("option", { value: p.name, selected: p.name === shown.players[seat] }, p.title || p.name))));
-  const error = h("p", { class: "error", role: "alert" });
-  const turn = shown.turn + 1;
-  const unit = shown.adapter.unit || "turn";
-  const dialog = h("dialog", { class: "small", "aria-label": "Branch from here" });
-  const start = async () => {
-    const answer = await ask(`/episodes/${timeline.id}/branch`, { turn, players: picks.map((pick) => pick.value) });
-    if (!answer.ok) return put(error, answer.error);
-    dialog.close();
-    if (answer.data.seat_token) sessionStorage.setItem(`seat:${answer.data.episode_id}`, answer.data.seat_token);
-    return say(answer.data);
-  };
-  dialog.append(h("h2", {}, "Branch from here"), h("p", { class: "dim" }, `The first ${many(turn, unit)} stay as they were; from there these players go on.`),
-    ...picks.map((pick, seat) => h("label", { class: "field" }, `Seat ${seat}`, pick)), error,
-    h("div", { class: "row" }, h("button", { type: "button", class: "primary", onclick: start }, "Play on"), h("button", { type: "button", onclick: () => dialog.close() }, "Cancel")));
-  dialog.addEventListener("close", () => dialog.remove());
-  document.body.append(dialog);
-  dialog.showModal();
 }

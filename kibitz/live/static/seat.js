@@ -1,39 +1,37 @@
 // A person's seat: what may be chosen now, the time that is left, the adviser's hint.
-import { ask, h, put } from "./dom.js";
+import { ask, h, put, style } from "./dom.js";
+import { field } from "./form.js";
+import { over } from "./reduce.js";
+
+await style(import.meta.url);
 
 const FEW = 6; // choices that are buttons; more of them are a list
 
 export class Seat {
   constructor(timeline, token) {
     Object.assign(this, { timeline, token, asking: false, turn: null, drawn: "", wait: 120, closed: false });
-    this.clock = h("span", { class: "clock num", role: "timer" });
-    this.title = h("h2", {});
-    this.view = h("p", { class: "dim" });
-    this.hint = h("p", { class: "hintline" });
-    this.error = h("p", { class: "error", role: "alert" });
+    this.clock = h("span.clock.num", { role: "timer" });
+    this.title = h("h2");
+    this.view = h("p.dim");
+    this.hint = h("p.hintline");
+    this.error = h("p.error", { role: "alert" });
     this.body = h("div");
-    this.node = h("section", { class: "card seat", "aria-label": "Your seat", tabindex: -1 }, h("div", { class: "row" }, this.title, h("span", { class: "gap" }), this.clock), this.view, this.hint, this.body, this.error);
+    this.node = h("section.card.seat", { "aria-label": "Your seat", tabindex: -1 }, h("div.row", this.title, h("span.gap"), this.clock), this.view, this.hint, this.body, this.error);
     this.ticker = setInterval(() => this.count(), 500);
     this.look();
-  }
-
-  get seat() {
-    const mine = Object.keys(this.timeline.live.private);
-    return this.turn && this.turn.seat !== undefined ? this.turn.seat : mine.length === 1 ? Number(mine[0]) : this.timeline.live.players.indexOf("human");
   }
 
   async look() {
     clearTimeout(this.timer);
     if (this.asking || this.closed) return;
-    if (["ended", "failed"].includes(this.timeline.live.status)) return void this.draw();
+    if (over(this.timeline.live)) return void this.draw();
     this.asking = true;
     const { ok, data } = await ask(`/episodes/${this.timeline.id}/turn?seat_token=${encodeURIComponent(this.token)}`);
     this.asking = false;
     if (this.closed) return;
     this.turn = ok ? data : null;
     this.draw();
-    const over = ["ended", "failed"].includes(this.timeline.live.status);
-    if (over) return;
+    if (over(this.timeline.live)) return;
     // the answer may come before the other side has been asked: look again, ever more slowly
     this.wait = ok && data.your_turn ? 1500 : Math.min(1000, this.wait * 1.5);
     this.timer = setTimeout(() => this.look(), this.wait);
@@ -52,10 +50,9 @@ export class Seat {
 
   draw() {
     const { live } = this.timeline;
-    const over = ["ended", "failed"].includes(live.status);
-    const mine = Boolean(this.turn && this.turn.your_turn && !over);
-    const stamp = `${mine}.${live.turn}.${over}`;
-    put(this.title, over ? "The episode is over" : mine ? "Your turn" : "Waiting for the other side");
+    const mine = Boolean(this.turn && this.turn.your_turn && !over(live));
+    const stamp = `${mine}.${live.turn}.${over(live)}`;
+    put(this.title, over(live) ? "The episode is over" : mine ? "Your turn" : "Waiting for the other side");
     this.node.classList.toggle("mine", mine);
     this.count();
     const hint = mine && this.turn.hint;
@@ -67,7 +64,7 @@ export class Seat {
     this.body.replaceChildren();
     if (!mine) return;
     const send = (act) => this.send(act);
-    this.body.append(live.adapter.form ? live.adapter.form(this.turn, live, this.seat, send) : this.plain(live, send));
+    this.body.append(live.adapter.form ? live.adapter.form(this.turn, live, this.turn.seat, send) : this.plain(live, send));
     const lost = document.activeElement === document.body;
     if (lost) (this.body.querySelector("input:checked, button.primary, button") || this.node).focus({ preventScroll: true });
   }
@@ -77,7 +74,7 @@ export class Seat {
     const { heads, masks, fields } = this.turn;
     const words = live.adapter.seatForm || { label: (head) => head, value: (head, value) => String(value) };
     const chosen = masks.map((mask) => mask.indexOf(true));
-    const hinted = (this.turn.hint || {}).act || [];
+    const hinted = this.turn.hint?.act || [];
     const last = this.chosen || {};
     const rows = heads.map((head, at) => {
       const values = fields[head];
@@ -86,15 +83,15 @@ export class Seat {
       // what was chosen before, else something in the middle; of many people the first
       chosen[at] = open.includes(last[head]) ? last[head] : open[open.length > FEW ? 0 : Math.floor((open.length - 1) / 2)];
       const pick = (i) => () => { chosen[at] = i; };
-      const told = (i, k) => `${words.value(head, values[k], live, this.seat)}${hinted[at] === i ? " ✦" : ""}`;
-      if (open.length > FEW) return h("label", { class: "field" }, words.label(head), h("select", { "aria-label": words.label(head), onchange: (event) => pick(Number(event.target.value))() }, open.map((i, k) => h("option", { value: i, selected: i === chosen[at] }, told(i, k)))));
-      return h("fieldset", { class: "choices" }, h("legend", {}, words.label(head)), open.map((i, k) => h("label", {}, h("input", { type: "radio", name: `head-${head}`, value: i, checked: i === chosen[at], onchange: pick(i) }), h("span", {}, told(i, k)))));
+      const told = (i, k) => `${words.value(head, values[k], live, this.turn.seat)}${hinted[at] === i ? " ✦" : ""}`;
+      if (open.length > FEW) return field(words.label(head), h("select", { onchange: (event) => pick(Number(event.target.value))() }, open.map((i, k) => h("option", { value: i, selected: i === chosen[at] }, told(i, k)))));
+      return h("fieldset.pills.choices", h("legend", words.label(head)), open.map((i, k) => h("label", h("input", { type: "radio", name: `head-${head}`, value: i, checked: i === chosen[at], onchange: pick(i) }), h("span", told(i, k)))));
     });
     const go = () => {
       this.chosen = Object.fromEntries(heads.map((head, at) => [head, chosen[at]]));
       send(chosen);
     };
-    return h("form", { onsubmit: (event) => { event.preventDefault(); go(); } }, rows, h("button", { type: "submit", class: "primary" }, "Play"));
+    return h("form", { onsubmit: (event) => { event.preventDefault(); go(); } }, rows, h("button.primary", { type: "submit" }, "Play"));
   }
 
   async send(act) {

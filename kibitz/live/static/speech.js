@@ -1,35 +1,25 @@
-// Spoken commentary. Nothing sounds before somebody has asked for it; captions are always there.
-let on = false;
-let queue = [];
+// Spoken commentary, fetched when somebody asks for it. Captions are always there.
+let waiting = null;
 let playing = null;
-
-export const speaking = () => on;
-
-export function toggle() {
-  on = !on;
-  if (!on) {
-    queue = [];
-    if (playing) playing.pause();
-    playing = null;
-  }
-  return on;
-}
 
 // an audio address of this server only; when lines come faster than they can be said, the newest is said
 export function speak(url) {
-  if (!on || !url || !url.startsWith("/audio/")) return;
-  queue = [url];
+  if (!url || !url.startsWith("/audio/")) return;
+  waiting = url;
   if (!playing) next();
 }
 
+export function hush() {
+  if (playing) playing.pause();
+  waiting = playing = null;
+}
+
 function next() {
-  const url = queue.shift();
-  if (!url || !on) {
-    playing = null;
-    return;
-  }
-  playing = new Audio(url);
-  playing.onended = next;
-  playing.onerror = next;
-  playing.play().catch(next);
+  playing = waiting && new Audio(waiting);
+  waiting = null;
+  if (!playing) return;
+  const mine = playing;
+  const done = () => { if (playing === mine) next(); };
+  playing.onended = playing.onerror = done;
+  playing.play().catch(done);
 }

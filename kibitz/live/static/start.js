@@ -1,15 +1,13 @@
 // The start panel: which game, who plays, and what is settled before the first turn.
-import { ago, ask, h, many } from "./dom.js";
-import { episodes } from "./pages.js";
+import { ask, called, h, many, style } from "./dom.js";
+import { episodes } from "./episodes.js";
+import { openDialog } from "./dialog.js";
+import { field } from "./form.js";
+import { ago, words } from "./pages.js";
 
-const title = (text) => text.replaceAll("_", " ");
-const called = (player) => (player.title || player.name).replace(/:(?=\S)/, ": ");
+await style(import.meta.url);
 
-// its name is set beside the words it stands under, so that a chosen value is no part of it
-function field(label, input, note) {
-  input.setAttribute("aria-label", label);
-  return h("label", { class: "field" }, label, input, note && h("small", { class: "dim" }, note));
-}
+const titled = (player) => (player.title || player.name).replace(/:(?=\S)/, ": ");
 
 // one input for one option, by its JSON schema; options of other kinds are left at their defaults
 function optionField(name, schema, value) {
@@ -26,21 +24,21 @@ function optionField(name, schema, value) {
   if (!input) return null;
   input.read = () => (choices ? input.value : found("boolean") ? { true: true, false: false, "": null }[input.value] : Number(input.value));
   input.usual = value;
-  return field(title(name).replace(/^./, (c) => c.toUpperCase()), input, schema.description);
+  return field(words(name).replace(/^./, (c) => c.toUpperCase()), input, schema.description);
 }
 
 function playerSelect(label, players, wanted) {
   const groups = Map.groupBy ? Map.groupBy(players, (p) => p.kind || "players") : new Map([["players", players]]);
-  const option = (p) => h("option", { value: p.name, disabled: !p.usable, selected: p.name === wanted }, `${called(p)}${p.usable ? "" : " – not available"}`);
-  const select = h("select", {}, [...groups].map(([kind, all]) => h("optgroup", { label: kind }, all.map(option))));
+  const option = (p) => h("option", { value: p.name, disabled: !p.usable, selected: p.name === wanted }, `${titled(p)}${p.usable ? "" : " – not available"}`);
+  const select = h("select", [...groups].map(([kind, all]) => h("optgroup", { label: kind }, all.map(option))));
   return { select, node: field(label, select) };
 }
 
 export function startPanel(app, done) {
-  const root = h("div", { class: "start" }, h("p", { class: "dim" }, "Looking who is here…"));
+  const root = h("div.start", h("p.dim", "Looking who is here…"));
   const build = async () => {
     const { ok, data, error } = await ask("/custom/presets");
-    if (!ok) return root.replaceChildren(h("p", { class: "error", role: "alert" }, error));
+    if (!ok) return root.replaceChildren(h("p.error", { role: "alert" }, error));
     const names = Object.keys(data.games);
     let body = h("div");
     const pick = (name) => {
@@ -48,7 +46,7 @@ export function startPanel(app, done) {
       body.replaceWith(next);
       body = next;
     };
-    const games = h("fieldset", { class: "games" }, h("legend", {}, "Game"), names.map((name, i) => h("label", {}, h("input", { type: "radio", name: "game", value: name, checked: !i, onchange: () => pick(name) }), h("span", {}, data.games[name].title || title(name)))));
+    const games = h("fieldset.pills.games", h("legend", "Game"), names.map((name, i) => h("label", h("input", { type: "radio", name: "game", value: name, checked: !i, onchange: () => pick(name) }), h("span", data.games[name].title || words(name)))));
     root.replaceChildren(games, body);
     return pick(names[0]);
   };
@@ -62,8 +60,8 @@ function gamePanel(app, name, game, speech, done) {
   const own = playerSelect("Seat 0", game.players, wanted(["balanced", "captain:balanced", "bayes", "heuristic"]));
   const other = playerSelect("Seat 1", game.players, wanted(["aggressive", "captain:aggressive", "heuristic"]));
   const missing = game.players.filter((p) => !p.usable);
-  const advisers = h("select", {}, h("option", { value: "" }, "nobody"), game.players.filter((p) => p.usable && p.name !== "human").map((p) => h("option", { value: p.name }, called(p))));
-  const pack = h("select", {}, (game.packs && game.packs.length ? game.packs : ["default"]).map((x) => h("option", { value: x }, x)));
+  const advisers = h("select", h("option", { value: "" }, "nobody"), game.players.filter((p) => p.usable && p.name !== "human").map((p) => h("option", { value: p.name }, titled(p))));
+  const pack = h("select", (game.packs && game.packs.length ? game.packs : ["default"]).map((x) => h("option", { value: x }, x)));
   const properties = (game.options || {}).properties || {};
   const defaults = game.defaults || {};
   const { max_overs: overs, ...others } = properties;
@@ -72,9 +70,9 @@ function gamePanel(app, name, game, speech, done) {
   const tts = h("input", { type: "checkbox", checked: Boolean(speech.speaker && speech.speaker !== "silence") });
   const open = h("input", { type: "checkbox" });
   const seed = h("input", { type: "number", min: 0, placeholder: "drawn" });
-  const pace = h("select", {}, [["", "as the server has it"], ["0", "at once"], ["0.5", "half a second a turn"], ["1.5", "a second and a half"], ["3", "three seconds"]].map(([v, text]) => h("option", { value: v }, text)));
-  const trouble = h("div", { class: "trouble", role: "alert" });
-  const go = h("button", { type: "submit", class: "primary wide" }, "Start");
+  const pace = h("select", [["", "the server's"], ["0", "at once"], ["0.5", "half a second a turn"], ["1.5", "a second and a half"], ["3", "three seconds"]].map(([v, text]) => h("option", { value: v }, text)));
+  const trouble = h("div.trouble", { role: "alert" });
+  const go = h("button.primary.wide", { type: "submit" }, "Start");
 
   const send = async (event) => {
     event.preventDefault();
@@ -90,17 +88,17 @@ function gamePanel(app, name, game, speech, done) {
     const answer = await ask("/custom/start_episode", request);
     go.disabled = false;
     if (answer.status === 409) return trouble.replaceChildren(...busy(app, answer, () => send(event), done));
-    if (!answer.ok) return trouble.replaceChildren(h("p", { class: "error" }, answer.error));
+    if (!answer.ok) return trouble.replaceChildren(h("p.error", answer.error));
     if (answer.data.seat_token) sessionStorage.setItem(`seat:${answer.data.episode_id}`, answer.data.seat_token);
     if (done) done();
     return app.go(answer.data.url || `/e/${answer.data.episode_id}`);
   };
-  const why = missing.length > 0 && h("details", { class: "missing" }, h("summary", {}, `${many(missing.length, "player")} not available here`), h("dl", {}, missing.flatMap((p) => [h("dt", {}, called(p)), h("dd", {}, p.why || "not set up")])));
-  const box = (input, text) => h("label", { class: "check" }, input, h("span", {}, text));
-  return h("form", { onsubmit: send }, h("div", { class: "pair" }, own.node, other.node), why,
-    h("div", { class: "pair" }, length && field("Overs a side", length), field("Pack", pack), field("Adviser of seat 0", advisers), field("Pace", pace)),
-    box(tts, h("span", {}, "Spoken commentary ", h("small", { class: "dim" }, speech.speaker && speech.speaker !== "silence" ? `voice: ${speech.speaker}` : speech.why || ""))), box(open, "Open table: watchers see both sides' secrets at once"),
-    h("details", {}, h("summary", {}, "More settings"), h("div", { class: "pair" }, field("Seed", seed), extra)), trouble, go);
+  const why = missing.length > 0 && h("details.missing", h("summary", `${many(missing.length, "player")} not available here`), h("dl", missing.flatMap((p) => [h("dt", titled(p)), h("dd", p.why || "not set up")])));
+  const box = (input, text) => h("label.check", input, h("span", text));
+  return h("form", { onsubmit: send }, h("div.pair", own.node, other.node), why,
+    h("div.pair", length && field("Overs a side", length), field("Pack", pack), field("Adviser of seat 0", advisers), field("Pace", pace)),
+    box(tts, h("span", "Spoken commentary ", h("small.dim", speech.speaker && speech.speaker !== "silence" ? `voice: ${speech.speaker}` : speech.why || ""))), box(open, "Open table: watchers see both sides' secrets at once"),
+    h("details", h("summary", "More settings"), h("div.pair", field("Seed", seed), extra)), trouble, go);
 }
 
 // 409: what is in the way, and the two things one can do about it
@@ -116,22 +114,20 @@ function busy(app, { data, error }, again, done) {
     }
     again();
   };
-  return [h("p", { class: "error" }, error || "An episode is already running."), h("p", {}, `${title(now.game || "An episode")}: ${(now.players || []).join(" v ")}${now.started_at ? `, started ${ago(now.started_at)}` : ""}.`),
-    h("div", { class: "row" }, h("a", { class: "primary", href: `/e/${now.episode_id}`, onclick: () => done && done() }, "Watch it"), h("button", { type: "button", onclick: stop }, "Stop it and start mine"))];
+  return [h("p.error", error || "An episode is already running."), h("p", `${words(now.game || "An episode")}: ${(now.players || []).map((name) => called(name)).join(" v ")}${now.started_at ? `, started ${ago(now.started_at)}` : ""}.`),
+    h("div.row", h("a.primary", { href: `/e/${now.episode_id}`, onclick: () => done && done() }, "Watch it"), h("button", { onclick: stop }, "Stop it and start mine"))];
 }
 
 // what the page without an episode shows
 export function home(app) {
-  return h("div", { class: "home" },
-    h("section", { class: "card hero", "aria-label": "Start an episode" }, h("h1", {}, "Start an episode"), h("p", { class: "dim" }, "Nothing is being played. Choose a game and who sits down; choose a person to play yourself."), startPanel(app)),
-    h("section", { class: "card", "aria-label": "Recent episodes" }, h("h2", {}, "Recent episodes"), episodes({ limit: 8 }), h("p", {}, h("a", { href: "/lobby" }, "All episodes"))));
+  return h("div.home",
+    h("section.card.hero", { "aria-label": "Start an episode" }, h("h1", "Start an episode"), h("p.dim", "Nothing is being played. Choose a game and who sits down; choose a person to play yourself."), startPanel(app)),
+    h("section.card", { "aria-label": "Recent episodes" }, h("h2", "Recent episodes"), episodes({ limit: 8 }), h("p", h("a", { href: "/lobby" }, "All episodes"))));
 }
 
 export function openStart(app) {
-  const dialog = h("dialog", { "aria-label": "Start an episode" });
-  dialog.append(h("div", { class: "row" }, h("h2", {}, "Start an episode"), h("span", { class: "gap" }), h("button", { type: "button", class: "ghost", "aria-label": "Close", onclick: () => dialog.close() }, "✕")), startPanel(app, () => dialog.close()));
-  dialog.addEventListener("close", () => dialog.remove());
-  document.body.append(dialog);
-  dialog.showModal();
+  openDialog("Start an episode", "", (dialog) => [
+    h("div.row", h("h2", "Start an episode"), h("span.gap"), h("button.ghost", { "aria-label": "Close", onclick: () => dialog.close() }, "✕")),
+    startPanel(app, () => dialog.close()),
+  ]);
 }
-

@@ -1,10 +1,9 @@
 // The events of one episode as far as the page keeps them, the newest state, and the state that is shown.
-import { ask } from "./dom.js";
-import { adapterFor, fresh, reduce } from "./reduce.js";
+import { fetchGame, fresh, reduce } from "./reduce.js";
 
-const KEPT = 6000; // events in memory; what is older is read again from the server when somebody goes back
+const KEPT = 2400; // events in memory, a whole T20 match; older ones are read again when somebody goes back
 const STOPS = 12000;
-const PAINT = 80; // milliseconds between two drawings while events stream in
+const PAINT = 120; // milliseconds between two drawings while events stream in
 const SLICE = 8; // milliseconds of work between two frames
 
 const frame = () => new Promise((done) => {
@@ -38,7 +37,7 @@ export class Timeline {
     this.pumping = true;
     while (this.queue.length) {
       const first = this.queue[0];
-      if (first.type === "episode.started") await adapterFor(first.payload.game);
+      if (first.type === "episode.started") await fetchGame(first.payload.game);
       const until = performance.now() + SLICE;
       let taken = 0;
       while (taken < this.queue.length && performance.now() < until) this.take(this.queue[taken++]);
@@ -68,8 +67,15 @@ export class Timeline {
     this.log.push(event);
     if (this.log.length > KEPT) this.base += this.log.splice(0, KEPT / 6).length;
     this.mark(event);
+    if (!event.seq) this.live.mine = this.mine = this.seatOf(event.payload);
     reduce(this.live, event);
     this.onevent(event);
+  }
+
+  // while it is played whoever sits here is told the values of that seat, and of no other
+  seatOf(started) {
+    const told = Object.keys(started.private || {});
+    return this.token && told.length === 1 ? Number(told[0]) : undefined;
   }
 
   // where a step forward or back stops: after each turn with its commentary
@@ -85,28 +91,18 @@ export class Timeline {
     this.onchange();
   }
 
-  // the state after event `seq`; the work is cut into slices so that no frame waits for it
+  // shows the state after event `seq`
   async seek(seq) {
     const goal = Math.max(0, Math.min(seq, this.last));
     const job = (this.job += 1);
     this.following = false;
     this.goal = goal;
-    let state = this.shown !== this.live && this.shown.seq <= goal ? this.shown : fresh();
+    let state = this.shown !== this.live && this.shown.seq <= goal ? this.shown : fresh(this.mine);
     let older = [];
     if (state.seq + 1 < this.base) older = await this.read(state.seq, Math.min(goal, this.base - 1));
     if (job !== this.job) return;
-    let until = performance.now() + SLICE;
-    while (state.seq < goal) {
-      const next = state.seq + 1;
-      const event = next < this.base ? older.shift() : this.log[next - this.base];
-      if (!event) break;
-      reduce(state, event);
-      if (performance.now() > until) {
-        await frame();
-        if (job !== this.job) return;
-        until = performance.now() + SLICE;
-      }
-    }
+    const events = (seq) => (seq < this.base ? older.shift() : this.log[seq - this.base]);
+    if (!(await replay(state, goal, events, () => job === this.job))) return;
     this.shown = state;
     this.onchange();
   }
@@ -137,15 +133,8 @@ export class Timeline {
     if (this.base > 0 || !this.log.some((event) => withheld(event))) return;
     const events = await this.read(-1, Infinity).catch(() => []);
     if (events.length !== this.log.length || events.every((event, i) => withheld(event) === withheld(this.log[i]))) return;
-    const live = fresh();
-    let until = performance.now() + SLICE;
-    for (const event of events) {
-      reduce(live, event);
-      if (performance.now() > until) {
-        await frame();
-        until = performance.now() + SLICE;
-      }
-    }
+    const live = fresh(this.mine);
+    await replay(live, events.length - 1, (seq) => events[seq], () => true);
     this.log = events;
     this.live = live;
     if (this.following) this.shown = live;
@@ -154,7 +143,19 @@ export class Timeline {
   }
 }
 
+// brings `state` up to event `goal`; the work is cut into slices so that no frame waits for it
+async function replay(state, goal, events, wanted) {
+  let until = performance.now() + SLICE;
+  let event;
+  while (state.seq < goal && (event = events(state.seq + 1))) {
+    reduce(state, event);
+    if (performance.now() < until) continue;
+    await frame();
+    if (!wanted()) return false;
+    until = performance.now() + SLICE;
+  }
+  return true;
+}
+
 const withheld = ({ type, payload }) =>
   (type === "decision" || type === "hint") && !(payload.private && payload.private[payload.seat]);
-
-export const status = () => ask("/custom/status");

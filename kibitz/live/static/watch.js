@@ -1,41 +1,26 @@
 // One episode on the page, live or again: score line, the game's own drawing, the talk, the replay bar.
-import { ask, badge, h, icon, list, many, moment, put, set } from "./dom.js";
+// games draw with chart.js: it is fetched with the rest
+import "./chart.js";
+import { ask, badge, called, h, icon, list, many, moment, put, set, style } from "./dom.js";
 import { Feed } from "./feed.js";
-import { Replay, branchDialog } from "./replay.js";
-import { Seat } from "./seat.js";
+import { costOf, over } from "./reduce.js";
+import { Replay } from "./replay.js";
 import { Timeline } from "./timeline.js";
-import { home, openStart } from "./start.js";
-import { speak } from "./speech.js";
+
+style(import.meta.url); // while it comes, the connection is made
 
 const SHOWN = 25; // turns in the page at a time
 const AT_ONCE = 4; // of them built in one frame
 const SPOKEN = 900; // milliseconds between two lines for a screen reader
 
-export const tabs = (label, views) => {
-  const buttons = views.map(([name], i) => h("button", { type: "button", role: "tab", "aria-selected": "false", onclick: () => pick(i) }, name));
-  const panels = views.map(([name, node]) => h("div", { role: "tabpanel", "aria-label": name }, node));
-  const pick = (n) => {
-    buttons.forEach((one, i) => { set(one, "aria-selected", String(i === n)); one.tabIndex = i === n ? 0 : -1; });
-    panels.forEach((one, i) => { one.hidden = i !== n; });
-  };
-  const row = h("div", { class: "seg", role: "tablist", "aria-label": label, onkeydown: (event) => {
-    const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
-    if (!by) return;
-    const n = (buttons.findIndex((one) => one.tabIndex === 0) + by + buttons.length) % buttons.length;
-    pick(n);
-    buttons[n].focus();
-  } }, buttons);
-  pick(0);
-  return h("div", {}, row, panels);
-};
-
-export class Watch extends HTMLElement {
+class Watch extends HTMLElement {
   connectedCallback() {
     this.token = this.episode ? sessionStorage.getItem(`seat:${this.episode}`) : null;
     this.wanted = this.seq ?? null;
-    this.log = h("div", { class: "sr", role: "log", "aria-live": "polite", "aria-label": "Commentary" });
-    this.place = h("div", { class: "place" }, h("p", { class: "wait dim" }, "Connecting…"));
+    this.log = h("div.sr", { role: "log", "aria-live": "polite", "aria-label": "Commentary" });
+    this.place = h("div.place", h("p.wait.dim", "Connecting…"));
     this.append(this.place, this.log);
+    if (this.token) this.app.need("seat");
     if (this.episode) this.check();
     this.connect();
   }
@@ -50,7 +35,7 @@ export class Watch extends HTMLElement {
     if (status !== 404 && status !== 422) return;
     this.feed.close();
     this.app.connection("gone");
-    this.place.replaceChildren(h("div", { class: "empty" }, h("h1", {}, "There is no such episode"), h("p", {}, `Nothing is stored under ${this.episode}.`), h("a", { class: "primary", href: "/lobby" }, "See recent episodes")));
+    this.place.replaceChildren((await this.app.need("pages")).noEpisode(this.episode));
   }
 
   connect() {
@@ -63,15 +48,17 @@ export class Watch extends HTMLElement {
   }
 
   connection(state, delay) {
-    const over = this.timeline && ["ended", "failed"].includes(this.timeline.live.status);
-    this.app.connection(over && state !== "reconnecting" ? "replay" : state, delay);
+    const done = this.timeline && over(this.timeline.live);
+    this.app.connection(done && state !== "reconnecting" ? "replay" : state, delay);
     if (state === "idle" && !this.timeline) this.showHome();
   }
 
-  showHome() {
+  async showHome() {
     if (this.home) return;
     this.home = true;
-    this.place.replaceChildren(home(this.app));
+    const start = await this.app.need("start");
+    if (!start) this.home = false;
+    else if (this.home) this.place.replaceChildren(start.home(this.app));
   }
 
   take(events) {
@@ -92,31 +79,34 @@ export class Watch extends HTMLElement {
     this.home = false;
     const timeline = new Timeline(id, this.token);
     Object.assign(this, { timeline, draw: null, from: null, lastLine: 0, revealed: false });
-    this.replay = new Replay(timeline, { say: (text) => this.app.toast(text), branch: () => branchDialog(timeline, (data) => this.app.go(data.url)) });
+    this.replay = new Replay(timeline, { say: (text) => this.app.toast(text), branch: async () => (await this.app.need("branch"))?.openBranch(timeline, (data) => this.app.go(data.url)) });
     timeline.onchange = () => this.paint();
     timeline.onevent = (event) => this.heard(event);
-    this.score = h("div", { class: "score", role: "group", "aria-label": "Score" });
-    this.caption = h("p", { class: "caption" });
-    this.meta = h("div", { class: "meta" });
-    this.stage = h("div", { class: "stage" });
-    this.turns = h("ol", { class: "turns" });
-    this.older = h("button", { type: "button", class: "more", onclick: () => this.page(-1) }, "Earlier");
-    this.newer = h("button", { type: "button", class: "more", onclick: () => this.page(1) }, "Later");
-    this.talk = h("section", { class: "card talk", "aria-label": "Turn by turn" }, h("h2", {}, "Turn by turn"), this.older, this.turns, this.newer);
-    const column = h("div", { class: "col three" }, this.talk);
-    if (this.token) {
-      this.chair = new Seat(timeline, this.token);
-      column.prepend(this.chair.node);
-    }
-    this.column = column;
-    this.place.replaceChildren(h("div", { class: "match" }, h("div", { class: "top" }, this.meta, this.score, this.caption), this.stage, this.replay.node));
+    this.score = h("div.card.score", { role: "group", "aria-label": "Score" });
+    this.caption = h("p.caption");
+    this.meta = h("div.meta");
+    this.stage = h("div.stage");
+    this.turns = h("ol.turns");
+    this.older = h("button.more", { onclick: () => this.page(-1) }, "Earlier");
+    this.newer = h("button.more", { onclick: () => this.page(1) }, "Later");
+    this.talk = h("section.card.talk", { "aria-label": "Turn by turn" }, h("h2", "Turn by turn"), this.older, this.turns, this.newer);
+    this.column = h("div.col.three", this.talk);
+    if (this.token) this.sit(timeline);
+    this.place.replaceChildren(h("div.match", h("div.top", this.meta, this.score, this.caption), this.stage, this.replay.node));
+  }
+
+  async sit(timeline) {
+    const seat = await this.app.need("seat");
+    if (!seat || timeline !== this.timeline || !this.isConnected) return;
+    this.chair = new seat.Seat(timeline, this.token);
+    this.column.prepend(this.chair.node);
   }
 
   heard(event) {
     const { timeline } = this;
     const fresh = event.seq > this.feed.caught;
     if (event.type === "commentary" || event.type === "episode.ended") {
-      if (fresh && timeline.following) speak(event.payload.audio);
+      if (fresh && timeline.following) this.app.speak(event.payload.audio);
       this.announce(event.payload.text, event.type !== "commentary");
     }
     if (event.type === "episode.failed") this.announce(event.payload.reason, true);
@@ -128,7 +118,7 @@ export class Watch extends HTMLElement {
     const now = performance.now();
     if (!text || (!always && now - this.lastLine < SPOKEN)) return;
     this.lastLine = now;
-    this.log.append(h("p", {}, text));
+    this.log.append(h("p", text));
     while (this.log.childElementCount > 20) this.log.firstChild.remove();
   }
 
@@ -152,25 +142,24 @@ export class Watch extends HTMLElement {
     if (!state.game) return;
     if (!this.draw) {
       const { mount } = state.adapter;
-      this.draw = mount ? mount(this.stage, { tabs }) : () => {};
+      this.draw = mount ? mount(this.stage) : () => {};
       this.stage.append(this.column);
       this.stage.classList.toggle("bare", !mount);
       this.talk.classList.toggle("chat", Boolean(state.adapter.say));
       put(this.talk.querySelector("h2"), state.adapter.say ? "The talk" : state.adapter.unit === "ball" ? "Ball by ball" : "Turn by turn");
-      document.title = `${state.players.join(" v ")} · kibitz`;
+      document.title = `${state.names.join(" v ")} · kibitz`;
     }
     this.drawScore(state);
     this.drawMeta(state);
     put(this.caption, state.caption);
-    this.draw(state);
     this.later();
     this.replay.draw();
     if (this.chair) this.chair.draw();
     this.remember();
-    if (["ended", "failed"].includes(timeline.live.status) && !this.revealed) this.over();
+    if (over(timeline.live) && !this.revealed) this.finish();
   }
 
-  over() {
+  finish() {
     this.revealed = true;
     this.connection(this.feed.state, null);
     this.timeline.reveal();
@@ -184,13 +173,13 @@ export class Watch extends HTMLElement {
   }
 
   drawScore(state) {
-    const told = state.adapter.scoreboard ? state.adapter.scoreboard(state) : { sides: [0, 1].map((seat) => ({ seat, name: state.players[seat], by: "", main: state.ended ? state.ended.returns[seat] : "", sub: "" })), tags: [], now: [] };
+    const told = state.adapter.scoreboard?.(state);
     const stamp = JSON.stringify(told);
-    if (stamp === this.scoreStamp) return;
+    if (!told || stamp === this.scoreStamp) return;
     this.scoreStamp = stamp;
     const side = (one) => h("div", { class: `side seat${one.seat}${one.active ? " active" : ""}${one.won ? " won" : ""}` },
-      h("div", { class: "who" }, badge(one.seat), h("b", {}, one.name), one.active && h("span", { class: "turnmark", title: "to play" }, "◂")), h("div", { class: "main num" }, one.main), h("div", { class: "sub" }, h("span", {}, one.sub), one.by && h("span", {}, one.by)));
-    this.score.replaceChildren(side(told.sides[0]), h("div", { class: "now" }, told.now.map((text, i) => h("span", { class: i ? "num dim" : "num need" }, text)), h("span", { class: "tags" }, told.tags.map((tag) => h("span", { class: "tag" }, tag)))), side(told.sides[1]));
+      h("div.who", badge(one.seat), h("b", one.name), one.active && h("span.turnmark", { title: "to play" }, "◂")), h("div.main.num", one.main), h("div.sub", h("span", one.sub), one.by && h("span", one.by)));
+    this.score.replaceChildren(side(told.sides[0]), h("div.now", told.now.map((text, i) => h("span", { class: i ? "num dim" : "num need" }, text)), h("span.tags", told.tags.map((tag) => h("span.tag", tag)))), side(told.sides[1]));
   }
 
   drawMeta(state) {
@@ -200,12 +189,12 @@ export class Watch extends HTMLElement {
     this.metaStamp = stamp;
     const { spent, about } = state;
     const words = { running: "In play", ended: "Finished", failed: live.failed && live.failed.kind === "error" ? "Failed" : "Stopped", waiting: "" }[live.status];
-    const facts = [about.eval_pack_id && `${about.eval_pack_id} pack`, about.open && "open table", spent.tokens && `${spent.tokens.toLocaleString()} tokens`, spent.cost && `$${spent.cost.toFixed(4)}`, spent.fallbacks && many(spent.fallbacks, "fallback")].filter(Boolean);
+    const facts = [about.eval_pack_id && `${about.eval_pack_id} pack`, about.open && "open table", spent.tokens && `${spent.tokens.toLocaleString()} tokens`, spent.money && `$${spent.money.toFixed(4)}`, spent.fallbacks && many(spent.fallbacks, "fallback")].filter(Boolean);
     const from = about.branched_from;
     const origin = from && (from.episode_id || from);
-    this.meta.replaceChildren(...[h("span", { class: `status ${live.status}` }, words), h("span", {}, state.adapter.title || state.game), h("span", { class: "dim" }, facts.join(" · ")),
-      origin && h("a", { href: `/e/${origin}` }, "branched from another episode"), h("span", { class: "gap" }),
-      live.status === "running" ? h("button", { type: "button", class: "stop", onclick: () => this.stop() }, icon("stop"), "Stop") : h("button", { type: "button", class: "primary", onclick: () => openStart(this.app) }, "New episode")].filter(Boolean));
+    this.meta.replaceChildren(...[h("span", { class: `status ${live.status}` }, words), h("span", state.adapter.title), h("span.dim", facts.join(" · ")),
+      origin && h("a", { href: `/e/${origin}` }, "branched from another episode"), h("span.gap"),
+      live.status === "running" ? h("button.stop", { onclick: () => this.stop() }, icon("stop"), "Stop") : h("button.primary", { onclick: async () => (await this.app.need("start"))?.openStart(this.app) }, "New episode")].filter(Boolean));
   }
 
   async stop() {
@@ -213,13 +202,16 @@ export class Watch extends HTMLElement {
     if (error) this.app.toast(error);
   }
 
-  // the list comes a frame after the rest, and after a jump fills over a few frames: none of them is long
+  // score, game and list take a frame each, and after a jump the list fills over a few: none of them is long
   later() {
     if (this.drawing) return;
     this.drawing = true;
     requestAnimationFrame(() => {
-      this.drawing = false;
-      if (this.isConnected) this.drawTurns(this.timeline.shown);
+      this.draw?.(this.timeline.shown);
+      requestAnimationFrame(() => {
+        this.drawing = false;
+        if (this.isConnected) this.drawTurns(this.timeline.shown);
+      });
     });
   }
 
@@ -231,7 +223,7 @@ export class Watch extends HTMLElement {
     if (up) shown.reverse();
     let built = 0;
     const atEnd = !up && this.turns.scrollHeight - this.turns.scrollTop - this.turns.clientHeight < 60;
-    list(this.turns, shown, (entry) => entry.turn, () => h("li", { class: "turn" }), (node, entry) => {
+    list(this.turns, shown, (entry) => entry.turn, () => h("li.turn"), (node, entry) => {
       const stamp = `${state.id}.${entry.seq}.${entry.decisions.length}.${entry.hints.length}.${entry.decisions.some((d) => d.reason)}.${state.adapter.say ? moment({ ...state, turn: 0 }) : ""}`;
       if (node.stamp === stamp) return;
       built += 1;
@@ -250,14 +242,14 @@ export class Watch extends HTMLElement {
   }
 
   drawTurn(node, entry, state) {
-    const go = h("button", { type: "button", class: "at num", title: "Go to this moment", "aria-label": `Go to ${state.adapter.unit || "turn"} ${entry.label}`, onclick: () => this.replay.go(entry.seq) }, entry.label);
+    const go = h("button.at.num", { title: "Go to this moment", "aria-label": `Go to ${state.adapter.unit} ${entry.label}`, onclick: () => this.replay.go(entry.seq) }, entry.label);
     const said = state.adapter.say && state.adapter.say(entry, state);
     node.className = `turn ${entry.kind}${entry.over ? " over" : ""}${said ? ` by${entry.seat}` : ""}`;
-    const notes = [...entry.hints.map((hint) => whisper(hint)), ...entry.decisions.map((one) => thought(one, state, said))];
+    const notes = [...entry.hints.map((hint) => whisper(hint)), ...entry.decisions.map((one) => thought(one, said))];
     const calls = entry.decisions.flatMap((one) => one.calls.map((call) => [one.seat, call]));
-    if (calls.length) notes.push(h("details", { class: "calls" }, h("summary", {}, "Tool calls"), h("ul", {}, calls.map(([seat, call]) => h("li", {}, badge(seat), " ", h("code", {}, `${call.tool}(${Object.entries(call.arguments || {}).map(([k, v]) => `${k}=${JSON.stringify(v)}`).join(", ")})`))))));
-    node.replaceChildren(h("div", { class: "mark" }, go, !said && entry.sign && h("span", { class: `chip ${entry.kind}` }, entry.sign)),
-      h("div", { class: "body" }, said || h("p", {}, plainText(entry)), notes));
+    if (calls.length) notes.push(h("details.calls", h("summary", "Tool calls"), h("ul", calls.map(([seat, call]) => h("li", badge(seat), " ", h("code", `${call.tool}(${Object.entries(call.arguments || {}).map(([k, v]) => `${k}=${JSON.stringify(v)}`).join(", ")})`))))));
+    node.replaceChildren(h("div.mark", go, !said && entry.sign && h("span", { class: `chip ${entry.kind}` }, entry.sign)),
+      h("div.body", said || h("p", plainText(entry)), notes));
   }
 }
 
@@ -265,26 +257,24 @@ export class Watch extends HTMLElement {
 const plainText = (entry) => (entry.text.startsWith(`${entry.label} `) ? entry.text.slice(entry.label.length + 1) : entry.text);
 
 const cost = ({ usage, latency }) => {
-  const tokens = (usage || {}).total_tokens ?? ((usage || {}).prompt_tokens || 0) + ((usage || {}).completion_tokens || 0);
-  const money = (usage || {}).cost ?? (usage || {}).usd;
+  const { tokens, money } = costOf(usage);
   return [tokens && `${tokens} tokens`, money && `$${money.toFixed(5)}`, latency >= 0.05 && `${latency.toFixed(1)} s`].filter(Boolean).join(" · ");
 };
 
+// what stands beside a turn: of whom, what, whether somebody had to stand in, what it cost, and why
+const note = (cls, one, words, spent) => h("div", { class: `note ${cls}` }, badge(one.seat), h("span", words), one.fallback && h("span.fallback", `⚠ fallback: ${one.fallback}`),
+  spent && h("span.cost.num", spent), one.reason && h("blockquote", one.reason));
+
 function whisper(hint) {
   const sure = hint.confidence === null || hint.confidence === undefined ? "" : ` (${Math.round(hint.confidence * 100)}% sure)`;
-  const text = hint.text ? `Hint: ${hint.text}${sure}${hint.reason ? ` – ${hint.reason}` : ""}` : "A hint, for this seat alone until the end";
-  return h("div", { class: "note hint" }, badge(hint.seat), h("span", {}, text), fallen(hint), h("span", { class: "cost num" }, [hint.source, cost(hint)].filter(Boolean).join(" · ")));
+  return note("hint", hint, hint.text ? `Hint: ${hint.text}${sure}` : "A hint, for this seat alone until the end", [called(hint.source), cost(hint)].filter(Boolean).join(" · "));
 }
 
-const fallen = (one) => one.fallback && h("span", { class: "fallback" }, `⚠ fallback: ${one.fallback}`);
-
-function thought(one, state, said) {
-  const calls = one.calls.filter((call) => Object.keys(call.arguments || {}).length);
-  const short = calls.length ? calls.map((call) => Object.entries(call.arguments).map(([name, x]) => `${name} ${String(x).replaceAll("_", " ")}`).join(", ")).join(" · ") : said ? "" : one.text;
+function thought(one, said) {
+  const given = one.calls.flatMap((call) => Object.entries(call.arguments || {})).map(([name, x]) => `${name} ${String(x).replaceAll("_", " ")}`);
   const spent = cost(one);
   if (said && !one.reason && !one.fallback && !spent) return null;
-  return h("div", { class: "note" }, badge(one.seat), h("span", {}, h("b", {}, one.source), short && ` ${short}`), fallen(one), spent && h("span", { class: "cost num" }, spent),
-    one.reason && h("blockquote", {}, one.reason));
+  return note("", one, [h("b", called(one.source)), ` ${given.join(", ") || (said ? "" : one.text)}`], spent);
 }
 
 customElements.define("kibitz-watch", Watch);

@@ -205,3 +205,15 @@ def test_commentary_tells_every_act_apart() -> None:
     lines = [GAME.tell(step_event(0, act), {}) for act in acts]
     assert len(set(lines)) == len(acts) and all(line.endswith(".") for line in lines)
     assert GAME.tell({"type": "something.else", "payload": {}}, {}) == ""
+
+
+def test_commentary_calls_the_players_by_their_names() -> None:
+    asked = step_event(1, (PROPOSE, (1, 0, 0)))
+    named = {"players": ["policy:runs/first-try", "heuristic"]}
+    assert GAME.tell(asked | named, {}) == "Heuristic asks for 1 book."
+    ended = {"type": "episode.ended", "payload": {"returns": [7.0, 5.0], "scores": {"agreement": [1.0, 1.0]}}}
+    assert GAME.tell(ended | named, {}) == "Policy first-try takes 7 points, heuristic takes 5."
+    assert GAME.tell(asked | {"players": ["bayes", "human"]}, {}) == "The person asks for 1 book."
+    # two of the same name are told apart, and nobody's name is better than a wrong one
+    assert GAME.tell(asked | {"players": ["bayes", "bayes"]}, {}) == "Bayes (seat 1) asks for 1 book."
+    assert GAME.tell(asked, {}) == "Seat 1 asks for 1 book."

@@ -1,18 +1,16 @@
 // Cricket: what each ball adds to the card, and how the match is drawn.
-import { badge, card, h, many, moment, put, s, set, when } from "../dom.js";
+import { badge, card, eachMoment, h, heads, many, put, s, set } from "../dom.js";
 import { charts } from "./cricket/charts.js";
 import { cards } from "./cricket/card.js";
+import { chips, nameOf, overs, rate, sideOf } from "./cricket/names.js";
 
 export const title = "Cricket";
 export const unit = "ball";
 export const newestFirst = true;
 const WIN = 450; // points of a line
 const INNINGS = 8; // two, and three super overs
-const RUNS = { one: 1, two: 2, three: 3, four: 4, six: 6 };
 
-export const begin = () => ({ innings: [], win: [], last: [], ball: null, streak: 0 });
-
-const overs = (legal) => `${Math.floor(legal / 6)}.${legal % 6}`;
+export const begin = () => ({ innings: [], win: [], streak: 0 });
 
 function inningsFor(memory, frame) {
   const id = `${frame.super_over}-${frame.innings}-${frame.batting}`;
@@ -32,10 +30,9 @@ const line = (map, player, empty) => map.get(player) || (map.set(player, { playe
 const batter = (inn, player) => line(inn.batters, player, { runs: 0, balls: 0, fours: 0, sixes: 0, how: "", bowler: null });
 const bowler = (inn, player) => line(inn.bowlers, player, { balls: 0, runs: 0, wickets: 0, wides: 0, noBalls: 0 });
 
-const offBat = (ball) =>
-  ({ no_ball: ball.runs - 1, wicket: ball.runs, wide: 0, bye: 0 })[ball.outcome] ?? RUNS[ball.outcome] ?? 0;
+const offBat = (ball) => ({ no_ball: ball.runs - 1, wide: 0, bye: 0 })[ball.outcome] ?? ball.runs;
 
-export function signOf(ball) {
+function signOf(ball) {
   const extra = (word) => (ball.runs > 1 ? `${ball.runs}${word}` : word);
   if (ball.how) return ["W", "wicket"];
   if (ball.outcome === "wide") return [extra("wd"), "extra"];
@@ -100,8 +97,6 @@ export function step(state, before, entry) {
   if (inn.worm.length > WIN) inn.worm = inn.worm.filter((_, i) => i % 2 === 0);
   memory.win.push([entry.turn, frame.win_probability[0], entry.seq]);
   if (memory.win.length > WIN) memory.win = memory.win.filter((_, i) => i % 2 === 0);
-  memory.last.push([sign, kind, inn.legal % 6 === 0 && legal]);
-  if (memory.last.length > 12) memory.last.shift();
   memory.streak = ball.runs >= 4 && !ball.how ? memory.streak + 1 : 0;
   Object.assign(entry, { sign, kind, plan: ball.plan, left: leftHanded(state, inn.seat, ball.batter), over: inn.legal % 6 === 0 && legal, moment: momentOf(state, ball, inn, striker, bat, before) });
 }
@@ -118,18 +113,7 @@ function momentOf(state, ball, inn, striker, bat, before) {
   return ball.runs >= 6 ? "Six" : "";
 }
 
-const leftHanded = (state, seat, i) => /^left/.test(((((state.cast.sides || [])[seat] || {}).players || [])[i] || {}).bats || "");
-
-// names by place in the order of one side
-export function nameOf(state, seat) {
-  const players = ((state.cast.sides || [])[seat] || {}).players;
-  return (i) => (players && players[i] ? players[i].name : `No. ${i + 1}`);
-}
-export const sideOf = (state, seat) => ((state.cast.sides || [])[seat] || {}).name || (state.frame.sides || [])[seat] || state.players[seat];
-
-const chip = ([sign, kind]) => h("span", { class: `chip ${kind}` }, sign);
-export const chips = (signs) => signs.map(chip);
-export const rate = (runs, legal) => (legal ? ((6 * runs) / legal).toFixed(2) : "–");
+const leftHanded = (state, seat, i) => /^left/.test(state.cast.sides?.[seat]?.players?.[i]?.bats);
 
 // the score line at the top of the page
 export function scoreboard(state) {
@@ -141,7 +125,7 @@ export function scoreboard(state) {
     const inn = innings[seat];
     const mine = bats ? { total: f.score, wickets: f.wickets, legal: f.legal } : inn;
     return {
-      seat, name: sideOf(state, seat), by: `played by ${state.players[seat]}`, active: bats, won: f.winner === seat,
+      seat, name: sideOf(state, seat), by: `played by ${seat === state.mine ? "you" : state.names[seat]}`, active: bats, won: f.winner === seat,
       main: mine ? `${mine.total}/${mine.wickets}` : "–", sub: mine ? `${overs(mine.legal)} overs` : "yet to bat",
     };
   });
@@ -155,14 +139,14 @@ export function scoreboard(state) {
   return { sides, tags, now: f.over ? [] : now };
 }
 
-export function mount(root, kit) {
+export function mount(root) {
   const middle = middleCard();
   const field = fieldCard();
-  const graphs = charts(kit);
-  const sheets = cards(kit);
+  const graphs = charts();
+  const sheets = cards();
   root.append(
-    h("div", { class: "col one" }, middle.node, field.node, sheets.byOver),
-    h("div", { class: "col two" }, ...graphs.nodes, sheets.scorecard));
+    h("div.col.one", middle.node, field.node, sheets.byOver),
+    h("div.col.two", ...graphs.nodes, sheets.scorecard));
   return (state) => {
     middle.draw(state);
     field.draw(state);
@@ -173,12 +157,11 @@ export function mount(root, kit) {
 
 function middleCard() {
   const body = h("tbody");
-  const bowling = h("p", { class: "bowling" });
-  const stand = h("p", { class: "dim small" });
-  const balls = h("div", { class: "balls", role: "img" });
-  const head = ["Batting", "R", "B", "4s", "6s", "SR"].map((x) => h("th", { scope: "col" }, x));
-  const node = card("In the middle", "middle", h("table", { class: "data tight" }, h("thead", {}, h("tr", {}, head)), body), bowling, stand, balls);
-  const draw = when((state) => {
+  const bowling = h("p.bowling");
+  const stand = h("p.dim.small");
+  const balls = h("div.balls", { role: "img" });
+  const node = card("In the middle", "middle first", h("table.data", heads(["Batting", "R", "B", "4s", "6s", "SR"]), body), bowling, stand, balls);
+  const draw = eachMoment((state) => {
     const f = state.frame;
     const inn = state.memory.innings.find((x) => x.id === `${f.super_over}-${f.innings}-${f.batting}`);
     const names = nameOf(state, f.batting);
@@ -187,20 +170,20 @@ function middleCard() {
       return [who.name || names(who.player), !i, got.runs, got.balls, got.fours, got.sixes, got.balls ? Math.round((100 * got.runs) / got.balls) : "–"];
     });
     body.replaceChildren(...rows.map(([name, strike, ...cells]) => h("tr", { class: strike ? "strike" : "" },
-      h("th", { scope: "row" }, badge(f.batting), ` ${name}`, strike && h("span", { class: "onstrike", title: "on strike" }, " *")),
+      h("th", { scope: "row" }, badge(f.batting), ` ${name}`, strike && h("span.onstrike", { title: "on strike" }, " *")),
       cells.map((cell, i) => h("td", { class: i ? "" : "strong" }, String(cell))))));
     const last = f.bowler || (inn && inn.overs.length ? { player: inn.overs[inn.overs.length - 1].bowler } : null);
     const got = last && inn && inn.bowlers.get(last.player);
-    const figures = got ? `${overs(got.balls)}–${got.runs}–${got.wickets}, ${rate(got.runs, got.balls)} an over` : "to bowl";
-    bowling.replaceChildren(...(last ? [badge(1 - f.batting), " ", h("b", {}, last.name || nameOf(state, 1 - f.batting)(last.player)),
-      h("span", { class: "dim" }, last.type ? ` ${String(last.type).replaceAll("_", " ")} ` : " "), h("span", { class: "num" }, figures)] : [h("span", { class: "dim" }, "New over")]));
+    const figures = got ? `${overs(got.balls)}–${got.runs}–${got.wickets}` : "to bowl";
+    bowling.replaceChildren(...(last ? [badge(1 - f.batting), " ", h("b", last.name || nameOf(state, 1 - f.batting)(last.player)),
+      h("span.dim", last.type ? ` ${String(last.type).replaceAll("_", " ")} ` : " "), h("span.num", figures)] : [h("span.dim", "New over")]));
     const pair = inn && inn.stand;
     put(stand, `Partnership ${pair ? pair.runs : 0} from ${many(pair ? pair.balls : 0, "ball")}`);
-    const signs = state.memory.last;
-    set(balls, "aria-label", `Last balls: ${signs.map((x) => (x[0] === "•" ? "dot" : x[0])).join(", ") || "none yet"}`);
-    balls.replaceChildren(...signs.flatMap((sign) => (sign[2] ? [chip(sign), h("span", { class: "bar" })] : [chip(sign)])));
+    const recent = inn ? inn.overs.slice(-2) : [];
+    set(balls, "aria-label", `Last balls: ${recent.flatMap((over) => over.signs.map(([sign]) => (sign === "•" ? "dot" : sign))).join(", ") || "none yet"}`);
+    balls.replaceChildren(...recent.flatMap((over, i) => [i > 0 && h("span.bar"), ...chips(over.signs)]).filter(Boolean));
   });
-  return { node, draw: (state) => draw(moment(state), state) };
+  return { node, draw };
 }
 
 const LENGTHS = { short: [0.3, 0.5], good: [0.5, 0.66], full: [0.66, 0.8], yorker: [0.85, 0.95], variation: [0.5, 0.75], wide_of_off: [0.55, 0.78] };
@@ -209,19 +192,19 @@ const wobble = (n) => ((n * 2654435761) % 1000) / 1000; // spreads balls of one 
 
 function fieldCard() {
   const men = s("g");
-  const where = s("g", { class: "land" });
-  const svg = s("svg", { class: "ground", viewBox: "0 0 300 300", role: "img" },
-    s("circle", { class: "grass", cx: 150, cy: 150, r: 142 }), s("circle", { class: "rope", cx: 150, cy: 150, r: 139 }),
-    s("circle", { class: "ring", cx: 150, cy: 150, r: 64 }), s("rect", { class: "strip", x: 144, y: 126, width: 12, height: 48, rx: 2 }), men);
-  const pitch = s("svg", { class: "pitch", viewBox: "0 0 110 300", role: "img" },
-    s("rect", { class: "strip", x: 36, y: 8, width: 72, height: 284, rx: 6 }),
-    ...[["short", 0.4], ["good", 0.58], ["full", 0.73], ["yorker", 0.9]].map(([name, at]) => s("text", { class: "zone", x: 31, y: up(at) + 4 }, name)),
-    ...[0.5, 0.66, 0.82].map((at) => s("path", { class: "crease faint", d: `M36 ${up(at)}H108` })),
-    s("path", { class: "crease", d: "M40 28H104M40 272H104" }), s("path", { class: "stumps", d: "M66 12v9M72 12v9M78 12v9" }), where);
-  const caption = h("p", { class: "dim small" });
+  const where = s("g.land");
+  const svg = s("svg.ground", { viewBox: "0 0 300 300", role: "img" },
+    s("circle.grass", { cx: 150, cy: 150, r: 142 }), s("circle.rope", { cx: 150, cy: 150, r: 139 }),
+    s("circle.ring", { cx: 150, cy: 150, r: 64 }), s("rect.strip", { x: 144, y: 126, width: 12, height: 48, rx: 2 }), men);
+  const pitch = s("svg.pitch", { viewBox: "0 0 110 300", role: "img" },
+    s("rect.strip", { x: 36, y: 8, width: 72, height: 284, rx: 6 }),
+    ...[["short", 0.4], ["good", 0.58], ["full", 0.73], ["yorker", 0.9]].map(([name, at]) => s("text.zone", { x: 31, y: up(at) + 4 }, name)),
+    ...[0.5, 0.66, 0.82].map((at) => s("path.crease.faint", { d: `M36 ${up(at)}H108` })),
+    s("path.crease", { d: "M40 28H104M40 272H104" }), s("path.stumps", { d: "M66 12v9M72 12v9M78 12v9" }), where);
+  const caption = h("p.dim.small");
   let standing = "";
-  const node = card("Field and pitch", "field", h("div", { class: "grounds" }, svg, pitch), caption);
-  const draw = when((state) => {
+  const node = card("Field and pitch", "second", h("div.grounds", svg, pitch), caption);
+  const draw = eachMoment((state) => {
     const f = state.frame;
     const placed = (f.fielders || []).map(([angle, radius, name]) => {
       const turn = (angle * Math.PI) / 180;
@@ -229,9 +212,20 @@ function fieldCard() {
       return [150 - Math.sin(turn) * radius * 139, 150 + Math.cos(turn) * radius * 139, name];
     });
     const slips = placed.filter((man) => man[2].includes("slip"));
-    const label = (x, y, name) => /^(bowler|keeper)$|slip/.test(name) ? slips.length && name === slips[0][2] && s("text", { class: "pos", x: x + (x < 150 ? -11 : 11), y: y - 1, "text-anchor": x < 150 ? "end" : "start" }, slips.length > 1 ? `${slips.length} slips` : "slip") : s("text", { class: "pos", x, y: y < 24 ? y + 15 : y - 7, "text-anchor": x < 60 ? "start" : x > 240 ? "end" : "middle" }, name);
+    const named = placed.filter((man) => !/^(bowler|keeper)$|slip/.test(man[2]));
+    if (slips.length) named.push([...slips[0].slice(0, 2), many(slips.length, "slip")]);
+    const taken = []; // a name stands above its dot, or below where another one stands
+    const label = ([x, y, name]) => {
+      const anchor = x < 60 ? "start" : x > 240 ? "end" : "middle";
+      const wide = name.length * 5.3;
+      const left = { start: x, end: x - wide, middle: x - wide / 2 }[anchor];
+      const free = taken.every(([from, to, at]) => left > to || left + wide < from || Math.abs(at - y + 7) > 9);
+      const at = y >= 24 && free ? y - 7 : y + 14;
+      taken.push([left, left + wide, at]);
+      return s("text.pos", { x, y: at, "text-anchor": anchor }, name);
+    };
     const field = JSON.stringify([f.fielders, f.batting]);
-    if (field !== standing) men.replaceChildren(...placed.flatMap(([x, y, name]) => [s("circle", { class: `man seat${1 - f.batting}`, cx: x, cy: y, r: 4.5 }, s("title", {}, name)), label(x, y, name)]).filter(Boolean),
+    if (field !== standing) men.replaceChildren(...placed.map(([x, y]) => s("circle", { class: `man seat${1 - f.batting}`, cx: x, cy: y, r: 4.5 })), ...named.map(label),
       s("path", { class: `man seat${f.batting}`, d: "M150 124l5 5-5 5-5-5z" }), s("path", { class: `man seat${f.batting}`, d: "M139 167l5 5-5 5-5-5z" }));
     set(svg, "aria-label", `${f.field || ""} field: ${placed.map((man) => man[2]).join(", ")}`);
     standing = field;
@@ -247,7 +241,7 @@ function fieldCard() {
     set(pitch, "aria-label", `Lengths planned for the last balls: ${recent.map((entry) => `${entry.plan.replaceAll("_", " ")} (${entry.sign})`).join(", ") || "none yet"}`);
     put(caption, ball ? `${ball.field} field · bowled ${ball.plan.replaceAll("_", " ")} · batted to ${ball.intent}. Dots lie where the plan aims.` : "Nothing bowled yet.");
   });
-  return { node, draw: (state) => draw(moment(state), state) };
+  return { node, draw };
 }
 
 const WORDS = { intent: "Batting intent", plan: "Delivery", field: "Field", bowler: "Bowler", next_batter: "Next batter" };

@@ -1,5 +1,5 @@
 // Deal or No Deal: the table, each offer as a split, the talk, the payoff plane.
-import { badge, card, h, many, moment, put, s, set, when } from "../dom.js";
+import { badge, card, eachMoment, h, heads, many, put, s, scroll, set } from "../dom.js";
 import { chart, ticks } from "../chart.js";
 
 export const title = "Deal or No Deal";
@@ -17,7 +17,7 @@ const words = (items) => {
   const parts = items.map((n, i) => (n ? many(n, ITEMS[i]) : "")).filter(Boolean);
   return parts.length > 1 ? `${parts.slice(0, -1).join(", ")} and ${parts[parts.length - 1]}` : parts[0] || "nothing";
 };
-const points = (state, seat) => (state.private[seat] || {}).utilities || null;
+const points = (state, seat) => state.private[seat]?.utilities || null;
 const split = (seat, kept, counts) => (seat === 0 ? [kept, rest(counts, kept)] : [rest(counts, kept), kept]);
 
 export function step(state, before, entry) {
@@ -47,19 +47,19 @@ export function scoreboard(state) {
     const share = done ? String(done.returns[seat]) : own && offer ? String(worth(own, offer.shares[seat])) : own ? "–" : "?";
     const whole = own ? `of ${worth(own, state.memory.counts)} points${done ? "" : " on offer"}` : "values hidden";
     return {
-      seat, name: state.players[seat], by: `seat ${seat}`, active: !f.over && f.seat === seat,
+      seat, name: state.names[seat], by: "", active: !f.over && f.seat === seat,
       won: done && f.deal && done.returns[seat] > done.returns[1 - seat], main: share, sub: whole,
     };
   });
   const gone = (f.max_turns || 0) - (f.turns_left || 0);
-  const now = f.over ? [] : [`Turn ${gone + 1} of ${f.max_turns}`, `${state.players[f.seat]} to speak`];
+  const now = f.over ? [] : [`Turn ${gone + 1} of ${f.max_turns}`, `${state.names[f.seat]} to speak`];
   return { sides, tags: f.over ? [f.deal ? "Deal" : "No deal"] : [], now };
 }
 
 const SHAPES = {
-  book: () => [s("path", { class: "fill", d: "M5 4h12a2 2 0 0 1 2 2v15H7a2 2 0 0 1-2-2z" }), s("path", { class: "edge", d: "M5 19a2 2 0 0 1 2-2h12M9 8h6M9 11h4" })],
-  hat: () => [s("path", { class: "fill", d: "M2 18c5 3 15 3 20 0-1-2-3-2-4-2L17 7c-3-2-7-2-10 0L6 16c-1 0-3 0-4 2z" }), s("path", { class: "edge", d: "M6.3 14c4 1.6 7.4 1.6 11.4 0" })],
-  ball: () => [s("circle", { class: "fill", cx: 12, cy: 12, r: 9 }), s("path", { class: "edge", d: "M5 6.5c4 3 4 8 0 11M19 6.5c-4 3-4 8 0 11" })],
+  book: () => [s("path.fill", { d: "M5 4h12a2 2 0 0 1 2 2v15H7a2 2 0 0 1-2-2z" }), s("path.edge", { d: "M5 19a2 2 0 0 1 2-2h12M9 8h6M9 11h4" })],
+  hat: () => [s("path.fill", { d: "M2 18c5 3 15 3 20 0-1-2-3-2-4-2L17 7c-3-2-7-2-10 0L6 16c-1 0-3 0-4 2z" }), s("path.edge", { d: "M6.3 14c4 1.6 7.4 1.6 11.4 0" })],
+  ball: () => [s("circle.fill", { cx: 12, cy: 12, r: 9 }), s("path.edge", { d: "M5 6.5c4 3 4 8 0 11M19 6.5c-4 3-4 8 0 11" })],
 };
 const thing = (i) => s("svg", { viewBox: "0 0 24 24", class: `thing ${ITEMS[i]}`, "aria-hidden": "true" }, SHAPES[ITEMS[i]]());
 const pile = (items, cls) => h("span", { class: `pile ${cls || ""}`, role: "img", "aria-label": words(items) }, items.flatMap((n, i) => [...Array(n)].map(() => thing(i))));
@@ -68,31 +68,31 @@ export function mount(root) {
   const board = tableCard();
   const plane = planeCard();
   const offers = offersCard();
-  root.append(h("div", { class: "col one" }, board.node), h("div", { class: "col two" }, plane.node, offers.node));
+  root.append(h("div.col.one", board.node), h("div.col.two", plane.node, offers.node));
   return (state) => [board, plane, offers].forEach((part) => part.draw(state));
 }
 
 function tableCard() {
-  const values = h("div", { class: "worths" });
-  const halves = [0, 1].map(() => h("div", { class: "half" }));
-  const verdict = h("p", { class: "verdict" });
-  const node = card("The table", "table", values, h("div", { class: "halves" }, halves), verdict);
-  const draw = when((state) => {
+  const values = h("div.worths");
+  const halves = [0, 1].map(() => h("div.half"));
+  const verdict = h("p.verdict");
+  const node = card("The table", "first", values, h("div.halves", halves), verdict);
+  const draw = eachMoment((state) => {
     const { counts } = state.memory;
-    values.replaceChildren(...ITEMS.map((item, i) => h("div", { class: "worth" }, thing(i), h("b", {}, many(counts[i], item)),
-      ...[0, 1].map((seat) => { const own = points(state, seat); return h("span", { class: "dim small" }, badge(seat), own ? ` ${own[i]} each` : " ? each"); }))));
+    values.replaceChildren(...ITEMS.map((item, i) => h("div.worth", thing(i), h("b", many(counts[i], item)),
+      ...[0, 1].map((seat) => { const own = points(state, seat); return h("span.dim.small", badge(seat), own ? ` ${own[i]} each` : " ? each"); }))));
     const offer = state.memory.offers[state.memory.offers.length - 1];
     const deal = state.frame.deal;
     halves.forEach((half, seat) => {
       const own = points(state, seat);
       const share = offer ? offer.shares[seat] : null;
       set(half, "class", `half seat${seat}`);
-      half.replaceChildren(h("h3", {}, badge(seat), ` ${state.players[seat]}`), share ? pile(share, "big") : h("p", { class: "dim" }, "nothing asked yet"),
-        h("p", { class: "small" }, share ? words(share) : "", share && own && h("b", {}, ` · ${worth(own, share)} of ${worth(own, counts)} points`)));
+      half.replaceChildren(h("h3", badge(seat), ` ${state.names[seat]}`), share ? pile(share, "big") : h("p.dim", "nothing asked yet"),
+        h("p.small", share ? words(share) : "", share && own && h("b", ` · ${worth(own, share)} of ${worth(own, counts)} points`)));
     });
-    put(verdict, !offer ? `On the table: ${words(counts)}.` : deal ? "They agreed on this split." : state.frame.over ? "No deal: nobody gets anything." : `The offer of ${state.players[offer.seat]} stands${offer.kind === "insist" ? ", insisted on" : ""}.`);
+    put(verdict, !offer ? `On the table: ${words(counts)}.` : deal ? "They agreed on this split." : state.frame.over ? "No deal: nobody gets anything." : `${offer.seat === state.mine ? "Your offer" : `The offer of ${state.names[offer.seat]}`} stands${offer.kind === "insist" ? ", insisted on" : ""}.`);
   });
-  return { node, draw: (state) => draw(moment(state), state) };
+  return { node, draw };
 }
 
 // every way to divide the pool, once both sides' values may be seen
@@ -111,21 +111,23 @@ function plane(state) {
 }
 
 function planeCard() {
-  const picture = chart("Payoff plane", 300, h("span", { class: "keys" }, ["Pareto set", "Nash point", "offers in order"].map((x, i) => h("span", { class: `key p${i}` }, x))));
-  const wait = h("p", { class: "dim" }, "Each side's values are its own until the end. Then every possible split is drawn here, with the Pareto set, the Nash point and the path of the offers.");
+  const picture = chart("Payoff plane", 300, h("span.keys", ["Pareto set", "Nash point", "offers in order"].map((x, i) => h("span", { class: `key p${i}` }, x))));
+  const wait = h("p.dim", "Each side's values are its own until the end. Then every possible split is drawn here, with the Pareto set, the Nash point and the path of the offers.");
   const own = chart("What each offer gives you", 200);
-  const node = h("section", { class: "card payoffs", "aria-label": "Payoffs" }, picture.node, own.node, wait);
+  const axes = h("p.dim.small");
+  const node = h("section.card.payoffs", { "aria-label": "Payoffs" }, picture.node, axes, own.node, wait);
   let drawn = null;
-  const draw = when((state) => {
+  const draw = eachMoment((state) => {
     if (!drawn || drawn.id !== state.id || !drawn.plane || drawn.plane !== state.review) drawn = { id: state.id, plane: plane(state) };
     const known = [0, 1].find((seat) => points(state, seat));
-    picture.node.hidden = !drawn.plane;
+    picture.node.hidden = axes.hidden = !drawn.plane;
+    put(axes, `Across: points for ${state.names[0]}. Up: points for ${state.names[1]}.`);
     own.node.hidden = Boolean(drawn.plane) || known === undefined || !state.memory.offers.length;
     wait.hidden = Boolean(drawn.plane);
     if (drawn.plane) picture.draw(planeSpec(state, drawn.plane));
     else if (known !== undefined) own.draw(ownSpec(state, known));
   });
-  return { node, draw: (state) => draw(moment(state), state) };
+  return { node, draw };
 }
 
 const valued = (state) => state.memory.offers.map((offer) => ({ ...offer, pays: [0, 1].map((seat) => worth(points(state, seat), offer.shares[seat])) }));
@@ -137,16 +139,15 @@ function planeSpec(state, { allocations, nash }) {
   const dots = [...new Map(allocations.map((one) => [one.payoffs.join(), one])).values()];
   return {
     x: [0, a], y: [0, b], xt: ticks(a).map((v) => [v, String(v)]), yt: ticks(b).map((v) => [v, String(v)]),
-    label: `${state.players[0]} across, ${state.players[1]} up. Nash point ${nash.join(" and ")}. Offers: ${path.map((o) => o.pays.join(" and ")).join("; ") || "none"}.`,
-    head: ["Split for seat 0", "Seat 0 points", "Seat 1 points", "Pareto"],
+    label: `${state.names[0]} across, ${state.names[1]} up. Nash point ${nash.join(" and ")}. Offers: ${path.map((o) => o.pays.join(" and ")).join("; ") || "none"}.`,
+    head: [`For ${state.names[0]}`, ...state.names.map((name) => `${name}: points`), "Pareto"],
     rows: () => allocations.filter((one) => one.pareto).map((one) => [words(one.seat0), ...one.payoffs, "yes"]),
-    draw: (px, py, size) => [
+    draw: (px, py) => [
       dots.map((one) => s("circle", { class: one.pareto ? "dot best" : "dot", cx: px(one.payoffs[0]), cy: py(one.payoffs[1]), r: one.pareto ? 4.5 : 2.5 })),
-      s("path", { class: "edge", d: edge.map(([x, y], i) => `${i ? "L" : "M"}${px(x)} ${py(y)}`).join("") }),
-      s("path", { class: "nash", d: star(px(nash[0]), py(nash[1]), 15) }),
-      s("path", { class: "path", d: path.map((o, i) => `${i ? "L" : "M"}${px(o.pays[0])} ${py(o.pays[1])}`).join("") }),
+      s("path.edge", { d: edge.map(([x, y], i) => `${i ? "L" : "M"}${px(x)} ${py(y)}`).join("") }),
+      s("path.nash", { d: star(px(nash[0]), py(nash[1]), 15) }),
+      s("path.path", { d: path.map((o, i) => `${i ? "L" : "M"}${px(o.pays[0])} ${py(o.pays[1])}`).join("") }),
       path.map((o, i) => s("g", { class: `stop seat${o.seat}` }, o.seat ? s("path", { d: diamond(px(o.pays[0]), py(o.pays[1]), 10) }) : s("circle", { cx: px(o.pays[0]), cy: py(o.pays[1]), r: 8 }), s("text", { x: px(o.pays[0]), y: py(o.pays[1]) + 3.6 }, String(i + 1)))),
-      s("text", { class: "axis", x: size.right, y: size.bottom - 5, "text-anchor": "end" }, `${state.players[0]} (seat 0) →`), s("text", { class: "axis", x: size.left + 14, y: size.top + 2 }, `↑ ${state.players[1]} (seat 1)`),
     ],
   };
 }
@@ -160,28 +161,28 @@ function ownSpec(state, seat) {
   const end = Math.max(state.frame.max_turns || 0, 2);
   return {
     x: [1, end], y: [0, whole], xt: [[1, "turn 1"], [end, `turn ${end}`]], yt: ticks(whole).map((v) => [v, String(v)]),
-    label: `Points for seat ${seat}: ${path.map(([turn, paid]) => `turn ${turn} ${paid}`).join(", ")}.`, head: ["Turn", "Points", "Asked by"], rows: () => path,
-    draw: (px, py) => [s("path", { class: "path", d: path.map(([x, y], i) => `${i ? "L" : "M"}${px(x)} ${py(y)}`).join("") }),
-      path.map(([x, y, who]) => (who ? s("path", { class: "fall seat1", d: diamond(px(x), py(y), 6) }) : s("circle", { class: "fall seat0", cx: px(x), cy: py(y), r: 5 })))],
+    label: `Points for ${state.names[seat]}: ${path.map(([turn, paid]) => `turn ${turn} ${paid}`).join(", ")}.`, head: ["Turn", "Points", "Asked by"], rows: () => path.map(([turn, paid, who]) => [turn, paid, state.names[who]]),
+    draw: (px, py) => [s("path.path", { d: path.map(([x, y], i) => `${i ? "L" : "M"}${px(x)} ${py(y)}`).join("") }),
+      path.map(([x, y, who]) => (who ? s("path.fall.seat1", { d: diamond(px(x), py(y), 6) }) : s("circle.fall.seat0", { cx: px(x), cy: py(y), r: 5 })))],
   };
 }
 
 function offersCard() {
   const body = h("tbody");
-  const note = h("p", { class: "dim small" });
-  const node = card("Offers and the Bayesian reference", "offers", h("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": "Offers" }, h("table", { class: "data" },
-    h("thead", {}, h("tr", {}, ["Turn", "Said", "Points", "The reference would have"].map((x, i) => h("th", { scope: "col", class: i % 2 ? "left" : "" }, x)))), body)), note);
-  const draw = when((state) => {
+  const note = h("p.dim.small");
+  const node = card("Offers and the Bayesian reference", "offers", 
+    scroll("Offers", h("table.data", heads(["Turn", "Said", "Points", "The reference would have"], [1, 3]), body)), note);
+  const draw = eachMoment((state) => {
     const would = new Map((state.review.reference || []).map((one) => [one.turn, one]));
     const paid = (entry) => entry.shares ? [0, 1].map((seat) => worth(points(state, seat), entry.shares[seat]) ?? "?").join(" : ") : "";
     const rows = state.turns.slice(-60).filter((entry) => entry.kind).map((entry) => {
       const other = would.get(entry.turn);
-      return h("tr", {}, h("th", { scope: "row" }, badge(entry.seat), ` ${entry.turn + 1}`), h("td", { class: "left" }, said(entry)), h("td", {}, paid(entry)), h("td", { class: "left" }, other ? (same(other, entry) ? "✓ the same" : sayAct(other.act)) : ""));
+      return h("tr", h("th", { scope: "row" }, badge(entry.seat), ` ${entry.turn + 1}`), h("td.left", said(entry)), h("td", paid(entry)), h("td.left", other ? (same(other, entry) ? "✓ the same" : sayAct(other.act)) : ""));
     });
     body.replaceChildren(...rows);
     put(note, would.size ? "What bayes, knowing only its own values and the talk so far, would have said in that seat." : state.ended ? "No reference for these settings." : "The reference's acts are shown at the end.");
   });
-  return { node, draw: (state) => draw(moment(state), state) };
+  return { node, draw };
 }
 
 // the counts of an AGREE or a DISAGREE do not matter
@@ -196,10 +197,10 @@ export function say(entry, state) {
   const other = entry.shares && entry.shares[1 - entry.seat];
   const line = { propose: `I would keep ${words(entry.kept)}; you take ${words(other || [0, 0, 0])}.`, insist: `I insist: I keep ${words(entry.kept)}; you take ${words(other || [0, 0, 0])}.`, agree: "Agreed.", disagree: "No. I disagree.", end: `Enough. I select ${words(entry.kept)}.` }[entry.kind];
   const would = (state.review.reference || []).find((one) => one.turn === entry.turn);
-  return [h("div", { class: `bubble seat${entry.seat}` }, h("p", {}, line),
-    entry.shares && entry.kind !== "agree" && h("div", { class: "minisplit" }, badge(0), pile(entry.shares[0]), h("span", { class: "bar" }), pile(entry.shares[1]), badge(1)),
-    entry.shares && own !== undefined && h("p", { class: "small dim" }, [0, 1].filter((seat) => points(state, seat)).map((seat) => `${state.players[seat]} gets ${worth(points(state, seat), entry.shares[seat])}`).join(" · "))),
-    would && h("div", { class: "note ref" }, same(would, entry) ? "bayes would have said the same" : `bayes would ${sayAct(would.act)}`)];
+  return [h("div", { class: `bubble seat${entry.seat}` }, h("p", line),
+    entry.shares && entry.kind !== "agree" && h("div.minisplit", badge(0), pile(entry.shares[0]), h("span.bar"), pile(entry.shares[1]), badge(1)),
+    entry.shares && own !== undefined && h("p.small.dim", [0, 1].filter((seat) => points(state, seat)).map((seat) => `${state.names[seat]}: ${worth(points(state, seat), entry.shares[seat])}`).join(" · "))),
+    would && h("div.note.ref", same(would, entry) ? "bayes would have said the same" : `bayes would ${sayAct(would.act)}`)];
 }
 
 // the person's turn: steppers for what to keep, a button for each legal act
@@ -208,19 +209,19 @@ export function form(turn, state, seat, send) {
   const own = points(state, seat);
   const offer = state.memory.offers[state.memory.offers.length - 1];
   const keep = offer && offer.seat === seat ? [...offer.shares[seat]] : counts.map((n) => n);
-  const total = h("output", { class: "num", "aria-live": "polite" });
+  const total = h("output.num", { "aria-live": "polite" });
   const show = () => {
     steps.forEach((node, i) => { put(node.querySelector("output"), `${keep[i]} of ${counts[i]}`); });
     put(total, `You keep ${words(keep)}${own ? `: ${worth(own, keep)} of ${worth(own, counts)} points` : ""}`);
   };
   const steps = ITEMS.map((item, i) => {
     const move = (by) => () => { keep[i] = Math.min(counts[i], Math.max(0, keep[i] + by)); show(); };
-    return h("div", { class: "stepper", role: "group", "aria-label": `${item}s to keep` }, thing(i), h("span", {}, `${item}s`, own && h("small", { class: "dim" }, ` ${own[i]} each`)),
-      h("button", { type: "button", "aria-label": `one ${item} less`, onclick: move(-1) }, "−"), h("output", {}), h("button", { type: "button", "aria-label": `one ${item} more`, onclick: move(1) }, "+"));
+    return h("div.stepper", { role: "group", "aria-label": `${item}s to keep` }, thing(i), h("span", `${item}s`, own && h("small.dim", ` ${own[i]} each`)),
+      h("button", { "aria-label": `one ${item} less`, onclick: move(-1) }, "−"), h("output"), h("button", { "aria-label": `one ${item} more`, onclick: move(1) }, "+"));
   });
   const labels = ["Propose", "Insist", "Agree", "Disagree", "End and select"];
   const open = turn.masks[0];
-  const acts = labels.map((label, type) => open[type] && h("button", { type: "button", class: type === 2 || (type === 0 && !open[2]) ? "primary" : "", onclick: () => send([type, ...(type === 2 || type === 3 ? [0, 0, 0] : keep)]) }, label));
+  const acts = labels.map((label, type) => open[type] && h("button", { class: type === 2 || (type === 0 && !open[2]) ? "primary" : "", onclick: () => send([type, ...(type === 2 || type === 3 ? [0, 0, 0] : keep)]) }, label));
   show();
-  return h("div", {}, h("div", { class: "steppers" }, steps), h("p", {}, total), h("div", { class: "row" }, acts));
+  return h("div", h("div.steppers", steps), h("p", total), h("div.row", acts));
 }

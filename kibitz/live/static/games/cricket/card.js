@@ -1,18 +1,16 @@
 // Scorecard with falls of wickets, and the overs one by one.
-import { badge, card, h, moment, put, rows, when } from "../../dom.js";
-import { chips, nameOf, rate, sideOf } from "../cricket.js";
+import { badge, card, eachMoment, h, heads, put, rows, scroll } from "../../dom.js";
+import { chips, nameOf, overs, rate, sideOf } from "./names.js";
 
-const overs = (legal) => `${Math.floor(legal / 6)}.${legal % 6}`;
-const scroll = (label, node) => h("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": label }, node);
 const by = (how, name) => ({ bowled: `b ${name}`, "caught and bowled": `c and b ${name}` })[how] ?? `${how}, b ${name}`;
 
 // name, how, figures...
 const line = ([name, how, ...cells]) =>
-  h("tr", {}, h("th", { scope: "row" }, name, how && h("span", { class: "how" }, how)), cells.map((x, i) => h("td", { class: i ? "" : "strong" }, String(x))));
-const figures = (heads) => {
+  h("tr", h("th", { scope: "row" }, name, how && h("span.how", how)), cells.map((x, i) => h("td", { class: i ? "" : "strong" }, String(x))));
+const figures = (names) => {
   const body = h("tbody");
   const foot = h("tfoot");
-  const node = h("table", { class: "data" }, h("thead", {}, h("tr", {}, heads.map((x) => h("th", { scope: "col" }, x)))), body, foot);
+  const node = h("table.data", heads(names), body, foot);
   const fill = (part) => (lines) => rows(part, lines, (one) => one[0], (one) => one, line);
   return { node, body: fill(body), foot: fill(foot) };
 };
@@ -21,12 +19,12 @@ export function cards() {
   const batting = figures(["Batting", "R", "B", "4s", "6s", "SR"]);
   const bowling = figures(["Bowling", "O", "R", "W", "Econ", "wd+nb"]);
   const falls = h("span");
-  const empty = h("p", { class: "dim" }, "The card fills with the first ball.");
-  const sheet = h("div", { class: "sheet" }, scroll("Batting", batting.node), h("p", { class: "falls small" }, h("b", {}, "Fall of wickets "), falls), scroll("Bowling", bowling.node));
-  const pick = h("div", { class: "seg", role: "group", "aria-label": "Innings" });
+  const empty = h("p.dim", "The card fills with the first ball.");
+  const sheet = h("div.sheet", scroll("Batting", batting.node), h("p.falls.small", h("b", "Fall of wickets "), falls), scroll("Bowling", bowling.node));
+  const pick = h("div.seg", { role: "group", "aria-label": "Innings" });
   const scorecard = card("Scorecard", "scorecard", pick, empty, sheet);
-  const summary = h("ol", { class: "overs" });
-  const byOver = card("Over by over", "byover", h("div", { class: "scroll tall", tabindex: 0, role: "group", "aria-label": "Over by over" }, summary));
+  const summary = h("ol.overs");
+  const byOver = card("Over by over", "last", scroll("Over by over", summary, "tall"));
   let chosen = null;
   let last = null;
 
@@ -35,14 +33,14 @@ export function cards() {
     const { innings } = state.memory;
     const now = innings.find((inn) => inn.id === chosen) || innings[innings.length - 1];
     rows(pick, innings, (inn) => inn.id, (inn) => [sideOf(state, inn.seat), inn === now],
-      (inn) => h("div", {}, h("button", { type: "button", "aria-pressed": String(inn === now), onclick: () => { chosen = inn.id; paint(last); } }, badge(inn.seat), ` ${sideOf(state, inn.seat)}${inn.superOver ? " (super over)" : ""}`)));
+      (inn) => h("div", h("button", { "aria-pressed": String(inn === now), onclick: () => { chosen = inn.id; paint(last); } }, badge(inn.seat), ` ${sideOf(state, inn.seat)}${inn.superOver ? " (super over)" : ""}`)));
     empty.hidden = Boolean(now);
     sheet.hidden = !now;
     if (now) fill(state, now);
     const all = innings.flatMap((inn) => inn.overs.map((over) => [over, inn])).reverse().slice(0, 40);
-    rows(summary, all, ([over, inn]) => `${inn.id}.${over.number}`, ([over]) => over, ([over, inn]) => h("li", {},
-      h("div", { class: "overhead" }, badge(inn.seat), h("b", {}, ` Over ${over.number + 1} `), h("span", { class: "dim" }, nameOf(state, 1 - inn.seat)(over.bowler)), h("span", { class: "num end" }, `${over.runs} run${over.runs === 1 ? "" : "s"} · ${over.total}/${over.lost}`)),
-      h("div", { class: "balls" }, chips(over.signs))));
+    rows(summary, all, ([over, inn]) => `${inn.id}.${over.number}`, ([over]) => over, ([over, inn]) => h("li",
+      h("div.overhead", badge(inn.seat), h("b", ` Over ${over.number + 1} `), h("span.dim", nameOf(state, 1 - inn.seat)(over.bowler)), h("span.num.end", `${over.runs} run${over.runs === 1 ? "" : "s"} · ${over.total}/${over.lost}`)),
+      h("div.balls", chips(over.signs))));
   };
 
   const fill = (state, inn) => {
@@ -58,6 +56,5 @@ export function cards() {
     put(falls, inn.falls.map((fall) => `${fall.wicket}–${fall.score} (${names(fall.player)}, ${fall.over})`).join(" · ") || "none yet");
     bowling.body([...inn.bowlers.values()].map((b) => [hands(b.player), "", overs(b.balls), b.runs, b.wickets, rate(b.runs, b.balls), b.wides + b.noBalls]));
   };
-  const draw = when(paint);
-  return { scorecard, byOver, draw: (state) => draw(moment(state), state) };
+  return { scorecard, byOver, draw: eachMoment(paint) };
 }

@@ -1,0 +1,27 @@
+// The position as it is shown, played on by other players.
+import { ask, h, many, put } from "./dom.js";
+import { openDialog } from "./dialog.js";
+import { field } from "./form.js";
+
+export async function openBranch(timeline, done) {
+  const { shown } = timeline;
+  const { data } = await ask("/custom/presets");
+  const game = (data.games || {})[shown.game] || { players: [] };
+  const option = (p, seat) => h("option", { value: p.name, selected: p.name === shown.players[seat] }, p.title || p.name);
+  const picks = [0, 1].map((seat) => h("select", game.players.filter((p) => p.usable).map((p) => option(p, seat))));
+  const error = h("p.error", { role: "alert" });
+  const turn = shown.turn + 1;
+  const unit = shown.adapter.unit;
+  const start = async (dialog) => {
+    const answer = await ask(`/episodes/${timeline.id}/branch`, { turn, players: picks.map((pick) => pick.value) });
+    if (!answer.ok) return put(error, answer.error);
+    dialog.close();
+    if (answer.data.seat_token) sessionStorage.setItem(`seat:${answer.data.episode_id}`, answer.data.seat_token);
+    return done(answer.data);
+  };
+  openDialog("Branch from here", "small", (dialog) => [
+    h("h2", "Branch from here"), h("p.dim", `The first ${many(turn, unit)} stay as they were; from there these players go on.`),
+    ...picks.map((pick, seat) => field(`Player in seat ${seat}`, pick)), error,
+    h("div.row", h("button.primary", { onclick: () => start(dialog) }, "Play on"), h("button", { onclick: () => dialog.close() }, "Cancel")),
+  ]);
+}

@@ -1,0 +1,50 @@
+// The lobby: recent episodes.
+import { ask, badge, called, h, style } from "./dom.js";
+import { ago, empty, words } from "./pages.js";
+
+await style(import.meta.url);
+
+const STATUS = { running: "in play", ended: "finished", failed: "stopped", interrupted: "interrupted" };
+
+function episodeRow(one) {
+  const score = (one.returns || []).map((x) => (Number.isInteger(x) ? x : x.toFixed(2))).join(" : ");
+  return h("li", h("a.episode", { href: `/e/${one.episode_id}` },
+    h("span", { class: `status ${one.status}` }, STATUS[one.status] || one.status), h("span.names", badge(0), ` ${called(one.players[0])} `, h("span.dim", "v"), " ", badge(1), ` ${called(one.players[1])}`),
+    h("span.num", score), one.text && h("span.line.dim", one.text), h("span.dim.small.when", `${words(one.game)} · ${ago(one.started_at)}`)));
+}
+
+// a list that fetches itself, with a button for the next page
+export function episodes(filter) {
+  const items = h("ul.episodes");
+  const more = h("button.more", { hidden: true }, "More");
+  const root = h("div", items, more);
+  let next = null;
+  const load = async () => {
+    const query = new URLSearchParams(Object.entries({ ...filter, before: next }).filter(([, v]) => v));
+    const { ok, data, error } = await ask(`/episodes?${query}`);
+    if (!ok) return root.replaceChildren(h("p.error", error));
+    items.append(...data.episodes.map(episodeRow));
+    next = data.next;
+    more.hidden = !next;
+    if (!items.childElementCount) root.replaceChildren(empty("No episodes yet", "What is played here is kept and can be watched again."));
+    return null;
+  };
+  more.addEventListener("click", load);
+  load();
+  return root;
+}
+
+class Lobby extends HTMLElement {
+  async connectedCallback() {
+    const place = h("div", episodes({ limit: 30 }));
+    const filter = {};
+    const show = () => place.replaceChildren(episodes({ limit: 30, ...filter }));
+    const game = h("select", { onchange: () => { filter.game = game.value; show(); } }, h("option", { value: "" }, "every game"));
+    const status = h("select", { onchange: () => { filter.status = status.value; show(); } }, h("option", { value: "" }, "any state"), Object.entries(STATUS).map(([v, text]) => h("option", { value: v }, text)));
+    this.append(h("div.page", h("div.row", h("h1", "Episodes"), h("span.gap"), h("label", h("span.sr", "Game"), game), h("label", h("span.sr", "State"), status), h("a.primary", { href: "/custom" }, "Watch live")), h("section.card", { "aria-label": "Episodes" }, place)));
+    const { data } = await ask("/custom/presets");
+    game.append(...Object.entries(data.games || {}).map(([name, one]) => h("option", { value: name }, one.title || words(name))));
+  }
+}
+
+customElements.define("kibitz-episodes", Lobby);

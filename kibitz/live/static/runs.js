@@ -1,0 +1,63 @@
+// Training runs with their curves.
+import { ask, h, many, put, s, style, styled } from "./dom.js";
+import { ago, empty, tidy, words } from "./pages.js";
+import { chart, line, ticks } from "./chart.js";
+
+style(import.meta.url);
+await styled();
+
+class Runs extends HTMLElement {
+  async connectedCallback() {
+    const place = h("div.page", h("h1", "Training runs"), h("p.dim", "Loading…"));
+    this.append(place);
+    const { ok, data, error } = await ask("/runs.json");
+    const runs = data.runs || [];
+    if (!ok || !runs.length) return place.replaceChildren(h("h1", "Training runs"), h("section.card", ok ? empty("No runs here", "A training run's folder under runs/ appears with its curve, while it learns and after.", h("code", "kibitz train --algo ppo --hint none --config configs/ppo_fast.yaml")) : h("p.error", error)));
+    const curve = chart("Learning curve", 280);
+    const about = h("p.dim.small");
+    const show = async (name, pressed) => {
+      for (const one of buttons) one.setAttribute("aria-pressed", String(one === pressed));
+      const answer = await ask(`/runs/${encodeURIComponent(name)}.json`);
+      if (!answer.ok) return put(about, answer.error);
+      const run = answer.data;
+      const points = run.curve || [];
+      put(about, `${words(run.game)} · seed ${run.seed ?? 0}${(run.advisers || []).length ? ` · advised by ${run.advisers.join(", ")}` : ""} · ${many(points.length, "evaluation")}`);
+      return curve.draw(curveSpec(name, points));
+    };
+    const buttons = runs.map((run) => h("button", { "aria-pressed": "false", onclick: (event) => show(run.name, event.currentTarget) }, h("b", run.name), h("span.dim.small", [words(run.game), run.changed && ago(run.changed)].filter(Boolean).join(" · "))));
+    place.replaceChildren(h("h1", "Training runs"), h("div.runs", h("div.card.runlist", { role: "group", "aria-label": "Runs" }, buttons), h("section.card", { "aria-label": "Curve" }, curve.node, about)));
+    buttons[0].click();
+  }
+}
+
+const MEASURES = ["share_of_ceiling", "win_share", "return_mean"];
+
+function curveSpec(name, points) {
+  const measure = MEASURES.find((key) => points.some((p) => typeof p[key] === "number")) || "return_mean";
+  const told = points.filter((p) => typeof p[measure] === "number");
+  const seeds = [...new Set(told.map((p) => p.seed))];
+  const each = seeds.map((seed) => told.filter((p) => p.seed === seed).map((p) => [p.step, p[measure]]));
+  // the mean over seeds, with every seed behind it
+  const xy = [...new Set(told.map((p) => p.step))].map((step) => {
+    const there = told.filter((p) => p.step === step);
+    return [step, there.reduce((sum, p) => sum + p[measure], 0) / there.length];
+  });
+  const end = xy.length ? xy[xy.length - 1][0] : 1;
+  const lowest = Math.min(...told.map((p) => p[measure]), 1);
+  const top = Math.max(measure === "share_of_ceiling" ? 1 : 0.01, ...told.map((p) => p[measure]));
+  const low = lowest < 0 ? lowest : Math.max(0, Math.floor((lowest - 0.05) * 10) / 10);
+  const short = (v) => (v >= 1e6 ? `${v / 1e6}M` : v >= 1e3 ? `${v / 1e3}k` : String(v));
+  return {
+    x: [0, end], y: [low, top], xt: ticks(end).map((v) => [v, short(v)]), yt: ticks(top, 5, low).map((v) => [v, String(v)]),
+    label: xy.length ? `${words(measure)} of ${name}: ${tidy(xy[0][1])} at first, ${tidy(xy[xy.length - 1][1])} after ${many(end, "step")}.` : "No points yet.",
+    head: ["Step", words(measure)], rows: () => xy.map(([x, y]) => [x.toLocaleString(), tidy(y)]),
+    draw: (px, py, size) => (xy.length ? [seeds.length > 1 ? each.map((one) => line(one, px, py, "line thin")) : [], line(xy, px, py, "line seat0"), label(px(end), py(xy[xy.length - 1][1]), tidy(xy[xy.length - 1][1]), size, words(measure))].flat() : []),
+  };
+}
+
+const label = (x, y, text, size, measure) => [
+  s("text.value", { x: x - 4, y: y > 30 ? y - 8 : y + 18, "text-anchor": "end" }, text),
+  s("text.axis", { x: size.left + 6, y: size.top + 8 }, `↑ ${measure}`),
+];
+
+customElements.define("kibitz-runs", Runs);
