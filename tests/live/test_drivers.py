@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -56,8 +57,9 @@ def test_a_driver_survives_a_restart_of_the_server_without_gaps_or_doubles(serve
         listed = first.get("/episodes")["episodes"]
         return int(listed[0]["last_seq"]) if listed else -1
 
-    wait_until(lambda: begun() >= 3, 60, "an event")
+    wait_until(lambda: begun() >= 20, 60, "a match in full swing")
     first.kill()
+    time.sleep(0.5)  # a server comes back so quickly here that a driver might not notice
     again = serve("--no-warm", "--port", port, store=store)
     driver.join(120)
     stored = again.events(told["episode_id"])
