@@ -150,7 +150,7 @@ def test_a_second_start_is_refused_with_what_runs_and_a_way_to_it(stage: Served,
     page.get_by_role("button", name="Start", exact=True).wait_for()
     running = stage.start(game="deal_or_no_deal", captain_preset="human", opponent_choice="heuristic")
     other = open_page("/lobby")
-    other.get_by_role("link", name="human").first.wait_for()
+    other.get_by_role("link", name="a person").first.wait_for()
     page.goto(stage.url + f"/e/{running}")
     page.locator(".score").wait_for()
     # the start panel of a page that does not know yet
