@@ -63,7 +63,7 @@ def solve_chase(fitted: dict[str, Any], overs: int, era: int) -> NDArray[np.floa
     worth[:2] = 1, 0.5  # the target passed; level scores, so a super over
 
     def logits(legal: int, lost: Any, wanted: Any, level: Any) -> Floats:
-        return yard.chase(legal, lost, wanted, level) @ beta
+        return np.asarray(yard.chase(legal, lost, wanted, level) @ beta)
 
     return _solve(logits, LEVELS, worth, 6 * overs)
 
@@ -73,7 +73,7 @@ def solve_first(fitted: dict[str, Any], overs: int, era: int, worth: Floats) -> 
     yard, beta = Yardstick(overs, era, fitted), np.asarray(fitted["first"]["rates"][group(overs)])
 
     def logits(legal: int, lost: Any, wanted: Any, level: Any) -> Floats:
-        return yard.first(legal, lost, MOST - wanted) @ beta
+        return np.asarray(yard.first(legal, lost, MOST - wanted) @ beta)
 
     return _solve(logits, np.zeros(1), worth[::-1], 6 * overs)[:, 0]
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kibitz.games.cricket import winprob
+from kibitz.games.cricket.backwards import MOST
 from kibitz.games.cricket.ball import LEVELS
 from kibitz.games.cricket.calibration import ERAS
 from kibitz.games.cricket.settings import CricketOptions
@@ -35,15 +37,14 @@ class Moments(NamedTuple):
         return self.some(self.second == second)
 
     def some(self, picked: Any) -> Moments:
-        return Moments(*(column[picked] for column in self[:-1]), self.totals)
+        kept: dict[str, Any] = {name: getattr(self, name)[picked] for name in self._fields[:-1]}
+        return self._replace(**kept)
 
 
 def moments(
     overs: int, era: int, matches: int, seed: int, fitted: dict[str, Any] | None = None, sides: int = 3
 ) -> Moments:
     """Of matches between default captains; `sides` is the seed of the elevens."""
-    from statistics import NormalDist
-
     options = CricketOptions.read({"max_overs": overs, "era": ERAS[era], "pool": POOL, "seed": sides})
     settings = options.settings(fitted)
     balls, final = deliveries(settings, matches, seed)
@@ -72,4 +73,4 @@ def jumps(played: Moments, overs: int, era: int) -> Floats:
     """f64[matches], how far the first side's chance moved from before its last ball to after the break."""
     ball = played.of(second=False)
     last = ball.some(np.append(np.diff(ball.match) > 0, True))
-    return winprob.total_worth(overs, era)[np.minimum(played.totals, winprob.MOST)] - chances(last, overs, era)
+    return winprob.total_worth(overs, era)[np.minimum(played.totals, MOST)] - chances(last, overs, era)
