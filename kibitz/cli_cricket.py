@@ -22,8 +22,10 @@ def simulate(
 ) -> None:
     """Matches between default captains: inn,total,wkts,legal,pp,mid_,death,fours,sixes,target,won."""
     from kibitz import show
+    from kibitz.games.cricket import sheet
     from kibitz.games.cricket import simulate as simulator
 
+    sheet.check_place(out)
     with show.progress("matches", 1, quiet=as_json):
         rows = simulator.simulate(matches, overs, era, seed)
     simulator.write_rows(rows, out)
@@ -57,6 +59,7 @@ def winprob(
 def fit(
     tables: Annotated[str, typer.Option("--tables", help="folder of calibration tables")],
     report: Annotated[bool, typer.Option("--report", help="only show how true the present calibration is")] = False,
+    winprob: Annotated[bool, typer.Option("--winprob", help="keep the ball model, fit win probability anew")] = False,
 ) -> None:
     """Fits calibration.json to the tables, or shows our figures beside the real ones and their standard errors."""
     from kibitz import show
@@ -68,5 +71,7 @@ def fit(
         with show.progress("playing matches of three eras", 1, quiet=False):
             made = reporting.report(Tables(tables))
         print(reporting.printed(made))
+    elif winprob:
+        fitting.refit_winprob(tables)
     else:
         fitting.fit(tables, tell=print)

@@ -347,9 +347,6 @@ def fit(
     folder: str | Path, out: Path = FILE, rounds: int = 8, matches: int = 8192, tell: Tell = print
 ) -> dict[str, Any]:
     """Tables in, `calibration.json` out; a few minutes on two cores."""
-    from kibitz.games.cricket.calibration import calibration
-    from kibitz.games.cricket.fit_winprob import fit_winprob
-
     tables = Tables(folder)
     fitted = static(tables)
     if out.is_file():
@@ -360,6 +357,18 @@ def fit(
             for name in ("base", "second"):
                 fitted["eras"][era][name] = np.array(last["eras"][era][name])
     calibrate(fitted, tables, rounds, matches, tell)
+    return _with_winprob(fitted, tables, out)
+
+
+def refit_winprob(folder: str | Path, out: Path = FILE) -> dict[str, Any]:
+    """Win probability anew for the ball model that is there; a minute on two cores."""
+    return _with_winprob(json.loads(out.read_text(encoding="utf-8")), Tables(folder), out)
+
+
+def _with_winprob(fitted: dict[str, Any], tables: Tables, out: Path) -> dict[str, Any]:
+    from kibitz.games.cricket.calibration import calibration
+    from kibitz.games.cricket.fit_winprob import fit_winprob
+
     fit_winprob(fitted, tables)
     save(fitted, out)
     calibration.cache_clear()

@@ -48,14 +48,13 @@ def tables(options: Any) -> Yardstick:
 
 def worth(settings: Settings, state: State, more: Array) -> Array:
     """Chance of the batting side with so many runs, wickets and legal balls more; `more` is i32[3]."""
-    score, wickets, legal = state.score + more[0], state.wickets + more[1], state.legal + more[2]
-    ended = (wickets >= 10) | (legal >= 6 * settings.overs)
-    legal = jnp.where(ended, 6 * settings.overs, legal)  # nobody is left to bat
-    after = potential.chance(
-        settings, state._replace(score=score, wickets=wickets, legal=legal, batting=jnp.zeros_like(state.batting))
+    after = state._replace(
+        score=state.score + more[0],
+        wickets=state.wickets + more[1],
+        legal=state.legal + more[2],
+        batting=jnp.zeros_like(state.batting),
     )
-    level = state.second & ended & (score == state.first)
-    return jnp.where(level, 0.5, after)
+    return potential.chance(settings, after)
 
 
 RUNS, AGAIN, GONE = 0, 7, 15  # where they begin in EVENTS

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kibitz.games.cricket import winprob
+from kibitz.games.cricket import moments, winprob
 from kibitz.games.cricket.ball import HOWS, NO_BALL, RUN_OUT, TYPES, WICKET, WIDE
 from kibitz.games.cricket.calibration import ERAS
 from kibitz.games.cricket.settings import CricketOptions
@@ -16,6 +16,7 @@ from kibitz.games.cricket.simulate import POOL, Record, deliveries, innings
 from kibitz.games.cricket.tables import PHASES, Floats, Tables, column, shares
 from kibitz.games.cricket.tactics import OUTCOMES
 
+SHORT, SHORT_MATCHES = (5, 7, 10, 20), 4096  # overs and matches that win probability is judged on
 FACED_EDGES = (1, 2, 3, 6, 10, 15, 20, 30, 45)
 
 
@@ -253,11 +254,29 @@ def brier(tables: Tables) -> Iterator[Line]:
         yield Line(name, "win probability, Brier", ours, plain["brier"], plain["se_brier_by_match"], within)
 
 
+def chances(era: int, matches: int, seed: int) -> Iterator[Line]:
+    """Win probability in simulated matches of several lengths, where the truth is who won: its error should be 0."""
+    slack = 1 if ERAS[era] == "2023+" else 2
+    for overs in SHORT:
+        played = moments.moments(overs, era, matches, seed, sides=seed)
+        wrong = moments.chances(played, overs, era) - played.won
+        for name, here in (("first innings", ~played.second), ("chase", played.second)):
+            # summed, not averaged, in a match: a long chase is more often a lost one
+            by_match = np.bincount(played.match[here], wrong[here], matches) * matches / here.sum()
+            error = float(by_match.std() / np.sqrt(matches))
+            mean = float(by_match.mean())
+            yield Line(ERAS[era], f"{overs} overs {name}, chance less result", mean, 0.0, error, 0.03 * slack)
+        jump = moments.jumps(played, overs, era)
+        error = float(jump.std() / np.sqrt(matches))
+        yield Line(ERAS[era], f"{overs} overs break, jump of the chance", float(jump.mean()), 0.0, error, 0.01 * slack)
+
+
 def report(tables: Tables, matches: int = 12288, seed: int = 7, fitted: dict[str, Any] | None = None) -> list[Line]:
     """Every line of every era."""
     plays = [Play(era, matches, seed, fitted) for era in ERAS]
     made = [line for play in plays for line in lines(tables, play)]
-    return made + list(shapes(tables, plays)) + list(brier(tables))
+    made += [*shapes(tables, plays), *brier(tables)]
+    return made + [line for era in range(len(ERAS)) for line in chances(era, SHORT_MATCHES, seed)]
 
 
 def printed(made: list[Line]) -> str:

@@ -274,7 +274,7 @@ def _rewards(settings: Settings, before: State, after: State) -> Array:
     ended = after.over & ~before.over
     won = jnp.stack([after.winner == 0, after.winner == 1])
     rewards = jnp.where(ended, jnp.where(after.winner == TIE, 0.5, won), 0.0).astype(jnp.float32)
-    if not settings.potential.chase.shape[0]:
+    if not settings.potential.chances.shape[0]:
         return rewards
     weight = settings.potential.weight
     gain = jnp.where(before.over, 0.0, chance(settings, after) - chance(settings, before))

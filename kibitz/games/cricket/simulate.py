@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 from kibitz.core.chance import episode_luck, seed_key
 from kibitz.core.game import Rule
 from kibitz.core.pack import Layout
+from kibitz.games.cricket import sheet
 from kibitz.games.cricket.ball import FOUR, NO_BALL, SIX
 from kibitz.games.cricket.batch import batch
 from kibitz.games.cricket.captains import CAPTAINS
@@ -206,10 +206,6 @@ def simulate(
 
 def write_rows(rows: dict[str, Ints], out: str | Path) -> None:
     """CSV with COLUMNS; a first innings has no target."""
-    with Path(out).open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(COLUMNS)
-        for values in zip(*(rows[name].tolist() for name in COLUMNS), strict=True):
-            row = dict(zip(COLUMNS, values, strict=True))
-            row["target"] = "" if row["inn"] == 1 else row["target"]
-            writer.writerow([row[name] for name in COLUMNS])
+    columns = {name: rows[name].tolist() for name in COLUMNS}
+    columns["target"] = ["" if inn == 1 else x for inn, x in zip(columns["inn"], columns["target"], strict=True)]
+    sheet.write(out, COLUMNS, zip(*columns.values(), strict=True))

@@ -13,6 +13,7 @@ from kibitz.games.cricket import numpy_batch, report, tactics, winprob
 from kibitz.games.cricket.calibration import ERAS, calibration
 from kibitz.games.cricket.fit import static
 from kibitz.games.cricket.matrix import ball_matrix, captains_matrix, value_matrix
+from kibitz.games.cricket.moments import chances, jumps, moments
 from kibitz.games.cricket.settings import CricketOptions
 from kibitz.games.cricket.simulate import COLUMNS, simulate, write_rows
 from kibitz.games.cricket.tables import Tables, column
@@ -95,6 +96,38 @@ def test_win_probability_is_sensible_everywhere() -> None:
     assert 0 < winprob.win_probability(second=True, score=3, first=8, legal=2, wickets=1, overs=5, era=2, supers=1) < 1
 
 
+@pytest.mark.parametrize("overs", [2, 5, 10])
+def test_win_probability_is_calibrated_in_short_matches_and_does_not_jump_at_the_break(overs: int) -> None:
+    """The luck of 4,096 matches is a hundredth or less."""
+    played = moments(overs, 2, 4096, 11, sides=11)
+    p = chances(played, overs, 2)
+    for second in (False, True):
+        here = played.second == second
+        assert abs(p[here].mean() - played.won[here].mean()) < 0.03
+        for low in np.arange(0, 1, 0.2):
+            bin_ = here & (p >= low) & (p < low + 0.2)
+            assert bin_.sum() < 2000 or abs(p[bin_].mean() - played.won[bin_].mean()) < 0.06
+    jump = jumps(played, overs, 2)
+    assert abs(jump.mean()) < 0.01
+    assert abs(jump).mean() < 0.1
+
+
+def test_a_first_innings_ends_at_what_its_total_is_worth_to_the_other_side() -> None:
+    for overs in (1, 5, 20):
+        ended = winprob.first_innings(40, 6 * overs, 3, overs, 2)
+        assert ended == pytest.approx(1 - winprob.chase(6 * overs, 41, 10, 40, 2, overs))
+        assert winprob.first_innings(40, 4, 10, overs, 2) == ended, "all out"
+        par = winprob.par_score(overs, 2)
+        assert winprob.first_innings(round(par), 6 * overs, 3, overs, 2) == pytest.approx(0.5, abs=0.05)
+        assert np.all(np.diff(winprob.total_worth(overs, 2)) >= 0)
+
+
+def test_level_scores_with_no_ball_left_are_an_even_chance() -> None:
+    assert winprob.chase(0, 1, 4, 50, 2, 5) == 0.5
+    assert winprob.chase(7, 1, 0, 50, 2, 5) == 0.5
+    assert winprob.chase(0, 2, 4, 50, 2, 5) == 0
+
+
 def test_states_get_a_column_and_bad_files_a_sentence(tmp_path: Path) -> None:
     states = tmp_path / "states.csv"
     states.write_text("balls_left,runs_needed,wickets_left,first_innings_total\n60,80,6,160\n6,30,2,190\n")
@@ -106,9 +139,14 @@ def test_states_get_a_column_and_bad_files_a_sentence(tmp_path: Path) -> None:
     states.write_text("balls_left,runs_needed\n60,80\n")
     with pytest.raises(BadInput, match="wickets_left"):
         winprob.write_winprob(states, tmp_path / "out.csv")
-    states.write_text("balls_left,runs_needed,wickets_left,first_innings_total\n60,many,6,160\n")
-    with pytest.raises(BadInput, match="runs_needed"):
-        winprob.write_winprob(states, tmp_path / "out.csv")
+    for wrong in ("many", "nan", "inf"):
+        states.write_text(f"balls_left,runs_needed,wickets_left,first_innings_total\n60,{wrong},6,160\n")
+        with pytest.raises(BadInput, match="runs_needed"):
+            winprob.write_winprob(states, tmp_path / "out.csv")
+    states.write_text("balls_left,runs_needed,wickets_left,first_innings_total\n60,80,6,160\n")
+    for place in (tmp_path, tmp_path / "nowhere" / "out.csv"):
+        with pytest.raises(BadInput, match="cannot be written"):
+            winprob.write_winprob(states, place)
 
 
 def test_simulated_rows_are_written_as_asked(tmp_path: Path) -> None:
