@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 # a lock file of exact versions, as constraints: what an extra does not ask for is not installed
 INSTALL := $(PIP) install --constraint requirements.lock
+# a file at a time to each core, long ones first (tests/conftest.py), so that both end together
+TWO := -n 2 --dist loadfile --no-loadscope-reorder
 
 .PHONY: demo test conformance weights machines browser screenshots check lint types lock clean
 
@@ -12,10 +14,10 @@ demo: $(VENV)/.demo weights
 	$(BIN)/kibitz demo
 
 test: $(VENV)/.test weights machines browser
-	$(BIN)/python -m pytest -m "not conformance" -n 2 --dist loadfile
+	$(BIN)/python -m pytest -m "not conformance" $(TWO)
 
 conformance: $(VENV)/.conformance weights machines browser
-	$(BIN)/python -m pytest -m "conformance and not timed" -n 2 --dist loadfile
+	$(BIN)/python -m pytest -m "conformance and not timed" $(TWO)
 	$(BIN)/python -m pytest -m "conformance and timed"
 
 # real Redis, PostgreSQL and a voice for the tests of the live server, where we may install them

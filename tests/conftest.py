@@ -13,6 +13,22 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = ROOT.parent / "shared" / "data"
 
+# with every cache empty these files take longest: they begin, so that no core waits for another at the end
+LONGEST = (
+    "train/test_cricket", "live/test_security", "llm/test_embedded", "live/test_faults", "train/test_runs",
+    "hints/test_training", "train/test_learning", "games/cricket/test_fuzz", "cli/test_demo", "train/test_curriculum",
+    "train/test_checkpoints", "live/test_four", "conformance/test_sb3", "conformance/test_local_hf",
+    "players/test_captains", "browser/test_anybody", "browser/test_watching", "evaluate/test_packs",
+    "games/cricket/test_gym_env", "games/cricket/test_matches", "games/cricket/test_truth", "cli/test_commands",
+    "live/test_load", "train/test_arithmetic",
+)  # fmt: skip
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Long files first; within a file and among the others nothing moves."""
+    places = {f"tests/{name}.py": place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.nodeid.partition("::")[0], len(places)))
+
 
 @pytest.fixture(scope="session")
 def selfplay() -> Path:

@@ -76,13 +76,13 @@ def test_everything_is_done_by_keyboard_alone(stage: Served, open_page: Open) ->
     page.keyboard.press("Enter")
     ended(page)
     page.evaluate("() => document.activeElement.blur()")
-    last = page.evaluate("() => document.querySelector('kibitz-watch').timeline.last")
-    at = "() => document.querySelector('kibitz-watch').timeline.shown.seq"
+    last = page.evaluate("() => document.querySelector('kibitz-watch')?.timeline?.last")
+    at = "() => document.querySelector('kibitz-watch')?.timeline?.shown.seq"
     page.keyboard.press("Home")
     page.wait_for_function(f"({at})() === 0")
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowRight")
-    page.wait_for_function("() => document.querySelector('kibitz-watch').timeline.shown.turn === 0")
+    page.wait_for_function("() => document.querySelector('kibitz-watch')?.timeline?.shown.turn === 0")
     page.keyboard.press("ArrowLeft")
     page.wait_for_function(f"({at})() <= 1")
     page.keyboard.press("End")
@@ -173,7 +173,7 @@ def test_a_resync_and_a_hole_are_mended_without_a_missing_event(stage: Served, o
     page = open_page(f"/e/{episode_id}")
     page.wait_for_function("() => document.querySelector('kibitz-watch')?.timeline?.last > 8")
     page.evaluate("() => document.querySelector('kibitz-watch').feed.message({ resync: 3 }, 'live')")
-    page.wait_for_function("() => document.querySelector('kibitz-watch').timeline.last > 15")
+    page.wait_for_function("() => document.querySelector('kibitz-watch')?.timeline?.last > 15")
     page.evaluate(HOLE)
     ended(page)
     assert page.evaluate(SEQS) == [event["seq"] for event in stage.events(episode_id)]
@@ -216,8 +216,8 @@ def test_commentary_is_heard_once_somebody_asks_captioned_always_and_silent_when
     assert said in page.evaluate("() => window.captions")
     page.get_by_role("button", name="Commentary is spoken: mute").click()
     assert page.evaluate("() => window.heard.every(one => one.paused)")
-    count, last = page.evaluate("() => [window.heard.length, document.querySelector('kibitz-watch').timeline.last]")
-    page.wait_for_function(f"() => document.querySelector('kibitz-watch').timeline.last > {last + 6}")
+    count, last = page.evaluate("() => [window.heard.length, document.querySelector('kibitz-watch')?.timeline?.last]")
+    page.wait_for_function(f"() => document.querySelector('kibitz-watch')?.timeline?.last > {last + 6}")
     assert page.evaluate("() => window.heard.length") == count
     assert page.locator(".caption").inner_text()
 

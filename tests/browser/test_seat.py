@@ -80,7 +80,7 @@ def test_a_person_captains_an_over(stage: Served, open_page: Open) -> None:
         page.locator(".seat.mine").wait_for()
         page.get_by_role("radio", name="yorker").check(force=True)
         page.get_by_role("button", name="Play", exact=True).click()
-        page.wait_for_function(f"() => document.querySelector('kibitz-watch').timeline.live.turn >= {balls}")
+        page.wait_for_function(f"() => document.querySelector('kibitz-watch')?.timeline?.live.turn >= {balls}")
         balls += 1
     record = stage.events(page.url.split("/e/")[1].split("?")[0])
     mine = [event["payload"] for event in record if event["type"] == "decision" and event["payload"]["seat"] == 0]
@@ -107,6 +107,6 @@ def test_another_page_cannot_take_the_seat(stage: Served, open_page: Open) -> No
     other.locator(".talk").wait_for()
     assert other.locator(".seat.card").count() == 0
     known = json.loads(
-        other.evaluate("() => JSON.stringify(document.querySelector('kibitz-watch').timeline.live.private)")
+        other.evaluate("() => JSON.stringify(document.querySelector('kibitz-watch')?.timeline?.live.private)")
     )
     assert known == {}

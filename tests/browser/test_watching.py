@@ -66,7 +66,7 @@ def test_the_card_on_the_page_is_the_card_of_the_rules(stage: Served, open_page:
     page = open_page("/e/ep-card")
     ended(page)
     found = page.evaluate(
-        """() => document.querySelector('kibitz-watch').timeline.live.memory.innings.map(i => ({
+        """() => document.querySelector('kibitz-watch')?.timeline?.live.memory.innings.map(i => ({
           total: i.total, wickets: i.wickets, legal: i.legal, extras: i.extras,
           bat: [...i.batters.values()].map(b => [b.player, b.runs, b.balls, b.fours, b.sixes])
             .sort((a, b) => a[0] - b[0]),
@@ -91,7 +91,7 @@ def test_a_negotiation_is_watched_to_its_end_with_plane_and_reference(stage: Ser
     plane.wait_for()
     assert page.locator(".plot .nash").count() == 1
     assert page.locator(".plot .dot.best").count() >= 1
-    offers = page.evaluate("() => document.querySelector('kibitz-watch').timeline.live.memory.offers.length")
+    offers = page.evaluate("() => document.querySelector('kibitz-watch')?.timeline?.live.memory.offers.length")
     assert page.locator(".plot .stop").count() == offers
     assert "bayes would" in page.locator(".talk").inner_text()
     # by their names, not by their seats
@@ -119,13 +119,13 @@ def test_a_spectator_scrubs_and_a_permalink_shows_the_same_moment(open_page: Ope
     slider = page.get_by_role("slider")
     slider.evaluate("(node) => { node.value = 20; node.dispatchEvent(new Event('input')); }")
     page.wait_for_url("**?seq=20")
-    assert page.evaluate("() => document.querySelector('kibitz-watch').timeline.shown.seq") == 20
+    assert page.evaluate("() => document.querySelector('kibitz-watch')?.timeline?.shown.seq") == 20
     again = open_page(f"/e/{episode_id}?seq=20")
-    again.wait_for_function("() => document.querySelector('kibitz-watch').timeline?.shown.seq === 20")
+    again.wait_for_function("() => document.querySelector('kibitz-watch')?.timeline?.shown.seq === 20")
     assert again.locator(".score").inner_text() == page.locator(".score").inner_text()
     assert again.locator(".caption").inner_text() == page.locator(".caption").inner_text()
     page.keyboard.press("End")
-    page.wait_for_function("() => document.querySelector('kibitz-watch').timeline.shown.status === 'ended'")
+    page.wait_for_function("() => document.querySelector('kibitz-watch')?.timeline?.shown.status === 'ended'")
 
 
 def test_a_branch_keeps_the_turns_before_it_and_plays_on(
@@ -134,7 +134,7 @@ def test_a_branch_keeps_the_turns_before_it_and_plays_on(
     first = played["cricket"]
     steps = [event for event in stage.events(first) if event["type"] == "step"]
     page = open_page(f"/e/{first}?seq={steps[1]['seq']}")
-    page.wait_for_function(f"() => document.querySelector('kibitz-watch').timeline?.shown.seq === {steps[1]['seq']}")
+    page.wait_for_function(f"() => document.querySelector('kibitz-watch')?.timeline?.shown.seq === {steps[1]['seq']}")
     page.get_by_role("button", name="Branch from here").click()
     page.get_by_label("Player in seat 0").select_option("random")
     page.get_by_role("button", name="Play on").click()

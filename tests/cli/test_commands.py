@@ -26,10 +26,10 @@ def test_evaluate_prints_one_object_with_everything(kibitz: Command) -> None:
 
 
 def test_evaluate_for_people_is_a_table(kibitz: Command) -> None:
-    done = kibitz("evaluate", "--player", "random", "--episodes", "64")
+    done = kibitz("evaluate", "--player", "bayes", "--episodes", "64")
     assert done.returncode == 0, done.stderr
     assert "share of ceiling" in done.stdout
-    assert "random" in done.stdout
+    assert "bayes" in done.stdout
 
 
 def test_evaluate_plays_on_a_file_of_contexts(kibitz: Command, selfplay: Path) -> None:
@@ -105,6 +105,7 @@ def test_leaving_a_game_half_way_is_said_and_not_a_crash(kibitz: Command) -> Non
     assert "input ended" in done.stderr
 
 
+@pytest.mark.conformance  # it compiles all that it measures
 def test_bench_env_prints_its_rates(kibitz: Command) -> None:
     done = kibitz("bench", "env", "--seconds", "0.3", "--json")
     assert done.returncode == 0, done.stderr

@@ -64,6 +64,7 @@ def test_a_prompt_is_refused_for_a_source_that_reads_none() -> None:
     assert "reads none" in str(done.exception)
 
 
+@pytest.mark.conformance  # twenty seconds, nearly all of it compiling
 def test_hints_evaluate_prints_one_object() -> None:
     done = CliRunner().invoke(app, ["hints", "evaluate", "--source", "random", "--states", "16", "--json"])
     assert done.exit_code == 0, done.output

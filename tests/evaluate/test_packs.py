@@ -55,6 +55,7 @@ def test_a_captain_against_itself_wins_exactly_one_of_every_pair(small: Pack) ->
     assert found["win_share"] == 0.5 and found["win_share_ci95"] == [0.5, 0.5]
 
 
+@pytest.mark.conformance  # twenty seconds
 def test_hosts_play_the_matches_that_rules_play_and_are_judged_alike(small: Pack) -> None:
     names, rules = ("aggressive", "random"), (GAME.rule("aggressive"), GAME.rule("random"))
     host = play_hosts(GAME, small, names, 14, 0, _nothing)  # goes round again

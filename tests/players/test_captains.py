@@ -167,6 +167,7 @@ def test_a_model_is_asked_once_a_ball_however_many_calls_it_takes() -> None:
     llm_player.cache_clear()
 
 
+@pytest.mark.conformance
 @pytest.mark.usefixtures("embedded")
 def test_the_real_embedded_model_captains_by_name_in_both_seats() -> None:
     llm_player.cache_clear()

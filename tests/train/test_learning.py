@@ -36,6 +36,7 @@ def test_the_two_arms_are_solved(train: Callable[..., Any], algo: str) -> None:
     assert told["share_of_ceiling"][0] > 0.97
 
 
+@pytest.mark.conformance  # a program of its own
 def test_the_games_are_split_over_two_devices(command: Command, tmp_path: Path) -> None:
     """The same job on two devices solves the toy too, with the same schedules and counts."""
     path = tmp_path / "two.yaml"

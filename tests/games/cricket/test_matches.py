@@ -54,6 +54,7 @@ def broken_laws(settings: Any, before: Any, after: Any) -> Any:
     return jnp.where(live, bad, 0)
 
 
+@pytest.mark.conformance  # long, and long to compile
 def test_no_law_is_broken_in_a_hundred_thousand_random_matches() -> None:
     """Short matches with random choices, so that all-outs, ties and super overs are common."""
     settings = CricketOptions(max_overs=2, pool=16).settings()
@@ -179,6 +180,7 @@ def test_a_random_start_is_a_legal_position() -> None:
     assert np.asarray(jax.jit(jax.vmap(open_heads, in_axes=(None, 0)))(settings, states)).all()
 
 
+@pytest.mark.conformance  # every captain is a program of its own
 def test_every_captain_chooses_legally() -> None:
     settings = CricketOptions(max_overs=5, pool=8, random_start=True).settings()
     u = jax.random.uniform(jax.random.key(1), (256, opening.NEW_UNIFORMS))
