@@ -126,23 +126,26 @@ async def _watch(socket: WebSocket) -> None:
         session.push = socket.scope.get("extensions", {}).get(PUSH)
         await session.look_up()
     except BadWish as wrong:
-        await socket.close(WRONG, str(wrong)[:100])
+        await _close(socket, WRONG, str(wrong)[:100])
         return
     hears = asyncio.create_task(_hear(socket, session))
     tells = asyncio.create_task(_tell(socket, session))
     try:
         await asyncio.wait([hears, tells], return_when=asyncio.FIRST_COMPLETED)
         if not hears.done():
-            with suppress(RuntimeError, WebSocketDisconnect):
-                closing = session.hub.closing
-                await socket.close(GONE if closing else 1000, "the server shuts down" if closing else "ended")
+            closing = session.hub.closing
+            await _close(socket, GONE if closing else 1000, "the server shuts down" if closing else "ended")
         elif (problem := hears.result()) is not None:
-            with suppress(RuntimeError, WebSocketDisconnect):
-                await socket.close(*problem)
+            await _close(socket, *problem)
     finally:
         for task in (hears, tells):
             task.cancel()
         await asyncio.gather(hears, tells, return_exceptions=True)
+
+
+async def _close(socket: WebSocket, code: int, reason: str) -> None:
+    with suppress(RuntimeError, WebSocketDisconnect):  # it may have left by itself
+        await socket.close(code, reason)
 
 
 async def _tell(socket: WebSocket, session: Session) -> None:
