@@ -11,7 +11,6 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -98,7 +97,7 @@ def run(
     program = build(job, tuple(jax.local_devices()[:1]))
     with tempfile.TemporaryDirectory() as folder:
         cache = Path(folder) / "answers.sqlite"
-        program = replace(program, source=llm_hints(program, cache))
+        program = program.advised_by(llm_hints(program, cache))
         assert program.host is not None and program.source is not None
         prompt = program.source.prompt
         begun = program.begin()

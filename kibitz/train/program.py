@@ -42,6 +42,11 @@ class Program:
     def game(self) -> Game:
         return self.compiled.game
 
+    def advised_by(self, source: LLMHints) -> Program:
+        """The same phase with an adviser who lives on the host."""
+        heard = replace(self.compiled, adviser=None, lines=most_lines(self.game, self.settings))
+        return replace(self, source=source, compiled=shared(heard))
+
     def begin(self) -> Learner:
         """Fresh learners, one for each seed, stacked."""
         seeds = range(self.job.seed, self.job.seed + self.job.seeds)
@@ -106,9 +111,9 @@ def build(job: Job, devices: tuple[Any, ...]) -> Program:
                 f"{name} is {getattr(config, name)}, which {len(devices)} devices cannot share equally; "
                 f"make it a multiple of {len(devices)}."
             )
-    lines = None if source is None else most_lines(game, settings)
-    compiled = shared(Compiled(job.algo, game, opponent, adviser, hints.cadence_k, config, devices, lines))
-    return Program(job, settings, config, compiled, advice, source, tuple(notes))
+    compiled = shared(Compiled(job.algo, game, opponent, adviser, hints.cadence_k, config, devices))
+    program = Program(job, settings, config, compiled, advice, notes=tuple(notes))
+    return program if source is None else program.advised_by(source)
 
 
 def build_phases(job: Job, devices: tuple[Any, ...]) -> list[tuple[int, Program]]:
