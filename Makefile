@@ -6,7 +6,9 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 # a lock file of exact versions, as constraints: what an extra does not ask for is not installed
 INSTALL := $(PIP) install --constraint requirements.lock
 # a file at a time to each core, long ones first (tests/conftest.py), so that both end together
-TWO := -n 2 --dist loadfile --no-loadscope-reorder
+TWO := -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
+# seconds after which one of other people's suites hangs
+PATIENT := -o faulthandler_timeout=1200
 
 .PHONY: demo test conformance weights machines browser screenshots check lint types lock clean
 
@@ -17,8 +19,8 @@ test: $(VENV)/.test weights machines browser
 	$(BIN)/python -m pytest -m "not conformance" $(TWO)
 
 conformance: $(VENV)/.conformance weights machines browser
-	$(BIN)/python -m pytest -m "conformance and not timed" $(TWO)
-	$(BIN)/python -m pytest -m "conformance and timed"
+	$(BIN)/python -m pytest -m "conformance and not timed" $(TWO) $(PATIENT)
+	$(BIN)/python -m pytest -m "conformance and timed" $(PATIENT)
 
 # real Redis, PostgreSQL and a voice for the tests of the live server, where we may install them
 machines:

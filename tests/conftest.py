@@ -30,6 +30,25 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: places.get(item.nodeid.partition("::")[0], len(places)))
 
 
+class ToldAtOnce:
+    """A failure is told when it happens: a run that is ended from outside has still said what was wrong."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        screen = self._config.pluginmanager.get_plugin("terminalreporter")
+        if report.failed and screen is not None:
+            screen.ensure_newline()
+            screen.write_line(f"FAILED {report.nodeid} ({report.when}, after {report.duration:.1f} s)", red=True)
+            screen.write_line(report.longreprtext)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(ToldAtOnce(config))
+
+
 @pytest.fixture(scope="session")
 def selfplay() -> Path:
     """The published self-play contexts, where they lie beside the checkout."""
