@@ -69,10 +69,14 @@ class Session:
         self.channel: Channel | None = None
 
     async def look_up(self) -> None:
-        if self.episode_id is not None:
+        if self.episode_id is None:
+            return
+        self.row = await self._row(self.episode_id)
+        while self.row is None and self.episode_id in self._runner.running:  # its players are being made ready
+            await asyncio.sleep(0.05)
             self.row = await self._row(self.episode_id)
-            if self.row is None:
-                raise BadWish(f"There is no episode {self.episode_id}.")
+        if self.row is None:
+            raise BadWish(f"There is no episode {self.episode_id}.")
 
     async def _row(self, episode_id: str) -> Row | None:
         channel = self.hub.channels.get(episode_id)  # a thousand who join need not ask the store

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
+import sys
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +37,37 @@ def chromium() -> str:
     return found
 
 
+@contextmanager
+def ended_within(seconds: float) -> Iterator[None]:
+    """Closing a browser that hangs would hang the run; its processes are ended instead, and that is said."""
+
+    def end() -> None:
+        print(f"chromium did not close within {seconds:g} s and was killed", file=sys.__stderr__)
+        for child in descendants(os.getpid()):
+            with suppress(OSError):
+                if "chrom" in Path(f"/proc/{child}/comm").read_text():
+                    os.kill(child, signal.SIGKILL)
+
+    timer = threading.Timer(seconds, end)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def descendants(pid: int) -> list[int]:
+    """Whatever this process has started, and they in turn."""
+    parents: dict[int, list[int]] = {}
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            parents.setdefault(int(entry.read_text().rpartition(")")[2].split()[1]), []).append(int(entry.parent.name))
+    found = [pid]
+    for one in found:
+        found += parents.get(one, [])
+    return found[1:]
+
+
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     """One browser with a fresh profile; each page gets a context of its own.
@@ -48,7 +83,8 @@ def browser() -> Iterator[Any]:
     with sync_playwright() as play:
         started = play.chromium.launch(executable_path=path, args=FLAGS)
         yield started
-        started.close()
+        with ended_within(30):
+            started.close()
 
 
 @pytest.fixture(scope="session")
@@ -91,7 +127,7 @@ def open_page(browser: Any, stage: Served) -> Iterator[Open]:
         context = browser.new_context(viewport={"width": width, "height": height}, **more)
         contexts.append(context)
         page = context.new_page()
-        page.set_default_timeout(20_000)
+        page.set_default_timeout(60_000)  # with every cache empty a first match compiles
         page.on("pageerror", lambda error: wrong.append(str(error)))
         if init:
             page.add_init_script(init)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,11 +46,12 @@ class Served:
 
     def wait_for_end(self, episode_id: str) -> dict[str, Any]:
         """Watches until the last event; the episode as the list shows it."""
+        from websockets.exceptions import ConnectionClosedOK
         from websockets.sync.client import connect
 
-        with connect(f"{self.ws}?episode_id={episode_id}", open_timeout=30) as socket:
-            for _ in socket:
-                pass
+        with connect(f"{self.ws}?episode_id={episode_id}", open_timeout=30) as socket, suppress(ConnectionClosedOK):
+            while True:
+                socket.recv(120)  # it may compile first
         found: dict[str, Any] = self.get(f"/episodes/{episode_id}")
         assert found["status"] != "running"
         return found
@@ -72,7 +74,7 @@ Serve = Callable[..., Served]
 def start_server(store: Path | str, *more: str, env: dict[str, str] | None = None) -> Served:
     """Returns once it answers."""
     process = Child(["serve", "--port", "0", "--store", str(store), "--json", *more], env or {})
-    line = process.stdout.readline()
+    line = process.first_line(60)
     assert line, "the server did not start"
     return Served(json.loads(line)["url"], process)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -42,6 +43,11 @@ class Child:
     @property
     def pid(self) -> int:
         return int(self._process.pid or 0)
+
+    def first_line(self, seconds: float) -> str:
+        """What it says first; nothing if it ended or said nothing in time."""
+        ready, _, _ = select.select([self.stdout], [], [], seconds)
+        return self.stdout.readline() if ready else ""
 
     def poll(self) -> int | None:
         return self._process.exitcode

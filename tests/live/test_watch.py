@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from typing import Any
 
 import httpx
@@ -10,7 +11,8 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
-from tests.live.conftest import Served
+from tests.live.conftest import Serve, Served
+from tests.live.machines import wait_until
 
 NEGOTIATION = {"game": "deal_or_no_deal", "captain_preset": "heuristic", "opponent_choice": "heuristic"}
 
@@ -55,6 +57,17 @@ def test_a_watcher_without_a_wish_is_idle_and_then_sees_the_next_episode(served:
         assert json.loads(socket.recv(60))["hello"]["episode_id"] == episode_id
         said = json.loads(socket.recv(10))
         assert (said.get("events") or [said])[0]["type"] == "episode.started"
+
+
+def test_an_episode_whose_players_are_being_made_ready_is_waited_for(serve: Serve) -> None:
+    served = serve("--no-warm")  # so that making them ready takes a moment
+    starting = threading.Thread(target=lambda: served.start(max_overs=1))
+    starting.start()
+    wait_until(lambda: served.get("/custom/status")["running"], what="a claim")
+    episode_id = served.get("/custom/status")["running"][0]["episode_id"]
+    _, seen = watch(served, f"episode_id={episode_id}")
+    starting.join()
+    assert seen[-1]["type"] == "episode.ended"
 
 
 def test_batched_frames_hold_the_same_events(served: Served) -> None:
