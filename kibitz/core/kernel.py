@@ -1,14 +1,19 @@
-"""A program for one game as one kernel.
+"""How XLA on a CPU is to write a program: for one game as one kernel, a large one by its older emitter.
 
 XLA cuts a program into kernels and hands those that could run side by side to a pool of threads. For one game each
 takes less than a microsecond: waking a thread costs more than the whole step, and the more the busier the machine is.
 Told that the program is a small call, XLA on a CPU writes it as one function, and compiles it in half the time.
+
+A program in which many games are played and learnt from has hundreds of fused kernels. XLA's newer emitter takes nearly
+twice as long to compile them as its older one, and what it writes is not faster. (Rules alone, with nothing
+around them, are: they stay with the newer one.)
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import jax
@@ -16,6 +21,7 @@ from jax.experimental.xla_metadata import set_xla_metadata
 
 from kibitz.core import setup as _setup  # noqa: F401  (says how JAX is wanted)
 
+WISH = {"xla_cpu_use_fusion_emitters": False}
 log = logging.getLogger("kibitz.core")
 
 
@@ -42,3 +48,21 @@ def one_kernel(function: Callable[..., Any], static_argnums: int | tuple[int, ..
             return plain(*arguments)
 
     return call
+
+
+def large(function: Callable[..., Any], **more: Any) -> Callable[..., Any]:
+    """`jax.jit(function, **more)` for a program of many games, which is not a part of another program."""
+    return jax.jit(function, compiler_options=older_emitter(), **more)
+
+
+@cache
+def older_emitter() -> dict[str, bool] | None:
+    """The wish, where there is a CPU and a compiler that knows it."""
+    if jax.default_backend() != "cpu":
+        return None
+    try:
+        jax.jit(lambda x: x, compiler_options=WISH).lower(0.0).compile()
+    except jax.errors.JaxRuntimeError as error:
+        log.info("large programs compile the slower way: %s", str(error).partition("\n")[0])
+        return None
+    return WISH

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +16,7 @@ from kibitz.core.chance import seed_key
 from kibitz.core.episode import play_episode
 from kibitz.core.errors import BadInput
 from kibitz.core.game import SEATS, Game, Rule, seated
+from kibitz.core.kernel import large
 from kibitz.evaluate.loop import match_program
 from kibitz.evaluate.statistics import mean_ci95
 from kibitz.players import player_named, rule_named
@@ -73,7 +73,7 @@ def play_hosts(
 
 @lru_cache(maxsize=32)
 def _program(game: Game, rules: tuple[Rule, Rule]) -> Any:
-    return jax.jit(match_program(game, rules))
+    return large(match_program(game, rules))
 
 
 def evaluate(

@@ -14,6 +14,7 @@ from kibitz.core.chance import episode_luck, seed_key
 from kibitz.core.episode import Episode, play_episode, table_for
 from kibitz.core.errors import BadInput
 from kibitz.core.game import SEATS, Game, Rule, seated
+from kibitz.core.kernel import large
 from kibitz.core.scenario import Pack, Regret, Scenario
 from kibitz.evaluate.loop import pack_program
 from kibitz.evaluate.match import CHUNK, Progress, plain
@@ -180,7 +181,7 @@ def _judge(regret: Regret) -> Any:
 
 @lru_cache(maxsize=32)
 def _program(game: Game, rules: tuple[Rule, Rule], regret: Regret | None) -> Any:
-    return jax.jit(pack_program(game, rules, regret))
+    return large(pack_program(game, rules, regret))
 
 
 def _summary(results: Results, seat: int, regret: Regret | None) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from kibitz.core.act import Act, matter
 from kibitz.core.chance import episode_luck, happens, pick, seat_luck, seed_key, uniforms
 from kibitz.core.errors import BadInput
 from kibitz.core.game import Against, Game, Rule, against, choose, game_over, seated
+from kibitz.core.kernel import large
 from kibitz.hints import overhear
 from kibitz.hints.asker import Asker, History, Position
 from kibitz.hints.injector import expert_rule
@@ -204,7 +205,7 @@ def _programs(game: Game, opponent: Rule, reference: Rule, adviser: Rule) -> tup
 
         return jax.vmap(one)(drawn, acts)
 
-    return jax.jit(draw, static_argnums=4), jax.jit(follow)
+    return large(draw, static_argnums=4), large(follow)
 
 
 def _draw(play: Against, reference: Rule, adviser: Rule, settings: Any, advised: Any, luck: Array, turns: int) -> Drawn:

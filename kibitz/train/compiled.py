@@ -19,6 +19,7 @@ from jax import Array, lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from kibitz.core.game import Game, Rule
+from kibitz.core.kernel import large
 from kibitz.evaluate.loop import match_program
 from kibitz.train import ppo, reinforce, supervised
 from kibitz.train.advisers import self_rule
@@ -78,7 +79,7 @@ class Compiled:
             games = deal(self.practice(learner.pool), settings, self.config.num_envs, first)
             return learner._replace(games=games, key=jax.random.key_data(key))
 
-        return jax.jit(jax.vmap(one, in_axes=(0, None)))
+        return large(jax.vmap(one, in_axes=(0, None)))
 
     @cached_property
     def advance(self) -> Callable[[Learner, Any, Any], tuple[Learner, dict[str, Array]]]:
@@ -106,13 +107,13 @@ class Compiled:
 
         many = jax.vmap(several, in_axes=(0, None, None))
         if axis is None:
-            return jax.jit(many, donate_argnums=0)
+            return large(many, donate_argnums=0)
         mesh, spec = self._mesh, self._spec
         split = jax.shard_map(
             many, mesh=mesh, in_specs=(spec, PartitionSpec(), PartitionSpec()), out_specs=(spec, PartitionSpec()),
             check_vma=False,
         )  # fmt: skip
-        return jax.jit(split, donate_argnums=0)
+        return large(split, donate_argnums=0)
 
     @cached_property
     def judge(self) -> Callable[[Array, Any, Array, Array], tuple[Array, dict[str, Array]]]:
@@ -124,7 +125,7 @@ class Compiled:
             rule = policy_rule(self.game, self.flat.rebuild(weights), "learner", adviser, self.cadence)
             return match_program(self.game, (rule, opponent))(settings, key, numbers)
 
-        return jax.jit(lambda weights, *rest: lax.map(lambda w: one(w, *rest), weights))
+        return large(lambda weights, *rest: lax.map(lambda w: one(w, *rest), weights))
 
     # the parts of an update whose hints come from the host: see hosted.py
 
@@ -137,7 +138,7 @@ class Compiled:
             keys = jax.random.split(roll_key, self.config.rollout)
             return learner, index, jax.random.key_data(keys), jax.random.key_data(learn_key)
 
-        return jax.jit(jax.vmap(one, in_axes=(0, None)))
+        return large(jax.vmap(one, in_axes=(0, None)))
 
     @cached_property
     def step(self) -> Any:
@@ -148,7 +149,7 @@ class Compiled:
             games, now = play_one(policy, practice, settings, games, jax.random.wrap_key_data(keys[step]))
             return games, {name: seen[name].at[step].set(now[name]) for name in seen}
 
-        return jax.jit(jax.vmap(one, in_axes=(0, 0, 0, None, 0, 0, 0, None)), donate_argnums=5)
+        return large(jax.vmap(one, in_axes=(0, 0, 0, None, 0, 0, 0, None)), donate_argnums=5)
 
     def nothing_seen(self, learner: Learner, settings: Any) -> Any:
         """Zeros in the shape of what a rollout sees."""
@@ -167,7 +168,7 @@ class Compiled:
             key = jax.random.wrap_key_data(learn_key)
             return ALGORITHMS[self.algo].learn(learner, seen, key, settings, self.flat, practice, self.config)
 
-        return jax.jit(jax.vmap(one, in_axes=(0, 0, 0, 0, None)))
+        return large(jax.vmap(one, in_axes=(0, 0, 0, 0, None)))
 
     @cached_property
     def look(self) -> Any:
@@ -177,7 +178,7 @@ class Compiled:
             practice: Any = self.practice(pool)
             return practice.look(settings, games)
 
-        return jax.jit(jax.vmap(one, in_axes=(0, 0, None)))
+        return large(jax.vmap(one, in_axes=(0, 0, None)))
 
     def placed(self, learner: Learner) -> Learner:
         """Its games split over the devices."""

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from jax import Array
 
-from kibitz.core.kernel import one_kernel
+from kibitz.core import kernel
+from kibitz.core.kernel import large, one_kernel
 
 X = jnp.linspace(-1.0, 1.0, 500)
 
@@ -49,3 +50,20 @@ def test_trees_arguments_passed_through_and_static_arguments_work() -> None:
     tree = {"a": jnp.int32(4), "b": jnp.int32(7)}
     assert [int(program(tree, seat)[1]) for seat in (0, 1)] == [5, 7]
     assert int(program(tree, 0)[0]["b"]) == 7
+
+
+def test_a_large_program_computes_what_it_is_given_and_takes_what_jit_takes() -> None:
+    np.testing.assert_allclose(large(many_sums)(X), many_sums(X), rtol=1e-4, atol=1e-4)
+    given = jnp.ones(4)
+    assert large(lambda x, k: x * k, donate_argnums=0, static_argnums=1)(given, 3).tolist() == [3.0] * 4
+    assert given.is_deleted()
+
+
+def test_a_compiler_that_does_not_know_the_wish_compiles_as_usual(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernel, "WISH", {"xla_cpu_no_such_thing": False})
+    kernel.older_emitter.cache_clear()
+    try:
+        assert kernel.older_emitter() is None
+        assert large(lambda x: x + 1)(X[0]) == 0.0
+    finally:
+        kernel.older_emitter.cache_clear()

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from kibitz.core.chance import episode_luck, seed_key
+from kibitz.core.kernel import large
 from kibitz.games.cricket import numpy_batch, winprob
 from kibitz.games.cricket.batch import batch
 from kibitz.games.cricket.captains import BALANCED
@@ -23,7 +24,7 @@ def compiled_rate(matches: int = 4096, repeats: int = 5) -> float:
     settings = CricketOptions(max_overs=20, pool=32).settings()
     program = batch((BALANCED, BALANCED))
 
-    @jax.jit
+    @large
     def run(settings: Any, packed: Any, key: Array, one: Any) -> Any:
         def many(packed: Any, t: Array) -> tuple[Any, None]:
             u = jax.random.uniform(jax.random.fold_in(key, t), (program.width, matches))
@@ -32,7 +33,7 @@ def compiled_rate(matches: int = 4096, repeats: int = 5) -> float:
         return jax.lax.scan(many, packed, jnp.arange(STEPS))[0]
 
     lucks = jax.vmap(lambda i: episode_luck(seed_key(0), i))(jnp.arange(matches))
-    packed = jax.jit(program.begin)(settings, lucks)
+    packed = large(program.begin)(settings, lucks)
     jax.block_until_ready(run(settings, packed, jax.random.key(1), 1))
     best = 0.0
     for turn in range(repeats):

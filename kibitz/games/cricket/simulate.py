@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from kibitz.core.chance import episode_luck, seed_key
 from kibitz.core.game import Rule
+from kibitz.core.kernel import large
 from kibitz.core.pack import Layout
 from kibitz.games.cricket import sheet
 from kibitz.games.cricket.ball import FOUR, NO_BALL, SIX
@@ -85,12 +86,12 @@ def _programs(captains: tuple[Rule, Rule]) -> tuple[Any, Any, Layout]:
     records = _records()
     matches = batch(captains)
 
-    @jax.jit
+    @large
     def begin(settings: Settings, key: Array, first: Array) -> Any:
         lucks = jax.vmap(lambda i: episode_luck(key, first + i))(jnp.arange(BATCH))
         return matches.begin(settings, lucks)
 
-    @jax.jit
+    @large
     def play(settings: Settings, packed: Any, key: Array, turn: Array, one: Any) -> tuple[Any, Array, Any]:
         def note(before: Any, after: Any) -> Any:
             old, new = (matches.layout.unpack(packed).state for packed in (before, after))
