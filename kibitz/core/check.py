@@ -17,6 +17,7 @@ import numpy as np
 
 from kibitz.core import act as acts
 from kibitz.core.game import SEATS, Game, against, seated
+from kibitz.core.kernel import large
 from kibitz.core.pack import Layout
 
 
@@ -79,9 +80,9 @@ def _play(game: Game, settings: Any, games: int, seed: int) -> None:
             "features": jnp.stack([jnp.all(jnp.isfinite(_features(game, settings, after, s))) for s in SEATS]),
         }
 
-    many = jax.jit(jax.vmap(turn))
+    many = large(jax.vmap(turn))
     key = jax.random.key(seed)
-    state = jax.vmap(lambda u: game.new(settings, u))(jax.random.uniform(key, (games, game.new_uniforms)))
+    state = large(jax.vmap(lambda u: game.new(settings, u)))(jax.random.uniform(key, (games, game.new_uniforms)))
     over = np.zeros(games, bool)
     longest = game.longest(settings)
     for step in range(longest):
@@ -102,7 +103,7 @@ def _play(game: Game, settings: Any, games: int, seed: int) -> None:
         assert seen["features"].all(), "Features should be finite."
         state, over = seen["after"], seen["over"]
     assert over.all(), f"Every game should be over after `longest` = {longest} steps."
-    scores = jax.vmap(lambda s: game.score(settings, s))(state)
+    scores = large(jax.vmap(lambda s: game.score(settings, s)))(state)
     assert "ceiling" in scores, "`score` should give a ceiling."
     for name, value in scores.items():
         assert value.shape == (games, 2), f"The measure {name!r} should be one number for each seat."
@@ -114,19 +115,20 @@ def _features(game: Game, settings: Any, state: Any, seat: int) -> Any:
 
 def _against(game: Game, settings: Any, games: int, seed: int) -> None:
     """Every rule plays legal acts, and the learner is always to act or the episode over."""
+    count = min(games, 64)
     for name, rule in game.rules.items():
         told = seated(settings, {1: rule})
         play = against(game, rule)
-        start = jax.jit(jax.vmap(lambda u, play=play, told=told: play.new(told, u)))
-        solo = start(jax.random.uniform(jax.random.key(seed), (min(games, 64), play.new_uniforms)))
-        turn = np.asarray(jax.vmap(game.to_act)(solo.state))
+
+        def look(new: Any, u: Any, rule: Any = rule, told: Any = told, play: Any = play) -> Any:
+            solo = play.new(told, new)
+            turn = game.to_act(solo.state)
+            view, masks = game.view(told, solo.state, 1), game.legal(told, solo.state, 1)
+            _, act = rule.choose(told, solo.mind, view, masks, u)
+            return turn, acts.is_legal(masks, act, game.matters) | ~turn[1]
+
+        first, second = jax.random.split(jax.random.key(seed))
+        new = jax.random.uniform(first, (count, play.new_uniforms))
+        turn, legal = map(np.asarray, large(jax.vmap(look))(new, jax.random.uniform(second, (count, rule.uniforms))))
         assert (turn[:, 0] | ~turn.any(1)).all(), f"Against {name!r} the learner should be to act at the start."
-
-        def reply(state: Any, mind: Any, u: Any, rule: Any = rule, told: Any = told) -> Any:
-            view, masks = game.view(told, state, 1), game.legal(told, state, 1)
-            _, act = rule.choose(told, mind, view, masks, u)
-            return acts.is_legal(masks, act, game.matters) | ~game.to_act(state)[1]
-
-        u = jax.random.uniform(jax.random.key(seed + 1), (min(games, 64), rule.uniforms))
-        legal = jax.jit(jax.vmap(reply))(solo.state, solo.mind, u)
-        assert bool(jnp.all(legal)), f"The rule {name!r} should only choose legal acts."
+        assert legal.all(), f"The rule {name!r} should only choose legal acts."

@@ -79,7 +79,7 @@ class Compiled:
             games = deal(self.practice(learner.pool), settings, self.config.num_envs, first)
             return learner._replace(games=games, key=jax.random.key_data(key))
 
-        return large(jax.vmap(one, in_axes=(0, None)))
+        return jax.jit(jax.vmap(one, in_axes=(0, None)))
 
     @cached_property
     def advance(self) -> Callable[[Learner, Any, Any], tuple[Learner, dict[str, Array]]]:
