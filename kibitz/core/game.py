@@ -116,9 +116,13 @@ class Game:
 
     @cached_property
     def example(self) -> Any:
-        """A state, for its shapes."""
-        with jax.ensure_compile_time_eval():  # first asked for while something is traced, it would keep tracers
-            return self.new(self.plain_options.settings(), jnp.zeros(self.new_uniforms))
+        """A state of zeros, for its shapes and types."""
+        return blank(lambda settings: self.new(settings, jnp.zeros(self.new_uniforms)), self.plain_settings)
+
+    @property
+    def plain_settings(self) -> Any:
+        with jax.ensure_compile_time_eval():  # first asked for while something is traced, they would be tracers
+            return self.plain_options.settings()
 
 
 class Solo(NamedTuple):
@@ -149,8 +153,8 @@ class Against:
 
     @cached_property
     def layout(self) -> Layout:
-        settings = self.game.plain_options.settings()
-        mind = self.opponent.start(settings, 1, jnp.zeros(self.opponent.uniforms))
+        start, count = self.opponent.start, self.opponent.uniforms
+        mind = blank(lambda settings: start(settings, 1, jnp.zeros(count)), self.game.plain_settings)
         return Layout(Solo(self.game.widths, self.opponent.widths), Solo(self.game.example, mind))
 
     def new(self, settings: Any, u: Array) -> Solo:
@@ -194,6 +198,22 @@ class Against:
         turn = game.to_act(solo.state)[1]
         state, mind = choose(turn, (state, mind), (solo.state, solo.mind))
         return Solo(state, mind), jnp.where(turn, rewards, 0), jnp.where(turn, over, game_over(game, solo.state))
+
+
+def blank(function: Callable[..., Any], *arguments: Any) -> Any:
+    """What it would give, as zeros: for shapes and types, without compiling or computing anything."""
+    return jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), jax.eval_shape(function, *arguments))
+
+
+def first_sight(game: Game, settings: Any) -> tuple[Any, tuple[Any, ...]]:
+    """What seat 0 sees of some first position, and what it may do there: on the host."""
+
+    def look(settings: Any) -> Any:
+        state = game.new(settings, jnp.zeros(game.new_uniforms))
+        return game.view(settings, state, 0), game.legal(settings, state, 0)
+
+    view, masks = jax.device_get(jax.jit(look)(settings))
+    return view, masks
 
 
 def seated(settings: Any, players: Mapping[int, Rule]) -> Any:

@@ -37,6 +37,12 @@ class Wire:
         parts = zip(self.slices, self.shapes, self.dtypes, strict=True)
         return jax.tree.unflatten(self.tree, [_value(vector[s], shape, dtype) for s, shape, dtype in parts])
 
+    def write(self, tree: Any) -> NDArray[np.int32]:
+        """`pack` on the host, where nothing need be compiled for it."""
+        leaves = [np.asarray(leaf, dtype) for leaf, dtype in zip(jax.tree.leaves(tree), self.dtypes, strict=True)]
+        flat = [(leaf.astype(np.int32) if leaf.dtype == bool else leaf).reshape(-1).view(np.int32) for leaf in leaves]
+        return np.concatenate(flat) if flat else np.zeros(0, np.int32)
+
     def read(self, vector: NDArray[np.int32]) -> Any:
         """On the host: NumPy views into the vector where the type allows it."""
         leaves = []

@@ -6,10 +6,11 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 
 from kibitz.core.chance import episode_luck, seat_luck, uniforms
-from kibitz.core.game import SEATS, Game, Rule, choose
+from kibitz.core.game import SEATS, Game, Rule, blank, choose
 from kibitz.core.pack import Layout, once
 from kibitz.core.scenario import Regret
 
@@ -78,9 +79,11 @@ class Loop:
 
     def __init__(self, game: Game, rules: tuple[Rule, Rule], regret: Regret | None = None) -> None:
         self.game, self.rules, self.regret = game, rules, regret
-        with jax.ensure_compile_time_eval():  # shapes alone; a trainer builds this while something is traced
-            settings, zero = game.plain_options.settings(), jnp.int32(0)
-            first, second = (self._mind(settings, seat, jnp.zeros(2, jnp.uint32)) for seat in SEATS)
+        zero: Any = np.int32(0)
+        luck: Any = np.zeros(2, np.uint32)
+        first, second = (
+            blank(lambda settings, seat=seat: self._mind(settings, seat, luck), game.plain_settings) for seat in SEATS
+        )
         widths = (rules[0].widths, rules[1].widths)
         bits_of_moment: Any = (game.widths, widths, COUNT_BITS)
         self.moments = Layout(Moment(*bits_of_moment), Moment(game.example, (first, second), zero))

@@ -6,12 +6,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-import jax
 import numpy as np
 
 from kibitz.core.act import Masks
 from kibitz.core.errors import BadInput
-from kibitz.core.game import Game
+from kibitz.core.game import Game, first_sight
 from kibitz.llm.answer import CONFIDENCE, Answer
 from kibitz.llm.blocking import Blocking
 from kibitz.llm.client import Client, connect
@@ -57,8 +56,7 @@ class Asker:
     ) -> None:
         self.game, self.prompt = game, prompt or Prompt.read(prompt_path(game))
         settings = game.plain_options.settings()
-        sample = jax.device_get(game.view(settings, game.example, 0))
-        self.prompt.check(game.describe(settings, sample, []))
+        self.prompt.check(game.describe(settings, first_sight(game, settings)[0], []))
         version = self.prompt.version
         self.line = Blocking(lambda: connect(preset, cache=cache, budget=budget, policy=policy, prompt_version=version))
 

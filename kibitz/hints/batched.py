@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kibitz.core.errors import BadInput
-from kibitz.core.game import Game
+from kibitz.core.game import Game, first_sight
 from kibitz.hints.asker import Advice, Asker, History, Position
 from kibitz.hints.known import Known, scope_of
 from kibitz.llm.client import Client, connect
@@ -80,7 +80,7 @@ class LLMHints:
         self._asker: Asker | None = None
         self._known: Known | None = None
         self._last_book: dict[str, Any] = {}
-        view, masks = jax.device_get((game.view(settings, game.example, 0), game.legal(settings, game.example, 0)))
+        view, masks = first_sight(game, settings)
         self._example = Position(self.settings, view, masks, [])
         if not game.fields(view, masks):
             raise BadInput(f"{game.name} has no words for an LLM; use --hint none, random or expert.")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -53,7 +54,13 @@ class Flat(NamedTuple):
 
 
 def new_policy(game: Game, features: int, hidden: Sequence[int], key: Array) -> Policy:
-    return Policy(features, hidden, game.sizes, key)
+    return _new(features, tuple(hidden), game.sizes)(key)
+
+
+@cache
+def _new(features: int, hidden: tuple[int, ...], sizes: tuple[int, ...]) -> Callable[[Array], Policy]:
+    """As one program: step by step, every operation would be compiled by itself in every run."""
+    return jax.jit(lambda key: Policy(features, hidden, sizes, key))
 
 
 def flatten(policy: Policy) -> Flat:

@@ -97,7 +97,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     points = [f"{step},{seed},{0.9 - 0.5 / (1 + step / 1000)}" for step in range(0, 9000, 1000) for seed in (0, 1)]
     (run / "evaluations.csv").write_text("\n".join(["step,seed,share_of_ceiling", *points]), encoding="utf-8")
     quick = {"KIBITZ_SPEECH": "espeak"}  # the voice that takes least of the machine
-    one = start_server(folder / "kibitz.db", "--no-warm", "--runs", str(folder / "runs"), env=quick)
+    one = start_server(folder / "kibitz.db", "--no-warm", "--pace", "0.05", "--runs", str(folder / "runs"), env=quick)
     yield one
     assert one.stop() == 0
 

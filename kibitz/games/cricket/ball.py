@@ -8,12 +8,12 @@ sum of 0.1 means ten per cent more likely against a single.
 from __future__ import annotations
 
 from functools import reduce
+from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.scipy.special import ndtri
 
 from kibitz.core.chance import happens
 from kibitz.games.cricket import tactics
@@ -105,7 +105,7 @@ def model(fitted: dict[str, Any], overs: int = 20) -> Model:
         tactics=jnp.asarray(tactics.effects().reshape(-1)),
         level=jnp.asarray(fitted["level"], jnp.float32),
         level_sd=jnp.asarray([fitted["eras"][era]["level_sd"] for era in ERAS], jnp.float32),
-        normal=ndtri((jnp.arange(LEVELS) + 0.5) / LEVELS).astype(jnp.float32),
+        normal=jnp.asarray([NormalDist().inv_cdf((i + 0.5) / LEVELS) for i in range(LEVELS)], jnp.float32),
         run_out=jnp.asarray([fitted["eras"][era]["run_out"] for era in ERAS], jnp.float32),
         how=cumulative([fitted["eras"][era]["how"] for era in ERAS]),
         wide_runs=cumulative(extras["wide"]),

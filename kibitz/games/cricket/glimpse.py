@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from kibitz.core.game import SEATS, Game
+from kibitz.core.game import SEATS, Game, blank
 from kibitz.core.wire import Wire
 
 
@@ -28,7 +28,7 @@ class Glimpse:
             views = [game.view(settings, state, seat)._replace(seat=np.int32(seat)) for seat in SEATS]
             return state, views, [game.legal(settings, state, seat) for seat in SEATS]
 
-        wire = self._wire = Wire(seen(game.plain_options.settings(), game.example))
+        wire = self._wire = Wire(blank(seen, game.plain_settings, game.example))
         self._pack = jax.jit(lambda settings, state: wire.pack(seen(settings, state)))
 
     def __call__(self, settings: Any, state: Any) -> Sight:
