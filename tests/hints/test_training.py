@@ -17,6 +17,7 @@ from safetensors.numpy import load_file
 
 import kibitz.games
 from kibitz.core.errors import BadInput
+from kibitz.core.kernel import large
 from kibitz.games import get_game
 from kibitz.hints.asker import Asker, Position
 from kibitz.hints.batched import COLUMNS
@@ -59,12 +60,15 @@ def prompt(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def train(server: FakeServer, prompt: Path, tmp_path: Path) -> Train:
-    """A tiny run of the toy with hints of a model of the fake server."""
+    """A tiny run of the toy with hints of a model of the fake server.
+
+    Two learners, and episodes that neither an update nor the hints divide: what runs have in common is compiled once.
+    """
 
     def run(name: str, model: str = "obliging", resume: bool = False, steps: int = 96, **changes: Any) -> Any:
         hints = {"mode": "llm", "provider": f"fake-{model}", "prompt_path": str(prompt)}
-        hints |= {"cache": str(tmp_path / "answers.sqlite"), **changes.pop("hints", {})}
-        settings = {**SHORT, "train": {"num_train_steps": steps}, **changes}
+        hints |= {"cache": str(tmp_path / "answers.sqlite"), "cadence_k": 3, **changes.pop("hints", {})}
+        settings = {**SHORT, "seeds": 2, "env": {"rounds": 5}, "train": {"num_train_steps": steps}, **changes}
         one = Run(tiny_job(hints=hints, **settings), tmp_path / name)
         return one.folder, one.train(resume)
 
@@ -107,8 +111,8 @@ def test_the_embedded_model_advises_a_ppo_run_through_the_command(kibitz: Any, t
 def test_with_a_dead_model_training_is_training_without_hints_and_every_failure_is_counted(
     train: Train, server: FakeServer, algo: str
 ) -> None:
-    dead, told = train("dead", "401", algo=algo, seeds=2)
-    bare, _ = train("bare", algo=algo, seeds=2, hints={"mode": "none"})
+    dead, told = train("dead", "401", algo=algo)
+    bare, _ = train("bare", algo=algo, hints={"mode": "none"})
     assert told["finished"]
     weights = [load_file(last_checkpoint(folder))["weights"] for folder in (dead, bare)]
     np.testing.assert_array_equal(*weights)
@@ -121,7 +125,7 @@ def test_with_a_dead_model_training_is_training_without_hints_and_every_failure_
 
 
 def test_a_moody_model_is_counted_by_kind(train: Train, server: FakeServer) -> None:
-    folder, told = train("moody", "moody", seeds=2, steps=160)
+    folder, told = train("moody", "moody", steps=160)
     assert told["finished"]
     book, asked = record(folder)["hints"], server.of("moody")
     assert book == told["hints"]
@@ -136,7 +140,7 @@ def test_a_moody_model_is_counted_by_kind(train: Train, server: FakeServer) -> N
 
 
 def test_equal_questions_cost_one_call(train: Train, prompts: Any) -> None:
-    folder, _ = train("once", seeds=2, env={"rounds": 2})
+    folder, _ = train("once")
     assert len(prompts()) == len(set(prompts())) == total(folder, "calls")
     assert total(folder, "shared") + total(folder, "hits") > 20
     assert total(folder, "asked") == total(folder, "calls") + total(folder, "shared") + total(folder, "hits")
@@ -144,19 +148,18 @@ def test_equal_questions_cost_one_call(train: Train, prompts: Any) -> None:
 
 @pytest.mark.parametrize("algo", ["ppo", "reinforce"])
 def test_the_same_seed_and_a_warm_cache_give_the_same_run(train: Train, server: FakeServer, algo: str) -> None:
-    changes: dict[str, Any] = {"algo": algo, "seeds": 2, "hints": {"cadence_k": 2}}
-    train("cold", **changes)
+    train("cold", algo=algo)
     asked = len(server.requests)
-    one, _ = train("one", **changes)
-    other, _ = train("other", **changes)
+    one, _ = train("one", algo=algo)
+    other, _ = train("other", algo=algo)
     assert len(server.requests) == asked > 0
     assert_same_run(one, other)
     assert total(one, "hits") == total(one, "given") > 0
 
 
 def test_a_resumed_run_is_the_run_that_was_never_stopped(train: Train, monkeypatch: pytest.MonkeyPatch) -> None:
-    train("warm", seeds=2)
-    whole, _ = train("whole", seeds=2)
+    train("warm")
+    whole, _ = train("whole")
     save = Run._save
 
     def crash(self: Run, program: Any, learner: Any, step: int) -> None:
@@ -166,10 +169,10 @@ def test_a_resumed_run_is_the_run_that_was_never_stopped(train: Train, monkeypat
 
     monkeypatch.setattr(Run, "_save", crash)
     with pytest.raises(KeyboardInterrupt):
-        train("halves", seeds=2)
+        train("halves")
     monkeypatch.setattr(Run, "_save", save)
     asked = record(whole.parent / "halves")["hints"]["asked"]
-    halves, _ = train("halves", resume=True, seeds=2)
+    halves, _ = train("halves", resume=True)
     assert_same_run(whole, halves)
     assert record(halves)["hints"]["asked"] == record(whole)["hints"]["asked"] > asked > 0
 
@@ -187,7 +190,7 @@ def test_a_curriculum_may_switch_to_a_language_model_and_away(train: Train, serv
     phases = [{"until": 32, "hints": {"mode": "none"}}, {"until": 64}, {"until": 96, "hints": {"mode": "random"}}]
     folder, told = train("phases", curriculum=phases)
     assert told["finished"]
-    assert [row["hints_asked"] > 0 for row in table(folder)] == [False, True, False]
+    assert [row["hints_asked"] > 0 for row in table(folder)] == [False] * 2 + [True] * 2 + [False] * 2
     assert "obliging" in record(folder)["advisers"][1]
     assert set(COLUMNS) <= set(table(folder)[0])
 
@@ -207,37 +210,38 @@ def test_a_budget_ends_asking_and_not_training(train: Train, server: FakeServer)
     assert total(folder, "failed_budget") > 0
 
 
-def negotiation(games: int) -> tuple[Any, Any, Listening]:
+WALKED = 16  # games
+
+
+@pytest.fixture(scope="module")
+def walk() -> Any:
+    """Random acts: the practice, and before each step the games, what was looked up, own acts and ends."""
     game = get_game("deal_or_no_deal")
     settings = game.plain_options.settings()
-    return game, settings, Listening(game, game.rule("heuristic"), None, 1, most_lines(game, settings))
-
-
-def walked(steps: int, games: int = 16) -> Any:
-    """Random acts: the practice, and before each step the games, what was looked up, own acts and ends."""
-    game, settings, practice = negotiation(games)
-    batch = practice.begin(settings, jax.random.uniform(jax.random.key(1), (practice.begin_uniforms, games)))
-    look = jax.jit(practice.look)
-    step = jax.jit(practice.step)
+    practice = Listening(game, game.rule("heuristic"), None, 1, most_lines(game, settings))
+    begin, look, step = large(practice.begin), jax.jit(practice.look), large(practice.step)
     rng, seen = np.random.default_rng(0), []
-    for number in range(steps):
+
+    def luck(count: int) -> Any:
+        return rng.random((count, WALKED), np.float32)
+
+    batch = begin(settings, luck(practice.begin_uniforms))
+    for _ in range(40):
         looked = jax.device_get(look(settings, batch))
         draws = [rng.random(mask.shape) * mask for mask in looked.masks]
         act = tuple(draw.argmax(1).astype(np.int32) for draw in draws)
-        after, stepped = step(
-            settings, batch, act, jax.random.uniform(jax.random.key(number), (practice.step_uniforms, games))
-        )
+        after, stepped = step(settings, batch, act, luck(practice.step_uniforms))
         seen.append((batch, looked, np.stack(act, 1), np.asarray(stepped.over)))
         batch = after
     return game, settings, practice, seen
 
 
-def test_the_history_is_what_was_said_since_the_deal_across_resets() -> None:
-    _, _, _, seen = walked(30)
-    mine: list[list[tuple[int, ...]]] = [[] for _ in range(16)]
+def test_the_history_is_what_was_said_since_the_deal_across_resets(walk: Any) -> None:
+    seen = walk[3][:30]
+    mine: list[list[tuple[int, ...]]] = [[] for _ in range(WALKED)]
     resets = 0
     for _, looked, act, over in seen:
-        for game in range(16):
+        for game in range(WALKED):
             lines = looked.lines[game, : looked.length[game]].tolist()
             assert not looked.lines[game, looked.length[game] :].any()
             assert [tuple(line[1:]) for line in lines if line[0] == 1] == mine[game]
@@ -255,13 +259,13 @@ def test_the_history_is_what_was_said_since_the_deal_across_resets() -> None:
     assert resets > 20
 
 
-def test_two_positions_have_one_address_exactly_when_they_are_one_question() -> None:
-    game, settings, _, seen = walked(40)
+def test_two_positions_have_one_address_exactly_when_they_are_one_question(walk: Any) -> None:
+    game, settings, _, seen = walk
     plain = jax.device_get(settings)
     words: dict[bytes, str] = {}
     met = 0
     for batch, looked, _, _ in seen:
-        for i in range(16):
+        for i in range(WALKED):
             history = [{"seat": x[0] - 1, "act": tuple(x[1:])} for x in looked.lines[i, : looked.length[i]].tolist()]
             view = jax.tree.map(lambda x, i=i: x[i], looked.view)
             told = json.dumps(game.describe(plain, view, history), sort_keys=True)
@@ -269,12 +273,12 @@ def test_two_positions_have_one_address_exactly_when_they_are_one_question() -> 
             met += key in words
             assert words.setdefault(key, told) == told
     assert len(set(words.values())) == len(words)
-    assert len(words) + met == 40 * 16
+    assert len(words) + met == len(seen) * WALKED
 
 
-def test_nothing_of_the_partners_utilities_is_in_a_question(server: FakeServer, tmp_path: Path) -> None:
-    game, settings, practice, seen = walked(12)
-    batch, looked, _, _ = seen[-1]
+def test_nothing_of_the_partners_utilities_is_in_a_question(walk: Any, server: FakeServer) -> None:
+    game, settings, practice, seen = walk
+    batch, looked, _, _ = seen[11]
 
     def swapped(packed: Any) -> Any:
         solo = practice.play.layout.unpack(packed)
@@ -282,19 +286,22 @@ def test_nothing_of_the_partners_utilities_is_in_a_question(server: FakeServer, 
         state = solo.state._replace(utilities=(solo.state.utilities[0], hidden))
         return practice.play.layout.pack(solo._replace(state=state))
 
-    other = batch._replace(solo=jax.vmap(swapped)(batch.solo))
+    def swapped_all(batch: Any) -> Any:
+        other = batch._replace(solo=jax.vmap(swapped)(batch.solo))
+        placed = jax.vmap(lambda one: practice._placed(settings, one, one.ear))(other)
+        return other, placed, practice.look(settings, other)
+
+    other, again, looked_again = jax.device_get(jax.jit(swapped_all)(batch))
     before, after = (np.stack(jax.tree.leaves(games.solo)) for games in (batch, other))
     assert (before != after).any(0).all(), "every partner has other utilities"
-    again = jax.vmap(lambda one: practice._placed(settings, one, one.ear))(other)
     np.testing.assert_array_equal(again.ear.place, batch.ear.place)
     with Asker(game, "fake-good") as asker:
-        assert _questions(asker, settings, looked) == _questions(asker, settings, practice.look(settings, other))
+        assert _questions(asker, settings, looked) == _questions(asker, settings, looked_again)
 
 
 def _questions(asker: Asker, settings: Any, looked: Any) -> list[Any]:
-    looked = jax.device_get(looked)
     found = []
-    for i in range(16):
+    for i in range(WALKED):
         view, masks = jax.tree.map(lambda x, i=i: x[i], (looked.view, looked.masks))
         history = [{"seat": x[0] - 1, "act": tuple(x[1:])} for x in looked.lines[i, : looked.length[i]].tolist()]
         found.append(asker.question(Position(settings, view, masks, history)))
@@ -323,11 +330,11 @@ def test_hints_come_to_their_own_games_and_only_when_due(train: Train, server: F
 
     monkeypatch.setattr(compiled, "play_one", spy)
     compiled.kept.cache_clear()  # neither finds a program without the spy, nor leaves one with it
-    train("oracle", hints={"cadence_k": 3}, env={"rounds": 5})
+    train("oracle")
     jax.effects_barrier()
     compiled.kept.cache_clear()
-    assert len(heard) >= 12
-    for since, features in heard[1:]:  # the first one only compiles
+    assert len(heard) >= 24
+    for since, features in heard[2:]:  # the first one of each learner only compiles
         due = jnp.asarray(since % 3 == 0)
         base, hint = features[:, :3], features[:, 3:]
         np.testing.assert_array_equal(hint[:, 4], due)

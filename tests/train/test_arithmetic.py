@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from functools import cache
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,10 +12,11 @@ import numpy as np
 import pytest
 
 from kibitz.core.act import entropy
+from kibitz.core.kernel import large
 from kibitz.games import get_game
 from kibitz.train import ppo, reinforce
 from kibitz.train.learner import roll_out
-from kibitz.train.network import flatten, new_policy
+from kibitz.train.network import Flat, flatten, new_policy
 from kibitz.train.program import build
 from kibitz.train.rollout import Practice, pack_masks, unpack_masks
 from tests.train import toy
@@ -86,46 +88,75 @@ def test_packed_masks_come_back() -> None:
         np.testing.assert_array_equal(old, new)
 
 
+PRACTICE = Practice(GAME, GAME.rule("heuristic"))
+
+
+@cache
+def flat() -> Flat:
+    return flatten(new_policy(GAME, FEATURES, (8,), jax.random.key(2)))
+
+
+class Data(NamedTuple):
+    """Arguments of the compiled losses, so that all samples share them."""
+
+    features: Any
+    masks: Any
+    act: Any
+    numbers: Any
+
+
+def ppo_loss(vector: Any, ent: Any, data: Data, config: Any) -> Any:
+    old, value, advantage, target = data.numbers
+    batch = ppo.Batch(data.features.T, pack_masks(data.masks), data.act, old - 1, value, advantage, target)
+    return ppo.loss(vector, flat(), batch, PRACTICE, config, ent)
+
+
+def reinforce_loss(vector: Any, ent: Any, data: Data, config: Any) -> Any:
+    _, value, _, target = data.numbers.reshape(4, 4, 6)
+    seen = {
+        "features": data.features.reshape(4, 6, -1),
+        "masks": jnp.moveaxis(pack_masks(data.masks).reshape(-1, 4, 6), 0, 1),
+        "act": jnp.moveaxis(data.act.reshape(-1, 4, 6), 0, 1),
+        "value": value,
+    }
+    played = jnp.arange(24).reshape(4, 6) % 5 != 0
+    return reinforce.loss(vector, flat(), seen, played, target, PRACTICE, config, ent)
+
+
+@cache
+def compiled(name: str) -> Callable[..., Any]:
+    """vector, weight of the entropy, data -> loss and gradient."""
+    loss, config = {"ppo": ppo_loss, "reinforce": reinforce_loss}[name], build(tiny_job(), ONE_DEVICE).config
+    return jax.jit(jax.value_and_grad(lambda vector, ent, data: loss(vector, ent, data, config)[0]))
+
+
 class Sample:
     """A hand-made batch of the toy: features, masks and acts, nothing played."""
 
     def __init__(self, cap: int = 2, arm: int | None = None) -> None:
         rng = np.random.default_rng(5)
-        self.config = build(tiny_job(), ONE_DEVICE).config
-        self.flat = flatten(new_policy(GAME, FEATURES, (8,), jax.random.key(2)))
-        self.vector = self.flat.vector + 0.3 * jax.random.normal(jax.random.key(4), self.flat.vector.shape)
-        self.features = jnp.asarray(rng.normal(size=(SAMPLES, FEATURES)), jnp.float32)
-        self.masks = (jnp.ones((2, SAMPLES), bool), jnp.arange(3)[:, None] <= jnp.full(SAMPLES, cap))
+        vector = np.asarray(flat().vector)
+        self.vector = vector + 0.3 * np.random.default_rng(4).normal(size=vector.shape).astype(np.float32)
+        self.features = rng.normal(size=(SAMPLES, FEATURES)).astype(np.float32)
+        self.masks = (np.ones((2, SAMPLES), bool), np.arange(3)[:, None] <= np.full(SAMPLES, cap))
         arms = rng.integers(0, 2, SAMPLES) if arm is None else np.full(SAMPLES, arm)
-        self.act = jnp.asarray(np.stack([arms, rng.integers(0, cap + 1, SAMPLES)]), jnp.int32)
-        self.numbers = jnp.asarray(rng.normal(size=(4, SAMPLES)), jnp.float32)
-        self.practice = Practice(GAME, GAME.rule("heuristic"))
+        self.act = np.stack([arms, rng.integers(0, cap + 1, SAMPLES)]).astype(np.int32)
+        self.numbers = rng.normal(size=(4, SAMPLES)).astype(np.float32)
 
-    def ppo(self, vector: Any, ent: float) -> Any:
-        old, value, advantage, target = self.numbers
-        batch = ppo.Batch(self.features.T, pack_masks(self.masks), self.act, old - 1, value, advantage, target)
-        return ppo.loss(vector, self.flat, batch, self.practice, self.config, jnp.float32(ent))
+    def loss(self, name: str, ent: float) -> tuple[Any, Any]:
+        """The loss and its gradient."""
+        data = Data(self.features, self.masks, self.act, self.numbers)
+        found, gradient = compiled(name)(self.vector, np.float32(ent), data)
+        return float(found), np.asarray(gradient)
 
-    def reinforce(self, vector: Any, ent: float) -> Any:
-        _, value, _, target = self.numbers.reshape(4, 4, 6)
-        seen = {
-            "features": self.features.reshape(4, 6, -1),
-            "masks": jnp.moveaxis(pack_masks(self.masks).reshape(-1, 4, 6), 0, 1),
-            "act": jnp.moveaxis(self.act.reshape(-1, 4, 6), 0, 1),
-            "value": value,
-        }
-        played = jnp.arange(24).reshape(4, 6) % 5 != 0
-        return reinforce.loss(vector, self.flat, seen, played, target, self.practice, self.config, jnp.float32(ent))
-
-    def rows(self, loss: Callable[..., Any], ent: float) -> Any:
+    def rows(self, name: str, ent: float) -> Any:
         """The gradient of the last layer, a row for each logit: two arms, three stakes, the value."""
-        gradient = self.flat.rebuild(jax.grad(lambda v: loss(v, ent)[0])(self.vector))
-        weight, bias = gradient.out
+        weight, bias = flat().rebuild(self.loss(name, ent)[1]).out
         return np.concatenate([weight, bias[:, None]], axis=1)
 
     def plain(self) -> tuple[Any, Any, Any]:
         """Log-probability of the acts, entropy and value, in NumPy."""
-        policy = self.flat.rebuild(self.vector)
+        policy = flat().rebuild(self.vector)
         x = np.asarray(self.features, float).T
         (weight, bias), (out, out_bias) = policy.body[0], policy.out
         y = np.asarray(out, float) @ np.tanh(np.asarray(weight, float) @ x + np.asarray(bias, float)[:, None])
@@ -145,7 +176,7 @@ LOSSES = pytest.mark.parametrize("name", ["ppo", "reinforce"])
 @pytest.mark.parametrize("ent", [0.0, 0.5])
 def test_closed_values_have_no_gradient_through_the_whole_loss(name: str, ent: float) -> None:
     sample = Sample(cap=1)
-    rows = sample.rows(getattr(sample, name), ent)
+    rows = sample.rows(name, ent)
     assert (rows[4] == 0).all(), "stake 2 is closed in every sample"
     assert (np.abs(rows[[0, 1, 2, 3, 5]]).sum(1) > 1e-4).all(), "everything else learns"
 
@@ -153,7 +184,7 @@ def test_closed_values_have_no_gradient_through_the_whole_loss(name: str, ent: f
 @LOSSES
 def test_a_head_with_one_open_value_has_no_gradient(name: str) -> None:
     sample = Sample(cap=0)
-    rows = sample.rows(getattr(sample, name), 0.5)
+    rows = sample.rows(name, 0.5)
     assert (rows[2:5] == 0).all()
     assert (np.abs(rows[:2]).sum(1) > 1e-4).all()
 
@@ -161,21 +192,21 @@ def test_a_head_with_one_open_value_has_no_gradient(name: str) -> None:
 @LOSSES
 def test_a_head_that_does_not_matter_has_no_gradient(name: str) -> None:
     sample = Sample(arm=0)
-    rows = sample.rows(getattr(sample, name), 0.0)
+    rows = sample.rows(name, 0.0)
     assert (rows[2:5] == 0).all(), "nobody staked anything"
-    assert (np.abs(Sample(arm=1).rows(getattr(Sample(arm=1), name), 0.0)[2:5]).sum(1) > 1e-4).all()
+    assert (np.abs(Sample(arm=1).rows(name, 0.0)[2:5]).sum(1) > 1e-4).all()
 
 
 @LOSSES
 def test_an_entropy_bonus_makes_acts_more_random(name: str) -> None:
     """One step down the bonus' part of the loss raises entropy."""
     sample = Sample()
-    loss = getattr(sample, name)
-    pull = jax.grad(lambda v: loss(v, 1.0)[0])(sample.vector) - jax.grad(lambda v: loss(v, 0.0)[0])(sample.vector)
+    pull = sample.loss(name, 1.0)[1] - sample.loss(name, 0.0)[1]
 
-    def spread(vector: Any) -> float:
-        logits, _ = sample.flat.rebuild(vector)(sample.features.T)
-        return float(jnp.mean(entropy(logits, sample.masks, GAME.matters)))
+    @jax.jit
+    def spread(vector: Any) -> Any:
+        logits, _ = flat().rebuild(vector)(sample.features.T)
+        return jnp.mean(entropy(logits, sample.masks, GAME.matters))
 
     assert spread(sample.vector - 0.1 * pull) > spread(sample.vector) + 1e-4
 
@@ -188,7 +219,7 @@ def test_ppo_loss_is_that_of_plain_numpy() -> None:
     scaled = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
     surrogate = np.minimum(ratio * scaled, np.clip(ratio, 0.8, 1.2) * scaled)
     expected = -surrogate.mean() + 0.5 * 0.5 * ((value - target) ** 2).mean() - 0.3 * spread.mean()
-    assert float(sample.ppo(sample.vector, 0.3)[0]) == pytest.approx(expected, rel=1e-4)
+    assert sample.loss("ppo", 0.3)[0] == pytest.approx(expected, rel=1e-4)
 
 
 def test_reinforce_loss_is_that_of_plain_numpy_with_the_baseline_of_before() -> None:
@@ -198,7 +229,7 @@ def test_reinforce_loss_is_that_of_plain_numpy_with_the_baseline_of_before() -> 
     _, before, _, target = (np.asarray(x, float) for x in sample.numbers)
     counts = np.arange(24) % 5 != 0
     each = -(target - before) * log_prob + 0.5 * 0.5 * (value - target) ** 2 - 0.3 * spread
-    assert float(sample.reinforce(sample.vector, 0.3)[0]) == pytest.approx(each[counts].mean(), rel=1e-4)
+    assert sample.loss("reinforce", 0.3)[0] == pytest.approx(each[counts].mean(), rel=1e-4)
 
 
 def test_the_baseline_of_reinforce_does_not_see_the_returns_it_is_compared_with() -> None:
@@ -206,14 +237,14 @@ def test_the_baseline_of_reinforce_does_not_see_the_returns_it_is_compared_with(
     program = build(tiny_job(algo="reinforce"), ONE_DEVICE)
     policy = program.compiled.flat.rebuild(flatten(program.compiled.policy(0)).vector)
     practice = program.compiled.practice(jnp.zeros((0, 1)))
-    games = practice.begin(program.settings, jax.random.uniform(jax.random.key(0), (practice.begin_uniforms, 8)))
-    seen = {
-        pays: roll_out(
-            policy, practice, program.settings._replace(pays=jnp.float32(pays)), games, jax.random.key(1), 4
-        )[1]
-        for pays in (0, 1)
-    }
-    assert float(jnp.sum(seen[1]["reward"])) > 0 == float(jnp.sum(seen[0]["reward"]))
+
+    @jax.jit
+    def played(pays: Any) -> Any:
+        games = practice.begin(program.settings, jax.random.uniform(jax.random.key(0), (practice.begin_uniforms, 8)))
+        return roll_out(policy, practice, program.settings._replace(pays=pays), games, jax.random.key(1), 4)[1]
+
+    seen = {pays: jax.device_get(played(np.float32(pays))) for pays in (0, 1)}
+    assert seen[1]["reward"].sum() > 0 == seen[0]["reward"].sum()
     np.testing.assert_array_equal(seen[0]["value"], seen[1]["value"])
 
 
@@ -238,12 +269,11 @@ def test_shuffles_are_as_random_as_sorted_keys(count: int) -> None:
 
 def test_shuffling_keeps_every_sample_whole() -> None:
     n = 24
-    column = jnp.arange(n, dtype=jnp.float32)
-    whole = jnp.arange(n, dtype=jnp.int32)
-    batch = ppo.Batch(
-        column[:, None] * jnp.ones(3), whole[None].astype(jnp.uint32), jnp.stack([whole] * 2), *[column] * 4
-    )
-    parts = ppo.shuffled(batch, jax.random.key(0), 4)
+    column = np.arange(n, dtype=np.float32)
+    whole = np.arange(n, dtype=np.int32)
+    features = np.repeat(column[:, None], 3, axis=1)
+    batch: Any = ppo.Batch(features, whole[None].astype(np.uint32), np.stack([whole] * 2), *[column] * 4)  # type: ignore[arg-type]
+    parts = jax.device_get(jax.jit(ppo.shuffled, static_argnums=2)(batch, jax.random.key(0), 4))
     assert parts.features.shape == (4, 3, 6)
     assert parts.act.shape == (4, 2, 6)
     order = np.asarray(parts.log_prob)
@@ -257,21 +287,24 @@ def test_an_opening_act_that_ends_the_game_is_an_episode_with_its_pay_and_withou
     """Against a random partner some games are over before the learner's first turn."""
     game = get_game("deal_or_no_deal")
     practice, settings, count = Practice(game, game.rule("random")), game.plain_options.settings(), 512
-    keys = jax.random.split(jax.random.key(5), 2)
-    u = jax.random.uniform(keys[0], (practice.begin_uniforms, count))
-    games = practice.begin(settings, u)
-    paid = jax.vmap(
-        lambda one: practice.play.opening(settings, game.new(settings, one[: game.new_uniforms]), one)[1][0],
-        in_axes=-1,
-    )(u)
-    state = jax.vmap(practice.play.layout.unpack)(games.solo).state
-    ended = ~np.asarray(jax.vmap(game.to_act)(state)).any(1)
+    rng = np.random.default_rng(5)
+
+    def opened(u: Any) -> Any:
+        games = practice.begin(settings, u)
+        paid = jax.vmap(
+            lambda one: practice.play.opening(settings, game.new(settings, one[: game.new_uniforms]), one)[1][0],
+            in_axes=-1,
+        )(u)
+        state = jax.vmap(practice.play.layout.unpack)(games.solo).state
+        return games, paid, ~jax.vmap(game.to_act)(state).any(1)
+
+    games, paid, ended = jax.device_get(large(opened)(rng.random((practice.begin_uniforms, count), np.float32)))
     assert 5 < ended.sum() < count / 2
-    assert np.asarray(paid)[ended].max() > 0
-    act = tuple(jnp.zeros(count, jnp.int32) for _ in game.heads)
-    u = jax.random.uniform(keys[1], (practice.step_uniforms, count))
-    stepped = practice.step(settings, games, act, u)[1]
-    assert np.asarray(stepped.over)[ended].all()
-    np.testing.assert_array_equal(np.asarray(stepped.returned)[ended], np.asarray(paid)[ended])
-    assert (np.asarray(stepped.steps)[ended] == 0).all()
-    assert (np.asarray(stepped.steps)[~ended] == 1).all()
+    assert paid[ended].max() > 0
+    act = tuple(np.zeros(count, np.int32) for _ in game.heads)
+    u = rng.random((practice.step_uniforms, count), np.float32)
+    stepped = jax.device_get(large(practice.step)(settings, games, act, u)[1])
+    assert stepped.over[ended].all()
+    np.testing.assert_array_equal(stepped.returned[ended], paid[ended])
+    assert (stepped.steps[ended] == 0).all()
+    assert (stepped.steps[~ended] == 1).all()

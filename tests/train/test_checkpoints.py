@@ -13,7 +13,9 @@ import jax
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
+from typer.testing import CliRunner
 
+from kibitz.cli import app
 from kibitz.core.errors import BadInput
 from kibitz.core.game import seated
 from kibitz.evaluate.match import play_rules
@@ -63,10 +65,14 @@ def test_a_number_picks_one_of_the_learners_trained_together(trained: Path) -> N
 
 
 def test_the_command_evaluates_a_run_and_a_file(trained: Path, command: Command) -> None:
-    for name in (str(trained), str(last_checkpoint(trained))):
-        done = command("evaluate", "--game", toy.NAME, "--player", f"policy:{name}", "--episodes", "64", "--json")
-        assert done.returncode == 0, done.stderr
-        told = json.loads(done.stdout)
+    def words(name: str) -> list[str]:
+        return ["evaluate", "--game", toy.NAME, "--player", f"policy:{name}", "--episodes", "64", "--json"]
+
+    run, file = str(trained), str(last_checkpoint(trained))
+    here, there = CliRunner().invoke(app, words(run)), command(*words(file))
+    assert (here.exit_code, there.returncode) == (0, 0), here.output + there.stderr
+    for name, out in ((run, here.stdout), (file, there.stdout)):
+        told = json.loads(out)
         assert told["player"] == f"policy:{name}"
         assert 0.3 < told["share_of_ceiling"] <= 1
 
@@ -119,10 +125,11 @@ def test_an_expert_that_does_not_fit_stops_before_anything_is_written(
 
 
 def test_a_checkpoint_of_another_shape_is_not_resumed(train: Callable[..., Any]) -> None:
-    folder, _ = train("shape", **SMALL)
+    job: dict[str, Any] = {"seeds": 2, "hints": {"mode": "expert"}}
+    folder, _ = train("shape", **job, **SMALL)
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     with pytest.raises(BadInput, match="another configuration"):
-        train("shape", resume=True, train={"hidden": [4]}, logging=SMALL["logging"])
+        train("shape", resume=True, **job, train={"hidden": [4]}, logging=SMALL["logging"])
     assert before == {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
@@ -153,9 +160,10 @@ def test_a_cut_newest_checkpoint_is_passed_over_but_not_in_silence(
 ) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(trained, copy)
-    newest = last_checkpoint(copy)
-    newest.write_bytes(newest.read_bytes()[:1000])
-    folder, told = train("pupil", hints={"mode": "expert", "checkpoint": str(copy)}, **SMALL)
+    newest = copy / "checkpoints" / "step_000000000480.safetensors"
+    newest.write_bytes(last_checkpoint(copy).read_bytes()[:1000])
+    hints = {"mode": "expert", "checkpoint": str(copy)}
+    folder, told = train("pupil", opponent=f"policy:{trained}#1", hints=hints, **SMALL)
     said = [record.message for record in caplog.records if newest.name in record.message]
     assert len(said) == 1
     assert said[0] in told["notes"]

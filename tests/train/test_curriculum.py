@@ -20,9 +20,12 @@ from tests.train.test_runs import crash_after
 
 ONE_DEVICE = tuple(jax.local_devices()[:1])
 
+# slow enough to play as at the start for a while; the same for most tests, so that they share what is compiled
+SLOW = {"lr": 1e-5, "scale": 8.0, "num_train_steps": 640}
+
 # an update is 32 steps; 150 is not a whole number of updates, so that phase ends at 160
 PHASES = {
-    "train": {"num_train_steps": 480},
+    "train": {**SLOW, "num_train_steps": 480},
     "logging": {"log_every": 32, "eval_every": 160, "save_every": 64},
     "curriculum": [
         {"until": 150, "env": {"rounds": 2}},
@@ -57,13 +60,70 @@ def test_another_opponent_is_met_from_its_phase_on(train: Callable[..., Any]) ->
     """A learner that hardly learns earns 1 less for every hit against the oracle, half of that against arm 0."""
     folder, _ = train(
         "harder",
-        train={"num_envs": 64, "lr": 1e-7, "num_train_steps": 5120, "minibatch": 256},
+        train={**SLOW, "num_train_steps": 5120},
         logging={"log_every": 2560, "eval_every": 5120, "save_every": 5120},
         curriculum=[{"until": 2560}, {"opponent": "oracle"}],
     )
     easy, hard = (row["return"] for row in rows(folder / "metrics.csv"))
     assert easy == pytest.approx(3.5, abs=0.35)
     assert hard == pytest.approx(2.5, abs=0.35)
+
+
+def test_phases_that_need_another_network_are_refused_before_anything_is_written(
+    train: Callable[..., Any], tmp_path: Path
+) -> None:
+    with pytest.raises(BadInput, match="curriculum"):
+        train("misfit", curriculum=[{"until": 320}, {"env": {"wide": True}}])
+    assert not (tmp_path / "misfit").exists()
+
+
+def pool_of(path: Path) -> Any:
+    (found,) = (leaf for leaf in load_file(path).values() if leaf.ndim == 3 and leaf.shape[1] == 16)
+    return found[0]
+
+
+def test_self_play_keeps_a_pool_of_earlier_selves(train: Callable[..., Any]) -> None:
+    """With few updates a self is kept before each; the oldest goes when the sixteen places are taken."""
+    folder, _ = train(
+        "selves", opponent="self", train=SLOW, logging={"save_every": 32, "eval_every": 640, "log_every": 640}
+    )
+    paths = sorted((folder / "checkpoints").iterdir())
+    weights = [load_file(path)["weights"][0] for path in paths]  # after updates 1, 2, ...
+    last = pool_of(paths[-1])
+    for place in range(16):
+        update = place + 16 if place < 4 else place
+        np.testing.assert_array_equal(last[place], weights[update - 1])
+    assert len(np.unique(last, axis=0)) == 16
+    assert len(np.unique(pool_of(paths[3]), axis=0)) == 4, "early on mostly the first self"
+
+
+def test_selves_come_and_go_with_the_phases_and_survive_a_crash(train: Callable[..., Any]) -> None:
+    changes = {
+        "train": SLOW,
+        "logging": {"log_every": 32, "save_every": 32, "eval_every": 640},
+        "curriculum": [{"until": 128}, {"until": 256, "opponent": "self"}, {"opponent": "oracle"}],
+    }
+    whole, told = train("whole", **changes)
+    assert told["finished"]
+    with pytest.raises(RuntimeError, match="power cut"):
+        train("crashed", report=crash_after(192), **changes)
+    train("crashed", resume=True, **changes)
+    assert_same_run(whole, whole.parent / "crashed")
+
+
+def test_reinforce_counts_steps_alike_in_every_phase(train: Callable[..., Any]) -> None:
+    """Whole episodes are longer in the second phase; no row may learn from more steps than it counts."""
+    folder, _ = train(
+        "longer",
+        algo="reinforce",
+        train={"num_train_steps": 192},
+        logging={"log_every": 1, "eval_every": 192, "save_every": 192},
+        curriculum=[{"until": 96, "env": {"rounds": 2}}],
+    )
+    found = rows(folder / "metrics.csv")
+    steps = np.diff([0, *(row["step"] for row in found)])
+    assert all(row["steps_learnt"] <= step for row, step in zip(found, steps, strict=True))
+    assert {row["length"] for row in found} == {2.0, 4.0}
 
 
 def test_phases_of_the_negotiation_change_turns_hints_partner_mix_and_opponent() -> None:
@@ -83,58 +143,3 @@ def test_phases_of_the_negotiation_change_turns_hints_partner_mix_and_opponent()
         "heuristic", "heuristic", "partner:stubborn", "heuristic",
     ]  # fmt: skip
     assert float(programs[3].settings.tempers.low[1, 0]) == pytest.approx(0.55)
-
-
-def test_phases_that_need_another_network_are_refused_before_anything_is_written(
-    train: Callable[..., Any], tmp_path: Path
-) -> None:
-    with pytest.raises(BadInput, match="curriculum"):
-        train("misfit", curriculum=[{"until": 320}, {"env": {"wide": True}}])
-    assert not (tmp_path / "misfit").exists()
-
-
-def test_reinforce_counts_steps_alike_in_every_phase(train: Callable[..., Any]) -> None:
-    """Whole episodes are longer in the second phase; no row may learn from more steps than it counts."""
-    folder, _ = train(
-        "longer",
-        algo="reinforce",
-        train={"num_train_steps": 192},
-        logging={"log_every": 1, "eval_every": 192, "save_every": 192},
-        curriculum=[{"until": 96, "env": {"rounds": 2}}],
-    )
-    found = rows(folder / "metrics.csv")
-    steps = np.diff([0, *(row["step"] for row in found)])
-    assert all(row["steps_learnt"] <= step for row, step in zip(found, steps, strict=True))
-    assert {row["length"] for row in found} == {2.0, 4.0}
-
-
-def pool_of(path: Path) -> Any:
-    (found,) = (leaf for leaf in load_file(path).values() if leaf.ndim == 3 and leaf.shape[1] == 16)
-    return found[0]
-
-
-def test_self_play_keeps_a_pool_of_earlier_selves(train: Callable[..., Any]) -> None:
-    """With few updates a self is kept before each; the oldest goes when the sixteen places are taken."""
-    folder, _ = train("selves", opponent="self", logging={"save_every": 32, "eval_every": 640, "log_every": 640})
-    paths = sorted((folder / "checkpoints").iterdir())
-    weights = [load_file(path)["weights"][0] for path in paths]  # after updates 1, 2, ...
-    last = pool_of(paths[-1])
-    for place in range(16):
-        update = place + 16 if place < 4 else place
-        np.testing.assert_array_equal(last[place], weights[update - 1])
-    assert len(np.unique(last, axis=0)) == 16
-    assert len(np.unique(pool_of(paths[3]), axis=0)) == 4, "early on mostly the first self"
-
-
-def test_selves_come_and_go_with_the_phases_and_survive_a_crash(train: Callable[..., Any]) -> None:
-    changes = {
-        "train": {"num_train_steps": 384},
-        "logging": {"log_every": 32, "save_every": 32, "eval_every": 384},
-        "curriculum": [{"until": 128}, {"until": 256, "opponent": "self"}, {"until": 384, "opponent": "random"}],
-    }
-    whole, told = train("whole", **changes)
-    assert told["finished"]
-    with pytest.raises(RuntimeError, match="power cut"):
-        train("crashed", report=crash_after(192), **changes)
-    train("crashed", resume=True, **changes)
-    assert_same_run(whole, whole.parent / "crashed")

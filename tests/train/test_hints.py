@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from kibitz.core.errors import BadInput
+from kibitz.core.kernel import large
 from kibitz.games import get_game
 from kibitz.hints import Hint, HintAdapter
 from kibitz.train.program import build
@@ -52,12 +53,18 @@ def whispered(mode: str, cadence: int, rounds: int, steps: int) -> tuple[Any, An
     job = tiny_job(hints={"mode": mode, "cadence_k": cadence}, env={"rounds": rounds})
     program = build(job, ONE_DEVICE)
     practice = program.compiled.practice(jnp.zeros((0, 1)))
-    games = practice.begin(program.settings, jax.random.uniform(jax.random.key(0), (practice.begin_uniforms, 8)))
-    seen = []
-    step = jax.jit(lambda games, u: practice.step(program.settings, games, (jnp.zeros(8, jnp.int32),) * 2, u)[0])
-    for number in range(steps):
-        seen.append(np.asarray(practice.observe(program.settings, games)[0]))
-        games = step(games, jax.random.uniform(jax.random.key(number), (practice.step_uniforms, 8)))
+    settings, rng, seen = program.settings, np.random.default_rng(0), []
+
+    @large
+    def step(games: Any, u: Any) -> Any:
+        """What is seen, and the games after it."""
+        after = practice.step(settings, games, (jnp.zeros(8, jnp.int32),) * 2, u)[0]
+        return practice.observe(settings, games)[0], after
+
+    games = large(practice.begin)(settings, rng.random((practice.begin_uniforms, 8), np.float32))
+    for _ in range(steps):
+        now, games = step(games, rng.random((practice.step_uniforms, 8), np.float32))
+        seen.append(np.asarray(now))
     together = np.stack(seen)
     return together[:, :3], together[:, 3:]
 

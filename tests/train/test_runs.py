@@ -15,7 +15,9 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
+from typer.testing import CliRunner
 
+from kibitz.cli import app
 from kibitz.core.errors import BadInput
 from kibitz.train.run import Run
 from tests.train.conftest import TINY, Command, assert_same_run, last_checkpoint, merged, rows, tiny_job
@@ -164,13 +166,13 @@ def test_a_row_in_which_no_episode_ended_claims_no_return(train: Callable[..., A
     assert [math.isnan(row["return"]) for row in found] == [True, False, True, False]
 
 
-def test_a_measure_that_does_not_exist_is_null_and_no_warning(command: Command, tmp_path: Path) -> None:
-    """Nobody is ever paid: no ceiling to have a share of, no size of a win."""
+def test_a_measure_that_does_not_exist_is_null_and_no_warning(tmp_path: Path) -> None:
+    """Nobody is ever paid: no ceiling to have a share of, no size of a win. In a test a warning is an error."""
     path = tmp_path / "poor.yaml"
     poor = {"env": {"pays": False}, "train": {"num_train_steps": 64}}
     path.write_text(yaml.safe_dump(merged(TINY, poor)), encoding="utf-8")
-    done = command("train", "--config", str(path), "--out", str(tmp_path / "poor"), "--json")
-    assert done.returncode == 0, done.stderr
+    done = CliRunner().invoke(app, ["train", "--config", str(path), "--out", str(tmp_path / "poor"), "--json"])
+    assert done.exit_code == 0, done.output
     assert "Warning" not in done.stderr
     told = json.loads(done.stdout)
     assert told["return_mean"] == [0.0]
