@@ -118,7 +118,7 @@ class Game:
     def example(self) -> Any:
         """A state, for its shapes."""
         with jax.ensure_compile_time_eval():  # first asked for while something is traced, it would keep tracers
-            return self.new(self.plain_options.settings(), jnp.zeros(self.new_uniforms))
+            return jax.jit(self.new)(self.plain_options.settings(), np.zeros(self.new_uniforms, np.float32))
 
 
 class Solo(NamedTuple):
@@ -149,8 +149,8 @@ class Against:
 
     @cached_property
     def layout(self) -> Layout:
-        settings = self.game.plain_options.settings()
-        mind = self.opponent.start(settings, 1, jnp.zeros(self.opponent.uniforms))
+        settings, n = self.game.plain_options.settings(), self.opponent.uniforms
+        mind = jax.eval_shape(lambda: self.opponent.start(settings, 1, jnp.zeros(n)))
         return Layout(Solo(self.game.widths, self.opponent.widths), Solo(self.game.example, mind))
 
     def new(self, settings: Any, u: Array) -> Solo:

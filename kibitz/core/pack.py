@@ -46,7 +46,7 @@ class Layout:
             word = next((i for i, used in enumerate(filled) if used + width <= 32), len(filled))
             if word == len(filled):
                 filled.append(0)
-            self.slots.append(Slot(word, filled[word], width, jnp.asarray(leaf).dtype))
+            self.slots.append(Slot(word, filled[word], width, jnp.result_type(leaf)))
             filled[word] += width
         self.words = len(filled)
 
