@@ -18,6 +18,7 @@ from jax import Array
 
 from kibitz.core.act import Act, Head, Masks, Matters
 from kibitz.core.errors import BadInput
+from kibitz.core.kernel import one_kernel
 from kibitz.core.pack import Layout
 
 SEATS = (0, 1)
@@ -118,7 +119,7 @@ class Game:
     def example(self) -> Any:
         """A state, for its shapes."""
         with jax.ensure_compile_time_eval():  # first asked for while something is traced, it would keep tracers
-            return jax.jit(self.new)(self.plain_options.settings(), np.zeros(self.new_uniforms, np.float32))
+            return one_kernel(self.new)(self.plain_options.settings(), np.zeros(self.new_uniforms, np.float32))
 
 
 class Solo(NamedTuple):

@@ -210,7 +210,7 @@ class GameEnv(gymnasium.Env[Any, Any]):
         self.settings = seated(settings, {1: opponent})
         self._illegal, self._penalty = illegal, penalty
         self._compiled = single_for(program_for(game, opponent, type(self).observe), shapes_of(self.settings))
-        self._settings = self._compiled.settings.pack(self.settings)
+        self._settings = jnp.asarray(self._compiled.settings.write(self.settings))
         wire = self._compiled.wire
         places, shapes, dtypes = (
             jax.tree.unflatten(wire.tree, leaves)[1] for leaves in (wire.slices, wire.shapes, wire.dtypes)

@@ -46,6 +46,7 @@ def test_the_wire_carries_every_bit_both_ways() -> None:
     tree = {"f": jnp.float32(-0.1), "u": jnp.uint32(2**32 - 1), "b": jnp.array([True, False]), "i": jnp.int32(-7)}
     wire = Wire(tree)
     vector = jax.jit(wire.pack)(tree)
+    np.testing.assert_array_equal(wire.write(tree), vector)
     for back in (jax.jit(wire.unpack)(vector), wire.read(np.asarray(vector))):
         assert float(back["f"]) == pytest.approx(-0.1)
         assert int(back["u"]) == 2**32 - 1
@@ -56,6 +57,8 @@ def test_the_wire_carries_every_bit_both_ways() -> None:
 def test_the_wire_refuses_what_it_would_cut() -> None:
     with pytest.raises(TypeError, match="32-bit"):
         Wire({"x": np.zeros(1, np.int8)}).pack({"x": np.zeros(1, np.int8)})
+    with pytest.raises(TypeError, match="32-bit"):
+        Wire({"x": np.zeros(1, np.int8)}).write({"x": np.zeros(1, np.int8)})
 
 
 def test_what_is_left_of_a_uniform_is_a_uniform_again() -> None:

@@ -28,7 +28,7 @@ class Glimpse:
             views = [game.view(settings, state, seat)._replace(seat=np.int32(seat)) for seat in SEATS]
             return state, views, [game.legal(settings, state, seat) for seat in SEATS]
 
-        wire = self._wire = Wire(seen(game.plain_options.settings(), game.example))
+        wire = self._wire = Wire(jax.eval_shape(seen, game.plain_options.settings(), game.example))
         self._pack = jax.jit(lambda settings, state: wire.pack(seen(settings, state)))
 
     def __call__(self, settings: Any, state: Any) -> Sight:
