@@ -26,7 +26,6 @@ def check_game(game: Game, options: Any = None, games: int = 256, seed: int = 0)
     options = options if options is not None else game.plain_options
     settings = options.settings()
     _record(game)
-    _layout(game, settings)
     _play(game, settings, games, seed)
     _against(game, settings, games, seed)
 
@@ -41,32 +40,28 @@ def _record(game: Game) -> None:
         assert name in game.rules, f"The game should have a rule {name!r}."
 
 
-def _layout(game: Game, settings: Any) -> None:
-    u = jax.random.uniform(jax.random.key(1), (64, game.new_uniforms))
-    states = jax.vmap(lambda x: game.new(settings, x))(u)
-    layout = Layout(game.widths, game.example)
-    back = jax.vmap(lambda s: layout.unpack(layout.pack(s)))(states)
-    for old, new in zip(jax.tree.leaves(states), jax.tree.leaves(back), strict=True):
-        assert old.dtype == new.dtype, f"Packing should keep the type {old.dtype}, not make it {new.dtype}."
-        assert bool(jnp.all(old == new)), "Packing a state should lose nothing."
-
-
 def _play(game: Game, settings: Any, games: int, seed: int) -> None:
-    """Uniform legal acts for both seats until every game is over."""
-    layout = Layout(game.widths, game.example)
+    """Uniform legal acts for both seats until every game is over, and once more."""
+    layout, rng = Layout(game.widths, game.example), np.random.default_rng(seed)
 
     def choose(state: Any, seat: int, u: Any) -> Any:
         masks = game.legal(settings, state, seat)
         return acts.sample(tuple(jnp.zeros(size) for size in game.sizes), masks, u), masks
 
+    def packs(state: Any) -> Any:
+        back = layout.unpack(layout.pack(state))
+        for old, new in zip(jax.tree.leaves(state), jax.tree.leaves(back), strict=True):
+            assert old.dtype == new.dtype, f"Packing should keep the type {old.dtype}, not make it {new.dtype}."
+        return _same(state, back)
+
+    def begin(u: Any) -> Any:
+        state = game.new(settings, u)
+        return state, packs(state)
+
     def turn(state: Any, u: Any) -> dict[str, Any]:
         heads = len(game.heads)
         (mine, masks0), (theirs, masks1) = choose(state, 0, u[:heads]), choose(state, 1, u[heads : 2 * heads])
         after, rewards, over = game.step(settings, state, (mine, theirs), u[2 * heads :])
-        same, _, still = game.step(settings, after, (mine, theirs), u[2 * heads :])
-        frozen = [jnp.all(a == b) for a, b in zip(jax.tree.leaves(after), jax.tree.leaves(same), strict=True)]
-        packed = layout.unpack(layout.pack(after))
-        kept = [jnp.all(a == b) for a, b in zip(jax.tree.leaves(after), jax.tree.leaves(packed), strict=True)]
         return {
             "after": after,
             "rewards": rewards,
@@ -75,18 +70,19 @@ def _play(game: Game, settings: Any, games: int, seed: int) -> None:
             "after_to_act": game.to_act(after),
             "open": jnp.stack([jnp.any(mask) for mask in (*masks0, *masks1)]),
             "legal": acts.is_legal(masks0, mine, game.matters) & acts.is_legal(masks1, theirs, game.matters),
-            "frozen": jnp.all(jnp.stack(frozen)) & still,
-            "packs": jnp.all(jnp.stack(kept)),
+            "frozen": _same(state, after),
+            "packs": packs(after),
             "features": jnp.stack([jnp.all(jnp.isfinite(_features(game, settings, after, s))) for s in SEATS]),
         }
 
     many = large(jax.vmap(turn))
-    key = jax.random.key(seed)
-    state = large(jax.vmap(lambda u: game.new(settings, u)))(jax.random.uniform(key, (games, game.new_uniforms)))
+    state, packed = large(jax.vmap(begin))(rng.random((games, game.new_uniforms), np.float32))
+    assert np.asarray(packed).all(), "Packing a state should lose nothing."
     over = np.zeros(games, bool)
     longest = game.longest(settings)
-    for step in range(longest):
-        u = jax.random.uniform(jax.random.fold_in(key, step), (games, 2 * len(game.heads) + game.step_uniforms))
+    for step in range(longest + 1):
+        assert step < longest or over.all(), f"Every game should be over after `longest` = {longest} steps."
+        u = rng.random((games, 2 * len(game.heads) + game.step_uniforms), np.float32)
         seen = {name: np.asarray(x) if name != "after" else x for name, x in many(state, u).items()}
         running = ~over
         assert (seen["to_act"].any(1) == running).all(), "Somebody is to act until the game is over, then nobody."
@@ -96,17 +92,21 @@ def _play(game: Game, settings: Any, games: int, seed: int) -> None:
         assert seen["legal"][running].all(), "Values drawn from the masks should be legal."
         assert np.isfinite(seen["rewards"]).all(), "Rewards should be finite."
         assert (seen["rewards"][over] == 0).all(), "Nothing is paid after the end."
-        assert (seen["frozen"] | ~seen["over"]).all(), "A game that is over should stay as it is."
+        assert seen["frozen"][over].all(), "A game that is over should stay as it is."
         assert (seen["over"] >= over).all(), "A game that is over should stay over."
         assert (seen["over"] == ~seen["after_to_act"].any(1)).all(), "`terminated` and `to_act` should agree."
         assert seen["packs"].all(), "Every reachable state should survive packing."
         assert seen["features"].all(), "Features should be finite."
         state, over = seen["after"], seen["over"]
-    assert over.all(), f"Every game should be over after `longest` = {longest} steps."
     scores = large(jax.vmap(lambda s: game.score(settings, s)))(state)
     assert "ceiling" in scores, "`score` should give a ceiling."
     for name, value in scores.items():
         assert value.shape == (games, 2), f"The measure {name!r} should be one number for each seat."
+
+
+def _same(one: Any, other: Any) -> Any:
+    pairs = zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
+    return jnp.all(jnp.stack([jnp.all(a == b) for a, b in pairs]))
 
 
 def _features(game: Game, settings: Any, state: Any, seat: int) -> Any:
@@ -114,21 +114,21 @@ def _features(game: Game, settings: Any, state: Any, seat: int) -> Any:
 
 
 def _against(game: Game, settings: Any, games: int, seed: int) -> None:
-    """Every rule plays legal acts, and the learner is always to act or the episode over."""
+    """Every rule begins with legal acts, and the learner is always to act or the episode over."""
     count = min(games, 64)
     for name, rule in game.rules.items():
         told = seated(settings, {1: rule})
         play = against(game, rule)
 
-        def look(new: Any, u: Any, rule: Any = rule, told: Any = told, play: Any = play) -> Any:
-            solo = play.new(told, new)
-            turn = game.to_act(solo.state)
-            view, masks = game.view(told, solo.state, 1), game.legal(told, solo.state, 1)
-            _, act = rule.choose(told, solo.mind, view, masks, u)
-            return turn, acts.is_legal(masks, act, game.matters) | ~turn[1]
+        def look(u: Any, rule: Any = rule, told: Any = told, play: Any = play) -> Any:
+            # what the rule is asked first, as `play.new` asks it: what both compute is compiled once
+            state, rest, n = game.new(told, u[: game.new_uniforms]), u[game.new_uniforms :], rule.uniforms
+            view, masks = game.view(told, state, 1), game.legal(told, state, 1)
+            _, act = rule.choose(told, rule.start(told, 1, rest[:n]), view, masks, rest[n : 2 * n])
+            legal = acts.is_legal(masks, act, game.matters) | ~game.to_act(state)[1]
+            return game.to_act(play.new(told, u).state), legal
 
-        first, second = jax.random.split(jax.random.key(seed))
-        new = jax.random.uniform(first, (count, play.new_uniforms))
-        turn, legal = map(np.asarray, large(jax.vmap(look))(new, jax.random.uniform(second, (count, rule.uniforms))))
+        u = np.random.default_rng(seed).random((count, play.new_uniforms), np.float32)
+        turn, legal = map(np.asarray, large(jax.vmap(look))(u))
         assert (turn[:, 0] | ~turn.any(1)).all(), f"Against {name!r} the learner should be to act at the start."
         assert legal.all(), f"The rule {name!r} should only choose legal acts."

@@ -19,6 +19,7 @@ from kibitz.core.act import Act
 from kibitz.core.errors import BadInput
 from kibitz.core.game import Game, Rule, choose, seated
 from kibitz.core.gym import Illegal, Observe, Program, Seen, Session, from_shapes, program_for, shapes_of
+from kibitz.core.kernel import large
 
 
 class GameVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
@@ -249,7 +250,7 @@ def _batched(program: Program) -> tuple[Any, Any]:
         picked = jax.tree.map(lambda leaf: leaf[rows], sessions)
         return jax.vmap(program.score, in_axes=(None, 0))(settings, picked)
 
-    return jax.jit(jax.vmap(fresh, in_axes=(None, 0, 0))), jax.jit(score)
+    return large(jax.vmap(fresh, in_axes=(None, 0, 0))), large(score)
 
 
 @lru_cache(maxsize=32)
@@ -266,4 +267,4 @@ def _advance(program: Program, mode: AutoresetMode) -> Any:
             return *shown, *shown
         return *choose(stepped[1].over, begun, stepped), *stepped
 
-    return jax.jit(jax.vmap(advance, in_axes=(None, 0, 0, 0)))
+    return large(jax.vmap(advance, in_axes=(None, 0, 0, 0)))

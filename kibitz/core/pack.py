@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 
 from kibitz.core import setup as _setup  # noqa: F401  (says how JAX is wanted)
@@ -47,7 +46,7 @@ class Layout:
             word = next((i for i, used in enumerate(filled) if used + width <= 32), len(filled))
             if word == len(filled):
                 filled.append(0)
-            self.slots.append(Slot(word, filled[word], width, np.asarray(leaf).dtype))
+            self.slots.append(Slot(word, filled[word], width, jnp.result_type(leaf)))
             filled[word] += width
         self.words = len(filled)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
 
 import jax
@@ -59,16 +60,7 @@ class RulePlayer:
     def __init__(self, game: Game, rule: Rule) -> None:
         self.name, self.rule = rule.name, rule
         self._memory: Any = None
-        self._start = jax.jit(
-            lambda settings, seat, luck: rule.start(settings, seat, uniforms(luck, 0, rule.uniforms)),
-            static_argnums=1,
-        )
-        self._choose = jax.jit(
-            lambda settings, memory, view, masks, luck, number, seat: rule.choose(
-                settings, memory, _known_seat(view, seat), masks, uniforms(luck, number + 1, rule.uniforms)
-            ),
-            static_argnums=6,
-        )
+        self._start, self._choose = _compiled(rule)
 
     def begin(self, settings: Any, seat: int, luck: Array) -> None:
         self._memory = self._start(settings, seat, luck)
@@ -83,6 +75,21 @@ class RulePlayer:
     def follow(self, turn: Turn) -> None:
         """Remembers what it saw; what it would have said stays unsaid."""
         self.choose(turn)
+
+
+@lru_cache(maxsize=64)
+def _compiled(rule: Rule) -> tuple[Any, Any]:
+    """How the rule starts and chooses, for one game; compiled once for all of its players."""
+    start = jax.jit(
+        lambda settings, seat, luck: rule.start(settings, seat, uniforms(luck, 0, rule.uniforms)), static_argnums=1
+    )
+    choose = jax.jit(
+        lambda settings, memory, view, masks, luck, number, seat: rule.choose(
+            settings, memory, _known_seat(view, seat), masks, uniforms(luck, number + 1, rule.uniforms)
+        ),
+        static_argnums=6,
+    )
+    return start, choose
 
 
 def _known_seat(view: Any, seat: int) -> Any:

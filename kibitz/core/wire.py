@@ -38,10 +38,12 @@ class Wire:
         return jax.tree.unflatten(self.tree, [_value(vector[s], shape, dtype) for s, shape, dtype in parts])
 
     def write(self, tree: Any) -> NDArray[np.int32]:
-        """`pack` on the host, where nothing need be compiled for it."""
-        leaves = [np.asarray(leaf, dtype) for leaf, dtype in zip(jax.tree.leaves(tree), self.dtypes, strict=True)]
-        flat = [(leaf.astype(np.int32) if leaf.dtype == bool else leaf).reshape(-1).view(np.int32) for leaf in leaves]
-        return np.concatenate(flat) if flat else np.zeros(0, np.int32)
+        """What `pack` gives, on the host: no kernel is compiled for each leaf."""
+        whole = np.zeros(self.size, np.int32)
+        for leaf, s, dtype in zip(jax.tree.leaves(tree), self.slices, self.dtypes, strict=True):
+            flat = np.asarray(leaf, np.int32 if dtype.kind == "b" else _allowed(dtype)).reshape(-1)
+            whole[s] = flat.view(np.int32)
+        return whole
 
     def read(self, vector: NDArray[np.int32]) -> Any:
         """On the host: NumPy views into the vector where the type allows it."""
@@ -55,9 +57,14 @@ class Wire:
 def _bits(leaf: Array) -> Array:
     if leaf.dtype == jnp.bool_:
         leaf = leaf.astype(jnp.int32)
-    if leaf.dtype.itemsize != 4:
-        raise TypeError(f"Only 32-bit numbers and booleans travel on a wire, not {leaf.dtype}.")
+    _allowed(leaf.dtype)
     return jax.lax.bitcast_convert_type(leaf, jnp.int32).reshape(-1)
+
+
+def _allowed(dtype: Any) -> Any:
+    if dtype.itemsize != 4:
+        raise TypeError(f"Only 32-bit numbers and booleans travel on a wire, not {dtype}.")
+    return dtype
 
 
 def _value(part: Array, shape: tuple[int, ...], dtype: Any) -> Array:

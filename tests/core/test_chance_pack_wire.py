@@ -57,6 +57,8 @@ def test_the_wire_carries_every_bit_both_ways() -> None:
 def test_the_wire_refuses_what_it_would_cut() -> None:
     with pytest.raises(TypeError, match="32-bit"):
         Wire({"x": np.zeros(1, np.int8)}).pack({"x": np.zeros(1, np.int8)})
+    with pytest.raises(TypeError, match="32-bit"):
+        Wire({"x": np.zeros(1, np.int8)}).write({"x": np.zeros(1, np.int8)})
 
 
 def test_what_is_left_of_a_uniform_is_a_uniform_again() -> None:

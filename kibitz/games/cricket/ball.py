@@ -28,6 +28,8 @@ RUN_OUT = HOWS.index("run out")
 TYPES = ("pace_right", "pace_left", "spin_off", "spin_leg", "spin_left_orth", "spin_left_wrist")
 FIRST_SPIN = 2  # types from here on are spin
 LEVELS = 256  # a level is kept as one of so many equally likely steps
+# on the host: operation by operation JAX compiles thirty kernels for it, in every process anew
+NORMAL = np.array([NormalDist().inv_cdf((step + 0.5) / LEVELS) for step in range(LEVELS)], np.float32)
 K = len(OUTCOMES)
 
 
@@ -105,7 +107,7 @@ def model(fitted: dict[str, Any], overs: int = 20) -> Model:
         tactics=jnp.asarray(tactics.effects().reshape(-1)),
         level=jnp.asarray(fitted["level"], jnp.float32),
         level_sd=jnp.asarray([fitted["eras"][era]["level_sd"] for era in ERAS], jnp.float32),
-        normal=jnp.asarray([NormalDist().inv_cdf((i + 0.5) / LEVELS) for i in range(LEVELS)], jnp.float32),
+        normal=jnp.asarray(NORMAL),
         run_out=jnp.asarray([fitted["eras"][era]["run_out"] for era in ERAS], jnp.float32),
         how=cumulative([fitted["eras"][era]["how"] for era in ERAS]),
         wide_runs=cumulative(extras["wide"]),

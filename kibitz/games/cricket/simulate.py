@@ -81,8 +81,8 @@ def record(settings: Settings, before: State, after: State) -> Record:
 
 
 @lru_cache(maxsize=16)
-def _programs(captains: tuple[Rule, Rule]) -> tuple[Any, Any, Layout]:
-    """Begin a batch; play CHUNK deliveries of it and record them."""
+def _programs(captains: tuple[Rule, Rule]) -> tuple[Any, Any, Any]:
+    """Begin a batch; play CHUNK deliveries of it and record them; read how it stands."""
     records = _records()
     matches = batch(captains)
 
@@ -105,7 +105,7 @@ def _programs(captains: tuple[Rule, Rule]) -> tuple[Any, Any, Layout]:
         packed, words = jax.lax.scan(many, packed, turn + jnp.arange(CHUNK))
         return packed, jnp.all(jax.vmap(matches.layout.unpack)(packed).state.over), words
 
-    return begin, play, matches.layout
+    return begin, play, large(lambda packed: jax.vmap(matches.layout.unpack)(packed).state)
 
 
 def _records() -> Layout:
@@ -116,21 +116,21 @@ def deliveries(
     settings: Settings, matches: int, seed: int, captains: tuple[str, str] = ("balanced", "balanced")
 ) -> tuple[Record, State]:
     """Every ball of so many matches: arrays [match, delivery], and the final states."""
-    begin, play, layout = _programs((CAPTAINS[captains[0]], CAPTAINS[captains[1]]))
+    begin, play, read = _programs((CAPTAINS[captains[0]], CAPTAINS[captains[1]]))
     records = _records()
     key = seed_key(seed)
     parts, finals = [], []
     for part in range(-(-matches // BATCH)):
         packed = begin(settings, key, part * BATCH)
         words, turn, done = [], 0, False
+        luck = episode_luck(key, 2**30 + part)
         while not done:
-            luck = episode_luck(key, 2**30 + part)
             packed, done, made = play(settings, packed, luck, turn, 1)
             words.append(jax.device_get(made))
             turn += CHUNK
         joined = tuple(np.concatenate([part[i] for part in words]).T for i in range(len(words[0])))
         parts.append(_unpack(records, joined))
-        finals.append(jax.device_get(jax.vmap(layout.unpack)(packed)).state)
+        finals.append(jax.device_get(read(packed)))
     longest = max(part.live.shape[1] for part in parts)
     joined_parts = [jax.tree.map(lambda x: np.pad(x, ((0, 0), (0, longest - x.shape[1]))), part) for part in parts]
     table = jax.tree.map(lambda *x: np.concatenate(x)[:matches], *joined_parts)

@@ -144,7 +144,7 @@ class Table:
         self.game, self.settings = game_for(self.options), self.options.settings()
         self.acts = flat_acts(self.options.max_count)
         self._compiled = both_seats(self.game, shapes_of(self.settings))
-        self._settings = self._compiled.settings.pack(self.settings)
+        self._settings = jnp.asarray(self._compiled.settings.write(self.settings))
         self._layout = Layout(self.game.widths, self.game.example)
         wire = self._compiled.wire
         self._places: Any = jax.tree.unflatten(wire.tree, wire.slices)[1]  # a Shown of slices

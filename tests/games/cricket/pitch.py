@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from functools import cache, lru_cache
+from functools import cache
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from kibitz.core.kernel import one_kernel
 from kibitz.games.cricket import rules
 from kibitz.games.cricket import state as state_
 from kibitz.games.cricket.ball import FOUR, HOWS, ONE, SIX, WICKET, WIDE
 from kibitz.games.cricket.settings import CricketOptions
 
-NEUTRAL = tuple(jnp.int32(x) for x in (2, 2, 1, 0, 0))
+NEUTRAL = tuple(np.int32(x) for x in (2, 2, 1, 0, 0))
 
 
 @cache
@@ -38,29 +39,32 @@ def certain(settings: Any, outcome: int, how: str = "", runs: int | None = None,
         size = getattr(model, name).shape[0]
         place = runs - first if runs != 6 else 5
         changed[name] = (np.arange(size) >= place).astype(float)
-    made = {key: jnp.asarray(value, jnp.float32) for key, value in changed.items()}
+    made = {key: np.asarray(value, np.float32) for key, value in changed.items()}
     return settings._replace(model=model._replace(**made))
 
 
-@lru_cache
-def _step() -> Any:
-    return jax.jit(rules.step)
+_step = one_kernel(rules.step)
+legal = one_kernel(rules.legal, static_argnums=2)
 
 
 def play(settings: Any, state: Any, bat: Any = NEUTRAL, bowl: Any = NEUTRAL, u: float = 0.5) -> Any:
     """The state after one ball; `bat` and `bowl` are acts of the sides, wherever they sit."""
     acts = (bat, bowl) if int(state.batting) == 0 else (bowl, bat)
-    acts = tuple(tuple(jnp.int32(x) for x in act) for act in acts)
-    after, _, _ = _step()(settings, state, acts, jnp.full(1, u, jnp.float32))
+    acts = tuple(tuple(np.int32(x) for x in act) for act in acts)
+    after, _, _ = _step(settings, state, acts, np.full(1, u, np.float32))
     return jax.device_get(after)
+
+
+@jax.jit
+def _start(batting: Any) -> Any:
+    return state_.start((jnp.int32(0), jnp.int32(1)), (jnp.int32(128),) * 3, batting)
 
 
 def begin(batting: int = 0, **fields: Any) -> Any:
     """A first ball with some fields changed."""
-    zero = jnp.int32(0)
-    state = state_.start((zero, jnp.int32(1)), (jnp.int32(128),) * 3, jnp.int32(batting))
+    state = jax.device_get(_start(np.int32(batting)))
     made = {
-        name: jax.tree.map(lambda old, new: jnp.asarray(new, old.dtype), getattr(state, name), value)
+        name: jax.tree.map(lambda old, new: np.asarray(new, old.dtype), getattr(state, name), value)
         for name, value in fields.items()
     }
     return state._replace(**made)
@@ -76,8 +80,10 @@ def next_in(index: int) -> tuple[int, ...]:
 
 def may(settings: Any, state: Any) -> set[int]:
     """Who may bowl the coming over."""
-    mask = rules.legal(settings, state, 1 - int(state.batting))[3]
+    mask = legal(settings, state, 1 - int(state.batting))[3]
     return set(np.flatnonzero(np.asarray(mask)).tolist())
 
 
-__all__ = ["FOUR", "ONE", "SIX", "WICKET", "WIDE", "begin", "bowler", "certain", "may", "next_in", "plain", "play"]
+__all__ = [
+    "FOUR", "ONE", "SIX", "WICKET", "WIDE", "begin", "bowler", "certain", "legal", "may", "next_in", "plain", "play",
+]  # fmt: skip

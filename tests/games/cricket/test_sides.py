@@ -12,7 +12,9 @@ import numpy as np
 import pytest
 import yaml
 
+from kibitz.core.episode import table_for
 from kibitz.core.errors import BadInput
+from kibitz.core.kernel import large, one_kernel
 from kibitz.games.cricket import CricketOptions, captains, elevens, game, opening, words
 from kibitz.games.cricket.calibration import calibration
 from tests.games.cricket.pitch import begin, plain
@@ -49,7 +51,7 @@ def test_a_person_can_supply_two_sides(tmp_path: Path) -> None:
     assert list(elevens.read(path)) == mine
     options = CricketOptions(elevens=str(path))
     assert [side.name for side in options.sides()] == [side.name for side in mine]
-    state = opening.new(options.settings(), jnp.zeros(opening.NEW_UNIFORMS))
+    state = one_kernel(opening.new)(options.settings(), np.zeros(opening.NEW_UNIFORMS, np.float32))
     assert [int(x) for x in state.elevens] == [0, 1]
 
 
@@ -92,7 +94,7 @@ def test_words_say_the_position_and_only_open_choices() -> None:
     record, settings = game(), plain(5)
     state = begin(batting=1, second=True, first=50, score=20, legal=14, wickets=2, bowler=9, deliveries=50)
     for seat in (0, 1):
-        view, masks = record.view(settings, state, seat), record.legal(settings, state, seat)
+        view, masks = table_for(record).look(settings, state, seat)
         told = record.describe(settings, view, [])
         assert all(isinstance(value, str) for value in told.values())
         assert told["needed"] == "31"
@@ -101,12 +103,12 @@ def test_words_say_the_position_and_only_open_choices() -> None:
         assert ("intent" in answer) == (seat == 1)
         assert ("plan" in answer) == (seat == 0)
         assert record.legal_text(view, masks)
-    batting, bowling = (record.view(settings, state, seat) for seat in (1, 0))
-    assert record.parse("slog 5", batting, record.legal(settings, state, 1)) == (4, 2, 1, 0, 4)
-    assert record.parse("yorker death", bowling, record.legal(settings, state, 0)) == (2, 0, 3, 9, 0)
+    (batting, open_to_bat), (bowling, open_to_bowl) = (table_for(record).look(settings, state, seat) for seat in (1, 0))
+    assert record.parse("slog 5", batting, open_to_bat) == (4, 2, 1, 0, 4)
+    assert record.parse("yorker death", bowling, open_to_bowl) == (2, 0, 3, 9, 0)
     for text in ("", "fly", "slog 1", "yorker"):
         with pytest.raises(BadInput):
-            record.parse(text, batting, record.legal(settings, state, 1))
+            record.parse(text, batting, open_to_bat)
     assert words.overs_text(86) == "14.2"
 
 
@@ -126,13 +128,12 @@ def test_a_frame_is_plain_data_and_public() -> None:
 def test_features_are_scaled_for_a_network() -> None:
     record = game()
     settings = CricketOptions(max_overs=20, pool=8, random_start=True).settings()
-    u = jax.random.uniform(jax.random.key(3), (256, opening.NEW_UNIFORMS))
+    u = np.random.default_rng(3).random((256, opening.NEW_UNIFORMS), np.float32)
 
-    @jax.jit
-    def seen(x: Any) -> Any:
+    def seen(settings: Any, x: Any) -> Any:
         state = opening.new(settings, x)
         return jnp.stack([record.features(settings, record.view(settings, state, seat)) for seat in (0, 1)])
 
-    values = np.asarray(jax.vmap(seen)(u))
+    values = np.asarray(large(jax.vmap(seen, in_axes=(None, 0)))(settings, u))
     assert np.isfinite(values).all()
     assert np.abs(values).max() < 4

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import product
 from typing import NamedTuple
 
@@ -21,12 +21,11 @@ NOTHING: Triple = (0, 0, 0)
 
 
 def worth(utilities: Triple, items: Triple) -> int:
-    return sum(u * n for u, n in zip(utilities, items, strict=True))
+    return utilities[0] * items[0] + utilities[1] * items[1] + utilities[2] * items[2]
 
 
 def rest_of(counts: Triple, items: Triple) -> Triple:
-    a, b, c = (n - k for n, k in zip(counts, items, strict=True))
-    return a, b, c
+    return counts[0] - items[0], counts[1] - items[1], counts[2] - items[2]
 
 
 def allocations(counts: Triple) -> Iterator[Triple]:
@@ -68,7 +67,8 @@ class Game:
             return self.offer_stands(self.seat)
         if act_type == DISAGREE:
             return True
-        inside = all(0 <= k <= n for k, n in zip(keep, self.counts, strict=True))
+        (a, b, c), (most_a, most_b, most_c) = keep, self.counts
+        inside = 0 <= a <= most_a and 0 <= b <= most_b and 0 <= c <= most_c
         return act_type in (PROPOSE, INSIST, END) and inside
 
     def play(self, act: Act) -> Game:
@@ -97,9 +97,12 @@ class Game:
         if deal is not None:
             rest = rest_of(self.counts, deal)
             kept = (deal, rest) if me == 0 else (rest, deal)
-        return replace(
-            self,
+        return Game(
+            self.counts,
+            self.utilities,
             seat=other,
+            max_turns=self.max_turns,
+            disagree_ends=self.disagree_ends,
             turns_left=left,
             acts=(spoken, self.acts[1]) if me == 0 else (self.acts[0], spoken),
             claims=(claim, self.claims[1]) if me == 0 else (self.claims[0], claim),
@@ -116,7 +119,7 @@ class Game:
         return worth(self.utilities[0], self.kept[0]), worth(self.utilities[1], self.kept[1])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Temper:
     """How a partner behaves. Fractions, so that exactly 0.55 is exactly 0.55."""
 
@@ -129,9 +132,10 @@ class Temper:
 
 def least_points(share: Fraction, pool: int) -> int:
     """The fewest whole points that are at least this share of the pool."""
-    return math.ceil(share * pool)
+    return -(-share.numerator * pool // share.denominator)
 
 
+@cache
 def greedy_claim(utilities: Triple, counts: Triple, points: int) -> Triple:
     """The most valued items, one at a time, until they are worth the points; never a worthless one.
 
@@ -146,10 +150,16 @@ def greedy_claim(utilities: Triple, counts: Triple, points: int) -> Triple:
     return kept[0], kept[1], kept[2]
 
 
+@cache
+def patience(temper: Temper, turns_left: int, max_turns: int, insisted: bool) -> Fraction:
+    """The share of its pool that a partner who mirrors nothing goes by."""
+    gone = 1 - Fraction(turns_left, max_turns)
+    return temper.threshold - temper.fall * gone - (temper.insist_gap if insisted else 0)
+
+
 def standard(game: Game, temper: Temper, insisted: bool) -> Fraction:
     """The share of its pool that the partner, who is to act, goes by now."""
-    gone = 1 - Fraction(game.turns_left, game.max_turns)
-    share = temper.threshold - temper.fall * gone - (temper.insist_gap if insisted else 0)
+    share = patience(temper, game.turns_left, game.max_turns, insisted)
     if temper.mirror and game.offer_stands(game.seat):
         utilities = game.utilities[game.seat]
         pool = worth(utilities, game.counts)

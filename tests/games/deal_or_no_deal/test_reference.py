@@ -17,6 +17,7 @@ import pytest
 
 from kibitz.core.act import is_legal
 from kibitz.core.game import Against, against, seated
+from kibitz.core.kernel import large
 from kibitz.games.deal_or_no_deal import MATTERS, build, reference
 from tests.games.deal_or_no_deal import board, oracle
 from tests.games.deal_or_no_deal.oracle import AGREE, DISAGREE, END, INSIST, PROPOSE, Game, Points, Triple
@@ -45,7 +46,7 @@ def random_games(seed: int, number: int, most: int = 4, **changes: Any) -> list[
 # Measures of an episode
 
 
-@jax.jit
+@large
 @partial(jax.vmap, in_axes=(None, 0))
 def scores_of(settings: Any, state: Any) -> Any:
     return reference.score(settings, state, 4)
@@ -184,8 +185,8 @@ def bayes_programs(opponent: str) -> tuple[Any, Any]:
         return after, mind, rewards, over, legal
 
     return (
-        jax.jit(jax.vmap(begin, in_axes=(None, 0, 0))),
-        jax.jit(jax.vmap(advance, in_axes=(None, 0, 0, 0))),
+        large(jax.vmap(begin, in_axes=(None, 0, 0))),
+        large(jax.vmap(advance, in_axes=(None, 0, 0, 0))),
     )
 
 
@@ -299,7 +300,8 @@ def test_bayes_earns_the_ceiling_when_utilities_are_revealed() -> None:
 def test_bayes_earns_the_ceiling_of_short_games_when_utilities_are_revealed(max_turns: int) -> None:
     games = random_games(22, CHUNK, 3, max_turns=max_turns)
     earned = play_bayes(bayes_settings(reveal_partner_utilities=True, max_turns=max_turns), games)
-    assert earned.tolist() == [oracle.Search(oracle.Temper()).best(game) for game in games]
+    temper = oracle.Temper()
+    assert earned.tolist() == [oracle.Search(temper).best(game) for game in games]
 
 
 # The share is what was measured, rounded down: a change for the worse shows.
