@@ -57,8 +57,8 @@ class Player(Protocol):
 class RulePlayer:
     """A rule as a player of single episodes; acts as it does inside compiled programs."""
 
-    def __init__(self, game: Game, rule: Rule) -> None:
-        self.name, self.rule = rule.name, rule
+    def __init__(self, game: Game, rule: Rule, name: str = "") -> None:
+        self.name, self.rule = name or rule.name, rule
         self._memory: Any = None
         self._start, self._choose = _compiled(rule)
 

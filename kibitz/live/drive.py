@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from kibitz.core.episode import play_episode
 from kibitz.core.errors import BadInput
 from kibitz.core.event import Event, spoken
-from kibitz.live.plan import POOL, Wish, prepare
+from kibitz.live.plan import Wish, let_go, prepare
 from kibitz.live.publisher import BusObserver, HttpOutlet, Refused
 from kibitz.live.runner import Live, Steps
 
@@ -54,7 +54,7 @@ def drive(
                 about=plan.about, stop=Steps(live, pace, Stopped),
             )  # fmt: skip
         finally:
-            POOL.give_back(plan.game, [*plan.players, *plan.advisers.values()])
+            let_go([*plan.players, *plan.advisers.values()])
             observer.close()  # also of a match that was broken off: the server should hear of its end
     except Refused as refused:
         raise BadInput(str(refused)) from None

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 import secrets
-import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -68,32 +67,11 @@ class Plan:
         return {seat: player for seat, player in enumerate(self.players) if isinstance(player, HumanSeat)}
 
 
-class Pool:
-    """Rule players between episodes: a fresh one would compile its functions again."""
-
-    def __init__(self) -> None:
-        self._free: dict[tuple[Game, str], list[RulePlayer]] = {}
-        self._guard = threading.Lock()
-
-    def take(self, game: Game, rule: Rule, name: str) -> RulePlayer:
-        with self._guard:
-            waiting = self._free.get((game, name))
-            if waiting:
-                return waiting.pop()
-        player = RulePlayer(game, rule)
-        player.name = name
-        return player
-
-    def give_back(self, game: Game, players: Sequence[Player]) -> None:
-        with self._guard:
-            for player in players:
-                if isinstance(player, RulePlayer):
-                    self._free.setdefault((game, player.name), []).append(player)
-                elif isinstance(player, Patient):
-                    player.close()
-
-
-POOL = Pool()
+def let_go(players: Iterable[Player]) -> None:
+    """After an episode: whoever waits for a player that is slow waits no longer."""
+    for player in players:
+        if isinstance(player, Patient):
+            player.close()
 
 
 def prepare(wish: Wish, runs: Path, patience: float, human_seconds: float, halt: Halt, operator: bool = False) -> Plan:
@@ -106,7 +84,7 @@ def prepare(wish: Wish, runs: Path, patience: float, human_seconds: float, halt:
     players: list[Player] = []
     for name, rule in zip(names, rules, strict=True):
         if rule is not None:
-            players.append(POOL.take(game, rule, name))
+            players.append(RulePlayer(game, rule, name))
         elif name == "human":
             if len(players) == 2:
                 raise BadInput("A human cannot be the adviser here; name a player such as heuristic.")

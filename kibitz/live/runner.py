@@ -135,7 +135,7 @@ class Runner:
         from kibitz.core.episode import play_episode
         from kibitz.core.telling import Stopped
         from kibitz.live.commentator import commentator_for
-        from kibitz.live.plan import POOL
+        from kibitz.live.plan import let_go
 
         pace = self.config.pace if wish.pace is None else wish.pace
         observer = BusObserver(
@@ -160,7 +160,7 @@ class Runner:
         except Exception:
             log.exception("episode %s failed", live.episode_id)
         finally:
-            POOL.give_back(plan.game, [*plan.players, *plan.advisers.values()])
+            let_go([*plan.players, *plan.advisers.values()])
             self.played += 1
             self._release(live)
 

@@ -46,7 +46,7 @@ def _warm(name: str, runs: Path, halt: Halt) -> None:
     from kibitz.core.episode import play_episode
     from kibitz.core.telling import Stopped
     from kibitz.games import get_game
-    from kibitz.live.plan import POOL, Wish, describe, prepare
+    from kibitz.live.plan import Wish, describe, prepare
 
     describe(name)
     reference = get_game(name).reference
@@ -59,6 +59,5 @@ def _warm(name: str, runs: Path, halt: Halt) -> None:
         for players in (("heuristic", "heuristic"), (reference, "heuristic")):
             plan = prepare(Wish(*players, game=name, seed=0), runs, 30.0, 30.0, halt)
             play_episode(plan.game, plan.settings, plan.players, seed=0, stop=stop)
-            POOL.give_back(plan.game, plan.players)
     except Stopped:
         return

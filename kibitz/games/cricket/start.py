@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from functools import lru_cache
 from importlib import import_module
@@ -14,8 +13,6 @@ from kibitz.core.player import Player, RulePlayer
 from kibitz.core.scenario import is_swapped
 from kibitz.games.cricket.models import ResetOptions
 from kibitz.games.cricket.settings import CricketOptions
-
-_COMPILED: dict[str, tuple[Rule, RulePlayer]] = {}
 
 
 class Start(NamedTuple):
@@ -37,10 +34,7 @@ def find_player(game: Game, name: str) -> tuple[Player, Rule | None]:
     if rule is None:
         found: Player = players.player_named(game, name)
         return found, None
-    known = _COMPILED.get(name)
-    if known is None or known[0] is not rule:
-        known = _COMPILED[name] = (rule, RulePlayer(game, rule))
-    return copy.copy(known[1]), rule  # compiled once for everybody, with a memory of its own
+    return RulePlayer(game, rule), rule
 
 
 def find_start(
