@@ -3,10 +3,11 @@ VENV := .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
-# a lock file of exact versions, as constraints: what an extra does not ask for is not installed
-INSTALL := $(PIP) install --constraint requirements.lock
+# a lock file of exact versions, as constraints: what an extra does not ask for is not installed;
+# what is never imported need not be compiled
+INSTALL := $(PIP) install --no-compile --constraint requirements.lock
 # a file at a time to each core, long ones first (tests/conftest.py), so that both end together
-TWO := -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
+TWO := --durations 20 -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 # seconds after which one of other people's suites hangs
 PATIENT := -o faulthandler_timeout=1200
 
@@ -43,15 +44,14 @@ $(VENV)/bin/python:
 	@echo "kibitz: setting up $(VENV) (about a minute, once)"
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.base: pyproject.toml requirements.lock | $(VENV)/bin/python
+$(VENV)/bin/kibitz: | $(VENV)/bin/python
 	$(INSTALL) -e .
-	@touch $@
 
-$(VENV)/.demo: $(VENV)/.base
+$(VENV)/.demo: pyproject.toml requirements.lock | $(VENV)/bin/python
 	$(INSTALL) -e ".[live,logs,embedded]"
 	@touch $@
 
-$(VENV)/.test: $(VENV)/.base
+$(VENV)/.test: pyproject.toml requirements.lock | $(VENV)/bin/python
 	$(INSTALL) -e ".[test]"
 	@touch $@
 
@@ -62,7 +62,7 @@ $(VENV)/.conformance: $(VENV)/.test
 	@touch $@
 
 # the embedded language model, in the user's cache; without it hints and players of a model are missing, nothing else
-weights: | $(VENV)/.base
+weights: | $(VENV)/bin/kibitz
 	@test -e $(VENV)/.weights || { $(BIN)/kibitz llm install && touch $(VENV)/.weights; } || \
 		echo "kibitz: going on without the embedded model; what needs it says so"
 
