@@ -6,8 +6,9 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 # a lock file of exact versions, as constraints: what an extra does not ask for is not installed;
 # what is never imported need not be compiled
 INSTALL := $(PIP) install --no-compile --constraint requirements.lock
-# a file at a time to each core, long ones first (tests/conftest.py), so that both end together
-TWO := --durations 20 -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
+# a file at a time to each of three, long ones first (tests/conftest.py), so that all end together: two cores
+# have room for a third, because some wait for servers and browsers
+SPREAD := --durations 20 -n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 # seconds after which one of other people's suites hangs
 PATIENT := -o faulthandler_timeout=1200
 
@@ -17,10 +18,10 @@ demo: $(VENV)/.demo weights
 	$(BIN)/kibitz demo
 
 test: $(VENV)/.test weights machines browser
-	$(BIN)/python -m pytest -m "not conformance" $(TWO)
+	$(BIN)/python -m pytest -m "not conformance" $(SPREAD)
 
 conformance: $(VENV)/.conformance weights machines browser
-	$(BIN)/python -m pytest -m "conformance and not timed" $(TWO) $(PATIENT)
+	$(BIN)/python -m pytest -m "conformance and not timed" $(SPREAD) $(PATIENT)
 	$(BIN)/python -m pytest -m "conformance and timed" $(PATIENT)
 
 # real Redis, PostgreSQL and a voice for the tests of the live server, where we may install them
