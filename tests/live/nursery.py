@@ -13,7 +13,9 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 from contextlib import contextmanager
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -84,6 +86,9 @@ def _run(words: list[str], env: dict[str, str], writing: Connection) -> None:
     """In the fork: the command, as if a shell had started it."""
     from kibitz.cli import main
 
+    tests = multiprocessing.parent_process()
+    assert tests is not None
+    threading.Thread(target=lambda: wait([tests.sentinel]) and os._exit(1), daemon=True).start()  # ends with them
     os.dup2(writing.fileno(), 1)
     writing.close()
     os.environ.update(env)
