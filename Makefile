@@ -6,9 +6,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 # a lock file of exact versions, as constraints: what an extra does not ask for is not installed;
 # what is never imported need not be compiled
 INSTALL := $(PIP) install --no-compile --constraint requirements.lock
-# a file at a time to each of three, long ones first (tests/conftest.py), so that all end together: two cores
-# have room for a third, because some wait for servers and browsers
-SPREAD := --durations 20 -n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
+# a file at a time to each core, long ones first (tests/conftest.py), so that both end together
+SPREAD := --durations 20 -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 # seconds after which one of other people's suites hangs
 PATIENT := -o faulthandler_timeout=1200
 

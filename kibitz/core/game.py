@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 import jax
@@ -207,13 +207,17 @@ def blank(function: Callable[..., Any], *arguments: Any) -> Any:
 
 def first_sight(game: Game, settings: Any) -> tuple[Any, tuple[Any, ...]]:
     """What seat 0 sees of some first position, and what it may do there: on the host."""
+    view, masks = jax.device_get(_look(game)(settings))
+    return view, masks
 
+
+@lru_cache(maxsize=16)
+def _look(game: Game) -> Callable[[Any], Any]:
     def look(settings: Any) -> Any:
         state = game.new(settings, jnp.zeros(game.new_uniforms))
         return game.view(settings, state, 0), game.legal(settings, state, 0)
 
-    view, masks = jax.device_get(jax.jit(look)(settings))
-    return view, masks
+    return jax.jit(look)
 
 
 def seated(settings: Any, players: Mapping[int, Rule]) -> Any:

@@ -29,7 +29,7 @@ def test_evaluate_prints_one_object_with_everything(kibitz: Command) -> None:
 
 
 def test_evaluate_for_people_is_a_table(kibitz: Command) -> None:
-    done = kibitz("evaluate", "--player", "bayes", "--episodes", "64")
+    done = kibitz("evaluate", "--player", "bayes", "--opponent", "bayes", "--episodes", "64")
     assert done.returncode == 0, done.stderr
     assert "share of ceiling" in done.stdout
     assert "bayes" in done.stdout

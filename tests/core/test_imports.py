@@ -63,14 +63,14 @@ def test_no_room_outside_the_games_names_a_game_in_a_condition() -> None:
 
 def test_importing_kibitz_is_quick_and_light() -> None:
     code = (
-        "import time, sys, json; t = time.perf_counter(); import kibitz; s = time.perf_counter() - t;"
+        "import time, sys, json; t = time.process_time(); import kibitz; s = time.process_time() - t;"
         "print(json.dumps([s, sorted(sys.modules)]))"
     )
     runs = [
         json.loads(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
         for _ in range(3)
     ]
-    assert min(seconds for seconds, _ in runs) < 1.0  # the machine may be busy
+    assert min(seconds for seconds, _ in runs) < 1.0  # of work: the machine may be busy with other tests
     heavy = {"fastapi", "openai", "torch", "jax", "pydantic", "transformers", "pettingzoo"}
     assert all(heavy.isdisjoint(loaded) for _, loaded in runs)
 
