@@ -3,9 +3,10 @@ VENV := .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
-# a lock file of exact versions, as constraints: what an extra does not ask for is not installed;
-# what is never imported need not be compiled
-INSTALL := $(PIP) install --no-compile --constraint requirements.lock
+# a lock file of exact versions, as constraints: what an extra does not ask for is not installed
+INSTALL := $(PIP) install --constraint requirements.lock
+# a run starts hundreds of processes: none should have to compile our modules again
+unexport PYTHONDONTWRITEBYTECODE
 # a file at a time to each core, long ones first (tests/conftest.py), so that both end together
 SPREAD := --durations 20 -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 # seconds after which one of other people's suites hangs
