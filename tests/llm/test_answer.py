@@ -140,9 +140,9 @@ def test_a_declaration_without_open_values_is_a_programmers_error(values: Any) -
     ids=["deep", "braces", "arrays", "deep-again", "quotes", "spaced"],
 )
 def test_a_hostile_text_takes_no_time(answer: Answer, text: str) -> None:
-    started = time.monotonic()
+    started = time.thread_time()
     assert kind_of(answer, text) == "not_json"
-    assert time.monotonic() - started < 0.5
+    assert time.thread_time() - started < 2  # a parser that looks again and again takes minutes
 
 
 @given(st.text(max_size=300))

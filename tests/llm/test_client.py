@@ -250,7 +250,7 @@ def test_a_budget_of_wall_time_ends_asking(answer: Answer) -> None:
     async def work(client: Client) -> None:
         started = time.monotonic()
         replies = await client.ask_many(questions(800, answer))
-        assert time.monotonic() - started < 1.0
+        assert time.monotonic() - started < 3.0
         assert {str(reply.failure.kind) for reply in replies if reply.failure} == {"budget"}
         assert replies[0].ok
         assert replies[-1].failure is not None

@@ -21,7 +21,7 @@ from tests.llm.conftest import QUICK, ask, questions, words
 from tests.llm.fake_server import GOOD, FakeServer
 
 Remote = Callable[..., Preset]
-SLACK = 0.25  # seconds a busy machine may be late
+SLACK = 1.0  # seconds a busy machine may be late; what it guards against takes many
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_retry_after_four_hundred_seconds_gives_up_at_once_and_for_all(
 ) -> None:
     started = time.monotonic()
     replies, client = ask(remote("rate-limit-400s", {"deadline": 30.0}), answer, count=20)
-    assert time.monotonic() - started < 1.0
+    assert time.monotonic() - started < 1.0 + 2 * SLACK
     assert all(reply.failure and reply.failure.kind == "transport" for reply in replies)
     assert len(server.of("rate-limit-400s")) == 1  # the others need not ask to know
     assert client.book.calls == 1
@@ -176,7 +176,7 @@ def test_a_refused_connection_is_a_transport_failure(answer: Answer) -> None:
     )
     started = time.monotonic()
     (reply,), _ = ask(preset, answer)
-    assert time.monotonic() - started < 1.0
+    assert time.monotonic() - started < 1.0 + 2 * SLACK
     assert reply.failure is not None
     assert (reply.failure.kind, reply.attempts) == ("transport", 3)
 
