@@ -1,4 +1,4 @@
-"""The command as people and machines use it, each in a process of its own."""
+"""The command as people and machines use it, in a process of its own; its help in this one."""
 
 from __future__ import annotations
 

@@ -63,9 +63,9 @@ def test_an_episode_whose_players_are_being_made_ready_is_waited_for(serve: Serv
     served = serve("--no-warm")  # so that making them ready takes a moment
     starting = threading.Thread(target=lambda: served.start(**NEGOTIATION))
     starting.start()
-    wait_until(lambda: served.get("/custom/status")["running"], what="a claim")
-    episode_id = served.get("/custom/status")["running"][0]["episode_id"]
-    _, seen = watch(served, f"episode_id={episode_id}")
+    claimed: list[dict[str, Any]] = []
+    wait_until(lambda: claimed.extend(served.get("/custom/status")["running"]) or bool(claimed), what="a claim")
+    _, seen = watch(served, f"episode_id={claimed[0]['episode_id']}")
     starting.join()
     assert seen[-1]["type"] == "episode.ended"
 
