@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict, deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -78,6 +79,7 @@ class Channel:
         self.over = row.status != "running"
         self.frame: dict[str, Any] | None = None  # whole, once it is known
         self.watchers: set[Watcher] = set()
+        self.ready: asyncio.Task[None] | None = None  # what came since the row was read is being looked for
         self._joined: OrderedDict[tuple[int, int, Look], Part] = OrderedDict()
 
     @property
@@ -149,33 +151,53 @@ class Hub:
             self._wake_idle()
         return channel
 
+    async def join(self, row: Row) -> Channel:
+        """The channel for a watcher. Its row may be old: an episode that has ended since is told to the end, too."""
+        channel = self.channels.get(row.episode_id)
+        if channel is None:
+            channel = self.open(row)
+            channel.ready = None if channel.over else self._later(self._catch_up_late(channel))
+        if channel.ready is not None:
+            await asyncio.shield(channel.ready)
+        return channel
+
     def deliver(self, event: Told, row: Row | None = None) -> None:
         """A committed event, from this server or another; doubles are dropped, gaps filled from the store."""
         channel = self.channels.get(event.episode_id)
         if channel is None and row is not None:
             channel = self.open(row)
         if channel is None or event.seq > channel.next:
-            task = asyncio.get_running_loop().create_task(self._deliver_late(event))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._later(self._deliver_late(event))
         elif event.seq == channel.next:
             self.sent += channel.add(event, self.auto_batch())
             self._forget_if_over(channel)
 
+    def _later(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
     async def _deliver_late(self, event: Told) -> None:
-        """Tried again while the store is away: nobody else may come to fill the gap."""
-        while not self.closing:
+        channel = self.channels.get(event.episode_id)
+        while channel is None and not self.closing:
             try:
-                channel = self.channels.get(event.episode_id)
-                if channel is None:
-                    row = await asyncio.to_thread(self.store.episode, event.episode_id)
-                    if row is None:
-                        return
-                    channel = self.open(row)
-                await self.catch_up(channel)
-                return
+                row = await asyncio.to_thread(self.store.episode, event.episode_id)
             except StoreAway:
                 await asyncio.sleep(0.5)
+            else:
+                if row is None:
+                    return
+                channel = self.open(row)
+        if channel is not None:
+            await self._catch_up_late(channel)
+
+    async def _catch_up_late(self, channel: Channel) -> None:
+        """Tried again while the store is away: nobody else may come to fill the gap."""
+        while not self.closing:
+            with suppress(StoreAway):
+                return await self.catch_up(channel)
+            await asyncio.sleep(0.5)
 
     async def catch_up(self, channel: Channel) -> None:
         """Reads what the channel has missed."""

@@ -102,7 +102,7 @@ class Session:
                 yield Part('{"idle":true}')
 
     async def _episode(self, row: Row, since: int) -> AsyncIterator[Part]:
-        channel = self.channel = self.hub.open(row)
+        channel = self.channel = await self.hub.join(row)
         found = self._runner.seat_of(row.episode_id, self._token)
         watcher = Watcher(None if found is None else found[0], self.batch, since + 1)
         self.watcher = watcher

@@ -6,13 +6,15 @@ import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from kibitz.live.bus import Bus
 from kibitz.live.hub import LAG, WINDOW, Hub, Watcher
-from kibitz.live.store import open_store
+from kibitz.live.store import StoreAway, open_store
+from kibitz.live.watch import Session
 from tests.live.test_store import row, told
 
 
@@ -158,5 +160,50 @@ def test_events_that_come_twice_or_too_early_are_shown_once_and_in_order(bus: Bu
             await asyncio.sleep(0.01)
         await task
         return texts
+
+    assert _seqs(asyncio.run(play())) == list(range(12))
+
+
+@pytest.mark.parametrize("since", [-1, 3])
+def test_an_episode_that_ends_while_somebody_joins_is_told_to_its_end(bus: Bus, since: int) -> None:
+    """Between the look at the list and the first word the last event may come and go; nobody tells it again."""
+
+    async def play() -> list[str]:
+        hub, sent = await _begin(bus, 10)
+        await _publish(bus, sent[:5])
+        state = SimpleNamespace(bus=bus, runner=SimpleNamespace(running={}, seat_of=lambda *_: None))
+        sessions = [Session(state, {"episode_id": "ep-1", "since": str(since)}) for _ in range(2)]
+        for session in sessions:
+            await session.look_up()
+        await _publish(bus, sent[5:])
+        assert not hub.channels
+        async with asyncio.timeout(10):
+            parts = await asyncio.gather(*map(_all, sessions))
+        assert not hub.channels and hub.newest is None
+        assert parts[0][1:] == parts[1][1:]
+        return [part.text for part in parts[0]]
+
+    async def _all(session: Session) -> list[Any]:
+        return [part async for part in session.parts()]
+
+    assert _seqs(asyncio.run(play())) == list(range(since + 1, 12))
+
+
+def test_somebody_who_joins_while_the_store_is_away_gets_what_came_meanwhile_later(bus: Bus) -> None:
+    async def play() -> list[str]:
+        hub, sent = await _begin(bus, 10)
+        old = hub.channels["ep-1"].row
+        await _publish(bus, sent)
+        events, failures = bus.store.events, iter([StoreAway("gone for a moment")])
+
+        def away(*values: Any) -> list[bytes]:
+            for failure in failures:
+                raise failure
+            return events(*values)
+
+        bus.store.events = away  # type: ignore[method-assign]
+        async with asyncio.timeout(10):
+            channel = await hub.join(old)
+            return [part.text async for part in hub.follow(channel, Watcher())]
 
     assert _seqs(asyncio.run(play())) == list(range(12))
