@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -195,9 +194,11 @@ class Hub:
     async def _catch_up_late(self, channel: Channel) -> None:
         """Tried again while the store is away: nobody else may come to fill the gap."""
         while not self.closing:
-            with suppress(StoreAway):
-                return await self.catch_up(channel)
-            await asyncio.sleep(0.5)
+            try:
+                await self.catch_up(channel)
+                break
+            except StoreAway:
+                await asyncio.sleep(0.5)
 
     async def catch_up(self, channel: Channel) -> None:
         """Reads what the channel has missed."""
