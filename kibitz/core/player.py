@@ -66,11 +66,10 @@ class RulePlayer:
         self._memory = self._start(settings, seat, luck)
 
     def choose(self, turn: Turn) -> Choice:
-        masks = tuple(jnp.asarray(mask) for mask in turn.masks)
         self._memory, act = self._choose(
-            turn.settings, self._memory, turn.view, masks, turn.luck, turn.number, turn.seat
+            turn.settings, self._memory, turn.view, turn.masks, turn.luck, turn.number, turn.seat
         )
-        return Choice(tuple(int(x) for x in act), self.name)
+        return Choice(tuple(np.asarray(act).tolist()), self.name)
 
     def follow(self, turn: Turn) -> None:
         """Remembers what it saw; what it would have said stays unsaid."""
@@ -83,13 +82,15 @@ def _compiled(rule: Rule) -> tuple[Any, Any]:
     start = jax.jit(
         lambda settings, seat, luck: rule.start(settings, seat, uniforms(luck, 0, rule.uniforms)), static_argnums=1
     )
-    choose = jax.jit(
-        lambda settings, memory, view, masks, luck, number, seat: rule.choose(
-            settings, memory, _known_seat(view, seat), masks, uniforms(luck, number + 1, rule.uniforms)
-        ),
-        static_argnums=6,
-    )
-    return start, choose
+
+    def choose(
+        settings: Any, memory: Any, view: Any, masks: Any, luck: Array, number: int, seat: int
+    ) -> tuple[Any, Array]:
+        masks, chance = jax.tree.map(jnp.asarray, masks), uniforms(luck, number + 1, rule.uniforms)
+        memory, act = rule.choose(settings, memory, _known_seat(view, seat), masks, chance)
+        return memory, jnp.stack(act)  # fetched in one piece
+
+    return start, jax.jit(choose, static_argnums=6)
 
 
 def _known_seat(view: Any, seat: int) -> Any:

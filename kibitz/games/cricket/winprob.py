@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -120,9 +120,9 @@ def chase(balls: Any, needed: Any, wickets: Any, first_total: Any, era: Any, ove
     states = {"balls_left": balls, "runs_needed": needed, "wickets_left": wickets, "first_innings_total": first_total}
     arrays = dict(zip(states, np.broadcast_arrays(*(np.asarray(x, np.float64) for x in states.values())), strict=True))
     eras = np.broadcast_to(np.asarray(era), arrays["balls_left"].shape)
-    known = [i for i in range(3) if np.any(eras == i)] or [0]
-    tables = [chase_table(overs, i if i in known else known[0]) for i in range(3)]
-    p = raw(tables, calibration()["chase"], _usual(overs), eras, arrays, overs)
+    known = np.unique(eras) if eras.size else np.zeros(1, int)
+    tables, places = [chase_table(overs, i) for i in known.tolist()], np.searchsorted(known, eras)
+    p = raw(tables, calibration()["chase"], _usual(overs)[known], places, arrays, overs)
     p = straight(p, arrays["balls_left"], _straight(overs))
     p = np.where(arrays["runs_needed"] <= 0, 1.0, p)
     ended = (arrays["runs_needed"] > 0) & ((arrays["balls_left"] <= 0) | (arrays["wickets_left"] <= 0))
@@ -174,6 +174,7 @@ def path_of(overs: int) -> tuple[Floats, Floats]:
     return np.asarray(path.rest, np.float64).reshape(3, 121), np.asarray(path.wickets, np.float64)
 
 
+@lru_cache(4096)  # what a ball left is what the next one finds
 def win_probability(
     *, second: bool, score: int, first: int, legal: int, wickets: int, overs: int, era: int, supers: int = 0
 ) -> float:
