@@ -3,9 +3,9 @@ VENV := .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
-# a lock file of exact versions, as constraints: what an extra does not ask for is not installed
-INSTALL := $(PIP) install --constraint requirements.lock
-# a run starts hundreds of processes: none should have to compile our modules again
+# a lock file of exact versions, as constraints: what an extra does not ask for is not installed.
+# Of thousands of modules few are ever imported: those are compiled then, and kept for the hundreds of processes to come
+INSTALL := $(PIP) install --no-compile --constraint requirements.lock
 unexport PYTHONDONTWRITEBYTECODE
 # a file at a time to each core, long ones first (tests/conftest.py), so that both end together
 SPREAD := --durations 20 -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0

@@ -16,7 +16,7 @@ from tests.browser.conftest import Open
 from tests.browser.test_watching import SEQS, ended
 from tests.live.conftest import Served, start_server
 
-pytestmark = [pytest.mark.conformance, pytest.mark.timed]
+pytestmark = pytest.mark.conformance
 FRAMES = """() => {
   window.slow = []; window.long = []; let last = performance.now();
   const watcher = new PerformanceObserver(list => list.getEntries().forEach(one => window.long.push(one.duration)));
@@ -105,6 +105,7 @@ def test_a_page_comes_back_by_itself_after_the_server_restarts_and_misses_nothin
         second.stop()
 
 
+@pytest.mark.timed
 def test_twenty_thousand_events_do_not_grow_the_page_nor_hold_a_frame(
     stage: Served, open_page: Open, driver: Any
 ) -> None:
@@ -145,6 +146,7 @@ def test_twenty_thousand_events_do_not_grow_the_page_nor_hold_a_frame(
     page.wait_for_function("() => document.querySelector('kibitz-watch')?.timeline?.shown.seq === 0")
 
 
+@pytest.mark.timed
 def test_twenty_events_a_second_drop_no_frames(stage: Served, open_page: Open, driver: Any) -> None:
     episode_id = f"ep-fast-{time.time_ns() % 10**9}"
     at = driver(episode_id, 0, 1000)
@@ -173,6 +175,7 @@ def test_twenty_events_a_second_drop_no_frames(stage: Served, open_page: Open, d
     assert (cpu() - before) / 100 < 0.016  # seconds of the page's thread for each event: less than a frame
 
 
+@pytest.mark.timed
 def test_the_first_paint_and_the_first_event_are_quick(open_page: Open, played: dict[str, str]) -> None:
     episode_id = played["cricket"]
     paints, events = [], []

@@ -35,7 +35,7 @@ def server() -> Iterator[str]:
 
 def test_a_warm_cache_costs_hardly_more_than_random_hints() -> None:
     """The aim is 10 %, which `kibitz bench hints` measures; this only guards against a slip."""
-    found = bench.run(updates=5, repeats=3, changes={})
+    found = bench.run(updates=2, repeats=5, changes={})
     print(found)
     assert found["llm_to_random"] < 1.3
 
@@ -49,10 +49,10 @@ def test_the_first_questions_of_256_games_lose_little_against_the_latency_bound(
     best = float("inf")
     for _ in range(30):  # the first one compiles; other work on the machine is not ours
         best = min(best, _asked(program, preset))
-        if best < 1.1:
+        if best < 1.3:
             break
-    print(f"{best:.3f} of the bound")
-    assert best < 1.3
+    else:
+        pytest.fail(f"It never took less than {best:.3f} of the bound.")
 
 
 def _source(program: Program, preset: Preset) -> LLMHints:

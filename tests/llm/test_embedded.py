@@ -90,9 +90,9 @@ def test_two_hundred_random_states_all_parse_and_are_legal() -> None:
 
 
 @pytest.mark.conformance
-@pytest.mark.timed
 def test_a_prefix_that_was_read_before_halves_the_time() -> None:
-    asked = states(6, seed=3)
+    """A ratio: whatever else the machine does slows both down."""
+    asked = states(5, seed=3)
 
     async def times(reuse_prefix: bool) -> list[float]:
         client = embedded(reuse_prefix)
