@@ -168,7 +168,7 @@ def _choice(
 
 def ask(table: Table, player: Player, turn: Turn) -> Choice:
     """Its choice, or for this turn the heuristic's, with the reason, if it raises or its act is illegal."""
-    began = time.perf_counter()
+    began, aside = time.perf_counter(), ""
     try:
         choice = player.choose(turn)
         why = "" if table.is_legal(turn.masks, choice.act) else f"illegal act {list(choice.act)}"
@@ -176,12 +176,13 @@ def ask(table: Table, player: Player, turn: Turn) -> Choice:
         raise  # a person who leaves is not a player who fails
     except Exception as error:  # a player is somebody else's code; whatever it raises, the game goes on
         why = f"{type(error).__name__}: {error}"
+        aside = str(getattr(error, "aside", ""))  # what only this seat may read of it
     latency = time.perf_counter() - began
     if not why:
         return replace(choice, latency=choice.latency or latency)
     stand_in = copy.copy(_stand_in(table.game))  # episodes on other threads have one too
     stand_in.begin(turn.settings, turn.seat, turn.luck)
-    return replace(stand_in.choose(turn), latency=latency, fallback=why)
+    return replace(stand_in.choose(turn), latency=latency, fallback=why, reason=aside)
 
 
 def _pair(value: Array) -> tuple[float, float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
@@ -26,11 +26,11 @@ from kibitz.live.runner import Runner, end_broken
 from kibitz.live.security import Guard
 from kibitz.live.sessions import Sessions
 from kibitz.live.speech import open_speech
-from kibitz.live.store import StoreAway, open_store
+from kibitz.live.store import Query, StoreAway, open_store
 from kibitz.live.warm import Warmth
 
 log = logging.getLogger("kibitz.live")
-LOOK = 5.0  # seconds between two looks at the other servers of a shared store
+LOOK = 5.0  # seconds between two looks at what nobody plays, and at what was committed and not shown
 PROBLEMS: dict[int | str, dict[str, Any]] = {
     status: {"model": models.Problem, "description": why}
     for status, why in (
@@ -92,11 +92,15 @@ async def _life(app: FastAPI) -> AsyncIterator[None]:
     state = app.state
     bus: Bus = state.bus
     bus.attach(asyncio.get_running_loop())
-    left, silence = Left(bus), state.config.driver_silence
+    left, silence = Left(bus, state.runner), state.config.driver_silence
     await asyncio.to_thread(left.look)
-    tasks = [asyncio.create_task(_every(max(silence / 10, 0.5), partial(routes_episodes.end_silent, bus, silence)))]
-    if bus.store.shared:
-        tasks.append(asyncio.create_task(_every(LOOK, left.look)))
+    rounds = [
+        (LOOK, left.look),
+        (max(silence / 10, 0.5), routes_episodes.Silent(bus, silence).look),
+        (1.0, bus.store.still_here),
+    ]
+    tasks = [asyncio.create_task(_every(seconds, partial(asyncio.to_thread, look))) for seconds, look in rounds]
+    tasks.append(asyncio.create_task(_every(LOOK, partial(bus.hub.catch_up_all, LOOK))))
     if bus.link is not None:
         tasks.append(asyncio.create_task(bus.link.run(bus.hub)))
     if state.config.warm:
@@ -124,14 +128,15 @@ async def shut_down(state: Any) -> None:
 
 
 class Left:
-    """Closes what a crash has left running, this server's or another's, so that its record is whole.
+    """Closes what a crash has left running, this server's or another's, so that its record is whole; and what
+    this server has lost sight of.
 
     Where servers share a store one look is no proof: a store that was away has forgotten who lives, until
     they have told it again. Who is missing at two looks is gone.
     """
 
-    def __init__(self, bus: Bus) -> None:
-        self._bus = bus
+    def __init__(self, bus: Bus, runner: Runner) -> None:
+        self._bus, self._runner = bus, runner
         self._missing: set[str] = set()
 
     def look(self) -> None:
@@ -142,13 +147,16 @@ class Left:
             log.warning("episode %s was interrupted", episode_id)
             end_broken(self._bus, episode_id, "interrupted", "The server stopped in the middle of it.")
         self._missing = left
+        for row in store.episodes(Query(status="running", limit=1000)):
+            if row.origin == "server" and row.owner == store.owner and row.episode_id not in self._runner.running:
+                end_broken(self._bus, row.episode_id, "error", "It could not be recorded to its end.")
 
 
-async def _every(seconds: float, look: Callable[[], None]) -> None:
+async def _every(seconds: float, look: Callable[[], Awaitable[None]]) -> None:
     while True:
         await asyncio.sleep(seconds)
         try:
-            await asyncio.to_thread(look)
+            await look()
         except Exception as error:  # the store is away; the next round comes
             log.warning("cannot look after what others play: %s", error)
 

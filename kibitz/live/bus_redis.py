@@ -42,7 +42,7 @@ class RedisLink:
             raise BadInput("Redis needs the extra `scale`: pip install 'kibitz[scale]'.") from None
         try:
             self._redis: Any = redis.asyncio.Redis.from_url(
-                url, socket_connect_timeout=5, socket_keepalive=True, health_check_interval=10
+                url, socket_connect_timeout=5, socket_timeout=5, socket_keepalive=True, health_check_interval=10
             )
         except ValueError as wrong:
             raise BadInput(f"The bus {url!r} is not an address of Redis: {wrong}.") from None
@@ -84,8 +84,9 @@ class RedisLink:
                     self._note(True, error)
                     await asyncio.sleep(0.25)
                     continue
-                for _ in batch:
-                    self._out.popleft()
+                for event in batch:
+                    if self._out and self._out[0] is event:  # a full queue has dropped its oldest by itself
+                        self._out.popleft()
 
     async def _receiving(self, hub: Hub) -> None:
         last: bytes | None = None

@@ -8,6 +8,7 @@ and holds nobody up.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass, field
@@ -76,6 +77,7 @@ class Channel:
         self.ring: deque[Told] = deque(maxlen=RING)
         self.next = row.last_seq + 1  # seq of the event to come
         self.over = row.status != "running"
+        self.heard = time.monotonic()  # when the last event came
         self.frame: dict[str, Any] | None = None  # whole, once it is known
         self.watchers: set[Watcher] = set()
         self.ready: asyncio.Task[None] | None = None  # what came since the row was read is being looked for
@@ -88,7 +90,7 @@ class Channel:
     def add(self, event: Told, gather: float = 0.0) -> int:
         """How many watchers have got it already; the others are woken."""
         self.ring.append(event)
-        self.next = event.seq + 1
+        self.next, self.heard = event.seq + 1, time.monotonic()
         if event.seq == 0 or self.frame is not None:
             self.frame = fold(self.frame or {}, event.event)
         self.over = self.over or event.last
@@ -146,9 +148,15 @@ class Hub:
         channel = self.channels.get(row.episode_id)
         if channel is None:
             channel = self.channels[row.episode_id] = Channel(row)
-            self.newest = row.episode_id
-            self._wake_idle()
+            self._choose_newest()
         return channel
+
+    def _choose_newest(self) -> None:
+        newest = max(self.channels.values(), key=lambda channel: channel.row.started_at, default=None)
+        before, self.newest = self.newest, None if newest is None else newest.row.episode_id
+        if self.newest is not None and self.newest != before:
+            for waiting in self._idle:
+                waiting.set()
 
     async def join(self, row: Row) -> Channel:
         """The channel for a watcher. Its row may be old: an episode that has ended since is told to the end, too."""
@@ -157,7 +165,11 @@ class Hub:
             channel = self.open(row)
             channel.ready = None if channel.over else self._later(self._catch_up_late(channel))
         if channel.ready is not None:
-            await asyncio.shield(channel.ready)
+            try:
+                await asyncio.shield(channel.ready)
+            except Exception:
+                channel.ready = None  # the next one tries again
+                raise
         return channel
 
     def deliver(self, event: Told, row: Row | None = None) -> None:
@@ -212,20 +224,16 @@ class Hub:
                 break
         self._forget_if_over(channel)
 
-    async def catch_up_all(self) -> None:
-        """After the bus was away: whatever was committed meanwhile."""
+    async def catch_up_all(self, silent: float = 0.0) -> None:
+        """Whatever was committed and not shown here, of episodes that have been silent for so many seconds."""
         for channel in list(self.channels.values()):
-            await self.catch_up(channel)
+            if time.monotonic() - channel.heard >= silent:
+                await self.catch_up(channel)
 
     def _forget_if_over(self, channel: Channel) -> None:
         if channel.over:
             self.channels.pop(channel.row.episode_id, None)
-            if self.newest == channel.row.episode_id:
-                self.newest = next(reversed(self.channels), None)
-
-    def _wake_idle(self) -> None:
-        for waiting in self._idle:
-            waiting.set()
+            self._choose_newest()
 
     async def next_episode(self, seen: set[str]) -> str | None:
         """The newest running episode that is not in `seen`; waits for one. None: the server is closing."""
@@ -244,7 +252,8 @@ class Hub:
     def close(self) -> None:
         """Everybody is told that it is over for today."""
         self.closing = True
-        self._wake_idle()
+        for waiting in self._idle:
+            waiting.set()
         for channel in self.channels.values():
             for watcher in channel.watchers:
                 watcher.wake.set()

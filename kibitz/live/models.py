@@ -96,7 +96,7 @@ class Act(Strict):
     model_config = ConfigDict(json_schema_extra=ONE_OF_TWO)
 
     seat_token: str | None = Field(None, max_length=100)
-    act: list[int] | None = Field(None, min_length=1, max_length=32)
+    act: list[Annotated[int, Field(ge=-(2**31), lt=2**31)]] | None = Field(None, min_length=1, max_length=32)
     text: str | None = Field(None, min_length=1, max_length=200)
 
 

@@ -176,9 +176,9 @@ class HttpOutlet:
                 batch = [self._waiting[i] for i in range(min(BATCH, len(self._waiting)))]
             try:
                 upto = self._deliver(batch)
-            except Refused as refused:
+            except Exception as error:  # without this thread nothing would be delivered, and nobody would know
                 with self._changed:
-                    self._refused = refused
+                    self._refused = error if isinstance(error, Refused) else Refused(f"{type(error).__name__}: {error}")
                     self._changed.notify_all()
                 return
             with self._changed:

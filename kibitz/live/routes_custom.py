@@ -23,6 +23,7 @@ from kibitz.live.runner import Busy, Live
 from kibitz.live.store import Closed, Gap, Row
 from kibitz.live.wire import Told, event_of
 
+MOST = 1e9  # of a return: their sums and means must stay numbers
 LINES = {"content": {"application/x-ndjson": {"schema": {"type": "string", "description": "one event a line"}}}}
 
 
@@ -49,7 +50,7 @@ def router() -> APIRouter:
     async def status(request: Request) -> dict[str, Any]:
         """What runs here, and how many watch."""
         state = request.app.state
-        running = [live.meta() for live in state.runner.running.values()]
+        running = [live.meta() for live in list(state.runner.running.values())]
         return {"running": running, "watchers": state.bus.hub.watchers, "version": kibitz.__version__}
 
     @routes.get("/presets")
@@ -128,6 +129,8 @@ def parse_lines(body: bytes) -> list[Told]:
             raise BadInput(f"Line {number}: {sentence(models.Envelope, error, 'key')}") from None
         if given.type not in TYPES:
             raise BadInput(f"Line {number} has the type {given.type!r}; there are {', '.join(TYPES)}.")
+        if wrong := _unsound(given.type, given.payload):
+            raise BadInput(f"Line {number}: {wrong}")
         listed.append(Told(event_of(given.model_dump())))
     if not listed:
         raise BadInput("There is no event; send one JSON object a line.")
@@ -138,6 +141,21 @@ def parse_lines(body: bytes) -> list[Told]:
         if told.last and told is not listed[-1]:
             raise BadInput(f"Line {place + 1} is a last event; nothing may follow it.")
     return listed
+
+
+def _unsound(kind: str, payload: dict[str, Any]) -> str:
+    """What the server itself reads of a payload must be what it takes it for; the rest is the driver's business."""
+    if not isinstance(payload.get("frame", {}), dict | None):
+        return "the frame should be an object."
+    private = payload.get("private", {})
+    if not isinstance(private, dict) or not all(isinstance(part, dict) for part in private.values()):
+        return "private should be an object with an object for each seat."
+    if kind == "episode.ended":
+        returns = payload.get("returns")
+        pair = returns if isinstance(returns, list) and len(returns) == 2 else [None]
+        if not all(isinstance(x, int | float) and abs(x) <= MOST for x in pair):
+            return f"an episode.ended needs returns: two numbers, none beyond {MOST:g}."
+    return ""
 
 
 def row_of(first: Told, origin: str) -> Row:

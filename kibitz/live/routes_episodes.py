@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import struct
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
@@ -223,16 +223,17 @@ def snapshot(store: Store, row: Row) -> tuple[Row, dict[str, Any]]:
     return replace(row, last_seq=last), frame
 
 
-def _lines(store: Store, row: Row, since: int, look: Look) -> Iterator[bytes]:
+async def _lines(store: Store, row: Row, since: int, look: Look) -> AsyncIterator[bytes]:
+    """Read by the threads that last: each has a connection of its own to the store, and keeps it."""
     opened = row.open_table or row.status != "running"
-    while bodies := store.events(row.episode_id, since):
+    while bodies := await asyncio.to_thread(store.events, row.episode_id, since):
         yield b"".join((body if opened else told(body, False).text(look).encode()) + b"\n" for body in bodies)
         since += len(bodies)
 
 
-async def _replayed(chunks: Iterator[bytes], speed: float) -> AsyncIterator[bytes]:
+async def _replayed(chunks: AsyncIterator[bytes], speed: float) -> AsyncIterator[bytes]:
     last: float | None = None
-    while chunk := await asyncio.to_thread(next, chunks, b""):
+    async for chunk in chunks:
         for line in chunk.splitlines():
             event = decode(line)
             if last is not None:
@@ -244,11 +245,20 @@ async def _replayed(chunks: Iterator[bytes], speed: float) -> AsyncIterator[byte
     yield b"event: end\ndata: {}\n\n"
 
 
-def end_silent(bus: Bus, silence: float) -> None:
-    """Drivers' episodes that nobody has added to for so long are closed."""
-    for row in bus.store.episodes(Which(status="running", limit=1000)):
-        if row.origin != "driver":
-            continue
-        last = bus.store.events(row.episode_id, row.last_seq - 1)
-        if last and time.time() - max(decode(last[-1]).ts, row.started_at) > silence:
-            end_broken(bus, row.episode_id, "interrupted", "Nothing has come from its driver for long.")
+class Silent:
+    """Closes drivers' episodes that nobody has added to for so long, by this server's clock: theirs may be wrong."""
+
+    def __init__(self, bus: Bus, silence: float) -> None:
+        self._bus, self._silence = bus, silence
+        self._seen: dict[str, tuple[int, float]] = {}  # by episode: its last event, and since when
+
+    def look(self) -> None:
+        now, seen = time.monotonic(), {}
+        for row in self._bus.store.episodes(Which(status="running", limit=1000)):
+            if row.origin != "driver":
+                continue
+            last, since = self._seen.get(row.episode_id, (row.last_seq, now))
+            seen[row.episode_id] = row.last_seq, since if last == row.last_seq else now
+            if now - seen[row.episode_id][1] > self._silence:
+                end_broken(self._bus, row.episode_id, "interrupted", "Nothing has come from its driver for long.")
+        self._seen = seen

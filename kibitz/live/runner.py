@@ -8,6 +8,7 @@ import secrets
 import threading
 import time
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -157,8 +158,10 @@ class Runner:
             live.failed = str(error)
             log.error("episode %s cannot be recorded: %s", live.episode_id, error)
             end_broken(self.bus, live.episode_id, "error", str(error), lambda: self._closing)
-        except Exception:
+        except Exception as error:
             log.exception("episode %s failed", live.episode_id)
+            why = f"Something went wrong in the server ({type(error).__name__})."
+            end_broken(self.bus, live.episode_id, "error", why, lambda: self._closing)
         finally:
             let_go([*plan.players, *plan.advisers.values()])
             self.played += 1
@@ -187,8 +190,9 @@ class Steps:
         self._last = time.monotonic()
 
 
-def end_broken(bus: Bus, episode_id: str, kind: str, reason: str, closing: Any = lambda: False) -> bool:
+def end_broken(bus: Bus, episode_id: str, kind: str, reason: str, closing: Callable[[], bool] | None = None) -> bool:
     """Closes an episode that nobody plays any more with an `episode.failed`, as soon as the store takes it."""
+    closing = closing or (lambda: bus.hub.closing)
     for attempt in range(600):
         if closing() and attempt:
             return False
@@ -200,7 +204,7 @@ def end_broken(bus: Bus, episode_id: str, kind: str, reason: str, closing: Any =
                 for event in map(decode, bodies):
                     frame = fold(frame, event)
                     last, steps = event.seq, steps + (event.type == "step")
-                    secrets_told = event.payload["private"] if event.type == "episode.started" else secrets_told
+                    secrets_told = event.payload.get("private", {}) if event.seq == 0 else secrets_told
             payload = {"kind": kind, "reason": reason, "frame": frame or None, "private": secrets_told, "steps": steps}
             row = bus.store.episode(episode_id)
             secret = {} if row is None else row.secret
@@ -209,9 +213,12 @@ def end_broken(bus: Bus, episode_id: str, kind: str, reason: str, closing: Any =
             return bus.publish(Told(event))
         except Closed:
             return False
-        except Exception as error:  # the store is away; it is tried again until the server closes
+        except StoreAway as error:  # it is tried again until the server closes
             log.warning("episode %s waits for the store to be closed: %s", episode_id, error)
             time.sleep(min(0.1 * 2**attempt, 2.0))
+        except Exception:
+            log.exception("episode %s cannot be closed", episode_id)
+            return False
     return False
 
 

@@ -106,7 +106,7 @@ class Guard:
         if config.local and not config.token and not _is_here(host):
             return 403, "This server answers to its own machine only, as localhost or 127.0.0.1."
         origin = headers.get(b"origin")
-        if origin is not None and (socket or changes) and urlsplit(origin).netloc.lower() != host.lower():
+        if origin is not None and (socket or changes) and _netloc(origin) != host.lower():
             return 403, "Requests from other sites are refused."
         if config.token and changes and not self._knows_token(headers):
             return 401, "This needs the server's token, as in Authorization: Bearer TOKEN."
@@ -120,6 +120,13 @@ class Guard:
     def _knows_token(self, headers: dict[bytes, str]) -> bool:
         kind, _, given = headers.get(b"authorization", "").partition(" ")
         return kind.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), self.config.token.encode())
+
+
+def _netloc(origin: str) -> str:
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:  # no address at all
+        return "?"
 
 
 def _limit(path: str) -> int:

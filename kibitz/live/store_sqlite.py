@@ -12,7 +12,7 @@ from typing import IO, Any
 
 from kibitz.core.errors import BadInput
 from kibitz.live.rows import COLUMNS, LAST_SEQ, LEADERBOARD, conditions, row_of, standings, values_of
-from kibitz.live.store import Closed, Gap, Query, Row, outcome
+from kibitz.live.store import Closed, Gap, Query, Row, StoreAway, outcome
 from kibitz.live.wire import Told
 from kibitz.live.writer import Writer
 
@@ -58,11 +58,13 @@ class SqliteStore:
             self._opened.append(db)
         return db
 
-    def _reader(self) -> sqlite3.Connection:
-        if not hasattr(self._local, "db"):
-            self._local.db = self._connect()
-        db: sqlite3.Connection = self._local.db
-        return db
+    def _read(self, query: str, values: Iterable[Any] = ()) -> list[Any]:
+        try:
+            if not hasattr(self._local, "db"):
+                self._local.db = self._connect()
+            return list(self._local.db.execute(query, tuple(values)))
+        except sqlite3.OperationalError as error:
+            raise StoreAway(f"The store cannot be read: {error}") from None
 
     def _transact(self, jobs: list[Callable[[sqlite3.Connection], Any]]) -> list[Any]:
         db = self._db
@@ -103,26 +105,25 @@ class SqliteStore:
         self.writer.run(job)
 
     def events(self, episode_id: str, since: int, limit: int = 1000) -> list[bytes]:
-        found = self._reader().execute(
+        found = self._read(
             "select body from events where episode_id = ? and seq > ? order by seq limit ?", (episode_id, since, limit)
         )
         return [body for (body,) in found]
 
     def episode(self, episode_id: str) -> Row | None:
-        found = self._reader().execute(f"select {COLUMNS}, {LAST_SEQ} from episodes where id = ?", (episode_id,))
-        row = found.fetchone()
-        return None if row is None else row_of(row)
+        found = self._read(f"select {COLUMNS}, {LAST_SEQ} from episodes where id = ?", (episode_id,))
+        return row_of(found[0]) if found else None
 
     def episodes(self, query: Query) -> list[Row]:
         where, values = conditions(query, "?")
-        found = self._reader().execute(
+        found = self._read(
             f"select {COLUMNS}, {LAST_SEQ} from episodes {where} order by started_at desc, id limit ?",
             (*values, query.limit),
         )
         return [row_of(row) for row in found]
 
     def left_running(self) -> list[Row]:
-        found = self._reader().execute(
+        found = self._read(
             f"select {COLUMNS}, {LAST_SEQ} from episodes where status = 'running' and origin = 'server' and owner != ?",
             (self.owner,),
         )
@@ -132,7 +133,7 @@ class SqliteStore:
         """The claim on the file says so."""
 
     def leaderboard(self) -> list[dict[str, Any]]:
-        return standings(self._reader().execute(LEADERBOARD).fetchall())
+        return standings(self._read(LEADERBOARD))
 
     def close(self) -> None:
         self.writer.close()

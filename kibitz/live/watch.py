@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from typing import Any
@@ -18,7 +19,8 @@ from kibitz.live.store import Row
 from kibitz.live.wire import ID
 
 MESSAGE = 4096  # characters a watcher may send at once
-GONE, WRONG = 1001, 1008
+GONE, WRONG, LATER = 1001, 1008, 1013
+log = logging.getLogger("kibitz.live")
 
 
 class BadWish(Exception):
@@ -136,7 +138,10 @@ async def _watch(socket: WebSocket) -> None:
     tells = asyncio.create_task(_tell(socket, session))
     try:
         await asyncio.wait([hears, tells], return_when=asyncio.FIRST_COMPLETED)
-        if not hears.done():
+        if tells.done() and (error := tells.exception()) is not None:
+            log.warning("a watcher of %s was let go: %s", session.episode_id, error)
+            await _close(socket, LATER, "something went wrong; come again")
+        elif not hears.done():
             closing = session.hub.closing
             await _close(socket, GONE if closing else 1000, "the server shuts down" if closing else "ended")
         elif (problem := hears.result()) is not None:
@@ -172,8 +177,8 @@ async def _hear(socket: WebSocket, session: Session) -> tuple[int, str] | None:
             seq = said["ack"]
         except (orjson.JSONDecodeError, KeyError, TypeError):
             return WRONG, 'a watcher may say {"ack": seq}'
-        if type(seq) is not int:
-            return WRONG, "ack should be a number"
+        if type(seq) is not int or seq < -1:
+            return WRONG, "ack should be a number from -1"
         if session.watcher is not None and session.channel is not None and seq < session.channel.next:
             session.watcher.ack(seq)
 

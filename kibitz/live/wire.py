@@ -92,6 +92,6 @@ def told(body: bytes, open_table: bool) -> Told:
 def fold(frame: Mapping[str, Any], event: Event) -> dict[str, Any]:
     """The whole frame after an event: steps carry only what changed."""
     given = event.payload.get("frame")
-    if given is None:
+    if not isinstance(given, Mapping):
         return dict(frame)
     return {**frame, **given} if event.type == "step" else dict(given)

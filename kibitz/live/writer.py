@@ -76,8 +76,12 @@ class Writer(Generic[Cursor]):
                 self.retries += 1
                 time.sleep(pause)
                 pause = min(pause * 2, 0.5)
-            except Exception as error:  # a bug of ours: whoever waits must hear of it
-                return self._refuse(batch, error)
+            except Exception as error:  # a bug of ours: whoever waits must hear of it, and nobody else
+                if len(batch) == 1:
+                    return self._refuse(batch, error)
+                for one in batch:
+                    self._commit([one])
+                return None
         self.commits += 1
         for (_, _, done), result in zip(batch, results, strict=True):
             if isinstance(result, Exception):

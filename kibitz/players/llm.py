@@ -12,10 +12,18 @@ from jax import Array
 from kibitz.core.game import Game
 from kibitz.core.player import Choice, Turn
 from kibitz.hints.asker import Advice, Asker, Position
+from kibitz.llm.failure import Failure
 
 
 class NoAnswer(RuntimeError):
-    """The model gave no legal act; the sentence says why. The episode loop lets the heuristic play."""
+    """The model gave no legal act; the episode loop lets the heuristic play.
+
+    Everybody hears what kind of failure it was; `aside` may quote the model, who knows what only its seat knows.
+    """
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(str(failure.kind) + (f" ({failure.detail})" if failure.detail != failure.kind else ""))
+        self.aside = str(failure)
 
 
 class LLMPlayer:
@@ -31,7 +39,8 @@ class LLMPlayer:
         advice = self.advise(turn)
         reply = advice.reply
         if advice.act is None:
-            raise NoAnswer(str(reply.failure))
+            assert reply.failure is not None
+            raise NoAnswer(reply.failure)
         used = reply.usage
         usage = {"prompt_tokens": used.prompt_tokens, "completion_tokens": used.completion_tokens, "money": used.money}
         reason = f"{reply.text} (confidence {advice.confidence:.2f}, from {reply.source})"

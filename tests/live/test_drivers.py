@@ -9,6 +9,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,14 @@ import pytest
 from kibitz.core.errors import BadInput
 from kibitz.live.drive import drive
 from kibitz.live.plan import Wish
-from kibitz.live.publisher import BusObserver
+from kibitz.live.publisher import BusObserver, HttpOutlet, Refused
+from kibitz.live.routes_custom import parse_lines
 from kibitz.live.schema import PAYLOADS
+from kibitz.live.wire import Told
 from kibitz.show import facts
 from tests.live.conftest import Serve, Served
 from tests.live.machines import free_port, wait_until
+from tests.live.test_store import told as told_events
 
 LONG = {"max_turns": 60, "disagree_ends": False}
 
@@ -70,22 +74,58 @@ def test_a_driver_survives_a_restart_of_the_server_without_gaps_or_doubles(serve
 
 
 def test_a_driver_that_goes_silent_is_taken_for_gone(tmp_path: Path) -> None:
+    """By the server's clock: one driver counts in milliseconds, one has said nothing yet, one goes on."""
     from kibitz.live.bus import Bus
-    from kibitz.live.routes_episodes import end_silent
+    from kibitz.live.routes_episodes import Silent
     from kibitz.live.store import open_store
     from tests.live.test_store import row, told
 
     store = open_store(str(tmp_path / "a.db"))
-    store.begin(row("ep-gone", origin="driver"))
+    for name in ("ep-gone", "ep-empty", "ep-on"):
+        store.begin(row(name, origin="driver"))
     for one in told("ep-gone", end=False):
-        store.append(one)
-    end_silent(Bus(store), 60.0)
-    found = store.episode("ep-gone")
-    assert found is not None and found.status == "running", "it may still come back"
-    end_silent(Bus(store), -10.0)
-    found = store.episode("ep-gone")
-    assert found is not None and found.status == "interrupted"
+        store.append(Told(replace(one.event, ts=1000 * one.event.ts)))
+    going_on = iter(told("ep-on"))
+    silent = Silent(Bus(store), 0.2)
+
+    def look() -> dict[str, str]:
+        store.append(next(going_on))
+        silent.look()
+        found = {name: store.episode(name) for name in ("ep-gone", "ep-empty", "ep-on")}
+        return {name: one.status for name, one in found.items() if one is not None}
+
+    assert set(look().values()) == {"running"}, "they may still come back"
+    time.sleep(0.25)
+    assert look() == {"ep-gone": "interrupted", "ep-empty": "interrupted", "ep-on": "running"}
     store.close()
+
+
+@pytest.mark.parametrize(
+    ("kind", "payload", "wrong"),
+    [
+        ("episode.ended", {}, "needs returns"),
+        ("episode.ended", {"returns": ["x", 1]}, "needs returns"),
+        ("episode.ended", {"returns": [1e308, 1]}, "needs returns"),
+        ("step", {"frame": 5}, "frame should be an object"),
+        ("step", {"private": {"0": 7}}, "private should be an object"),
+        ("step", {"private": None}, "private should be an object"),
+    ],
+)
+def test_what_the_server_itself_reads_of_an_event_is_checked_at_the_door(
+    kind: str, payload: dict[str, Any], wrong: str
+) -> None:
+    event = {"v": 1, "episode_id": "ep-1", "seq": 3, "ts": 1.0, "type": kind, "payload": payload}
+    with pytest.raises(BadInput, match=f"Line 1: .*{wrong}"):
+        parse_lines(json.dumps(event).encode())
+
+
+def test_an_answer_that_is_not_the_servers_ends_the_delivery_and_is_told() -> None:
+    """A proxy's page, say."""
+    page = httpx.MockTransport(lambda request: httpx.Response(200, text="<html>"))
+    outlet = HttpOutlet("http://x", client=httpx.Client(transport=page))
+    outlet.send(told_events("ep-1")[0])
+    with pytest.raises(Refused, match="JSON"):
+        outlet.close()
 
 
 def test_an_environment_stepped_by_hand_is_published_with_the_seeds_methods(served: Served) -> None:

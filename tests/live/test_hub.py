@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from kibitz.live.bus import Bus
-from kibitz.live.hub import LAG, WINDOW, Hub, Watcher
+from kibitz.live.hub import LAG, RING, WINDOW, Hub, Watcher
 from kibitz.live.store import StoreAway, open_store
-from kibitz.live.watch import Session
+from kibitz.live.watch import Session, _watch
+from kibitz.live.wire import Told
 from tests.live.test_store import row, told
 
 
@@ -187,6 +189,110 @@ def test_an_episode_that_ends_while_somebody_joins_is_told_to_its_end(bus: Bus, 
         return [part async for part in session.parts()]
 
     assert _seqs(asyncio.run(play())) == list(range(since + 1, 12))
+
+
+def test_what_was_committed_and_never_shown_is_found_by_the_next_round(bus: Bus) -> None:
+    """The server that committed it may have died, or have heard of its commit too late."""
+
+    async def play() -> list[str]:
+        hub, sent = await _begin(bus, 3)
+        await _publish(bus, sent[:-1])
+        watching = asyncio.create_task(_told(hub))
+        await asyncio.to_thread(bus.store.append, sent[-1])
+        await hub.catch_up_all(60.0)
+        assert hub.channels, "it has only just been heard of"
+        await hub.catch_up_all(0.0)
+        async with asyncio.timeout(10):
+            return await watching
+
+    async def _told(hub: Hub) -> list[str]:
+        return [part.text async for part in hub.follow(hub.channels["ep-1"], Watcher())]
+
+    assert _seqs(asyncio.run(play())) == list(range(5))
+
+
+def test_whoever_opens_an_old_episode_does_not_make_it_the_newest(bus: Bus) -> None:
+    async def play() -> list[str | None]:
+        hub = bus.hub
+        now, old = row("ep-now"), replace(row("ep-old"), started_at=1.0)
+        for one in (now, old):
+            await asyncio.to_thread(bus.store.begin, one)
+        found = []
+        for one in (now, old):
+            await hub.join(one)
+            found.append(hub.newest)
+        hub.deliver(told("ep-now")[0])
+        for one in told("ep-now")[1:]:
+            hub.deliver(one)
+        return [*found, hub.newest]
+
+    assert asyncio.run(play()) == ["ep-now", "ep-now", "ep-old"]
+
+
+def test_a_driver_whose_frame_is_no_frame_is_still_told_to_the_end(bus: Bus) -> None:
+    async def play() -> list[str]:
+        hub, sent = await _begin(bus, 3)
+        sent[1] = Told(replace(sent[1].event, payload={**sent[1].event.payload, "frame": 5}))
+        watching = asyncio.create_task(_told(hub))
+        await _publish(bus, sent)
+        async with asyncio.timeout(10):
+            return await watching
+
+    async def _told(hub: Hub) -> list[str]:
+        return [part.text async for part in hub.follow(hub.channels["ep-1"], Watcher())]
+
+    assert _seqs(asyncio.run(play())) == list(range(5))
+
+
+class Socket:
+    """As much of a WebSocket as `_watch` needs; remembers how it was closed."""
+
+    def __init__(self, bus: Bus, say: str = "") -> None:
+        self.app = SimpleNamespace(
+            state=SimpleNamespace(bus=bus, runner=SimpleNamespace(running={}, seat_of=lambda *_: None))
+        )
+        self.query_params, self.scope, self.say, self.closed = {"episode_id": "ep-1"}, dict[str, Any](), say, (0, "")
+
+    async def accept(self) -> None: ...
+
+    async def send(self, message: Any) -> None: ...
+
+    async def receive(self) -> dict[str, Any]:
+        if self.say:
+            return {"type": "websocket.receive", "text": self.say}
+        await asyncio.sleep(60)
+        raise AssertionError("nobody closed it")
+
+    async def close(self, code: int, reason: str) -> None:
+        self.closed = code, reason
+
+
+def test_a_watcher_whose_record_cannot_be_read_is_told_to_come_again_and_not_that_it_ended(bus: Bus) -> None:
+    async def play() -> tuple[int, str]:
+        _, sent = await _begin(bus, RING + 10)
+        await _publish(bus, sent[:-1])
+
+        def away(*values: Any) -> list[bytes]:
+            raise StoreAway("gone")
+
+        bus.store.events = away  # type: ignore[method-assign]
+        socket = Socket(bus)
+        async with asyncio.timeout(10):
+            await _watch(cast(Any, socket))
+        return socket.closed
+
+    assert asyncio.run(play()) == (1013, "something went wrong; come again")
+
+
+def test_an_acknowledgement_of_what_never_was_ends_the_connection(bus: Bus) -> None:
+    async def play() -> tuple[int, str]:
+        await _begin(bus, 3)
+        socket = Socket(bus, '{"ack": -2}')
+        async with asyncio.timeout(10):
+            await _watch(cast(Any, socket))
+        return socket.closed
+
+    assert asyncio.run(play())[0] == 1008
 
 
 def test_somebody_who_joins_while_the_store_is_away_gets_what_came_meanwhile_later(bus: Bus) -> None:

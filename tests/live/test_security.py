@@ -66,7 +66,7 @@ def test_the_right_token_is_let_in_and_reading_needs_none(guarded: Served) -> No
 
 
 @pytest.mark.parametrize(
-    "origin", ["http://evil.example", "null", "http://127.0.0.1:1", "https://localhost.evil.example"]
+    "origin", ["http://evil.example", "null", "http://127.0.0.1:1", "https://localhost.evil.example", "http://["]
 )
 def test_a_page_of_another_site_opens_no_socket_and_changes_nothing(served: Served, origin: str) -> None:
     with pytest.raises(InvalidStatus) as refused, connect(served.ws, origin=origin):  # type: ignore[arg-type]

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -150,6 +151,39 @@ def test_a_second_server_takes_only_dead_ones_for_dead(postgres: Postgres) -> No
         wait_until(lambda: [one.episode_id for one in second.left_running()] == ["ep-living"])
     finally:
         second.close()
+
+
+def test_a_job_that_fails_takes_no_other_with_it(tmp_path: Path) -> None:
+    """They wait for the same commit: somebody else's bad event is not our loss."""
+    store = open_store(str(tmp_path / "a.db"))
+    good, bad = told(), told("ep-2", steps=1)
+    for name in ("ep-1", "ep-2"):
+        store.begin(row(name))
+    lock = sqlite3.connect(tmp_path / "a.db", isolation_level=None)
+    lock.execute("begin immediate")  # until all of them wait
+    payload = {key: value for key, value in bad[-1].event.payload.items() if key != "returns"}
+    last = Told(replace(bad[-1].event, seq=0, payload=payload))
+    raised: list[BaseException] = []
+
+    def spoil() -> None:
+        try:
+            store.append(last)
+        except KeyError as error:
+            raised.append(error)
+
+    jobs = [threading.Thread(target=store.append, args=[good[0]]), threading.Thread(target=spoil)]
+    jobs += [threading.Thread(target=store.append, args=[one]) for one in good[1:2]]
+    for job in jobs:
+        job.start()
+        time.sleep(0.05)
+    lock.execute("rollback")
+    for job in jobs:
+        job.join(10)
+    assert len(raised) == 1
+    assert store.events("ep-1", -1) == [one.body for one in good[:2]]
+    assert store.events("ep-2", -1) == []
+    lock.close()
+    store.close()
 
 
 def test_two_servers_do_not_share_one_file(tmp_path: Path) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from kibitz.core.episode import play_episode, table_for
@@ -17,6 +19,8 @@ from kibitz.evaluate.match import evaluate
 from kibitz.games import get_game
 from kibitz.games.deal_or_no_deal.env import first_state
 from kibitz.hints.asker import Asker
+from kibitz.llm.answer import Answer
+from kibitz.llm.failure import Trouble
 from kibitz.players import player_named
 from kibitz.players.llm import LLMPlayer, NoAnswer, llm_player
 from tests.hints.conftest import KEY, Prompts
@@ -85,6 +89,32 @@ def test_the_heuristic_plays_for_a_model_that_fails_and_the_event_says_why(game:
     assert all(decision["fallback"].startswith("NoAnswer: ") for decision in mine)
     assert all(decision["source"] == "heuristic" for decision in mine)
     assert KEY not in json.dumps([event.as_dict() for event in played.events], default=str)
+
+
+class Aloud:
+    """A model that thinks aloud of what only its seat knows, and writes no JSON."""
+
+    def ask(self, positions: list[Any]) -> list[Any]:
+        position = positions[0]
+        values = np.asarray(position.view.my_utilities).tolist()
+        try:
+            Answer.of(get_game("deal_or_no_deal").fields(position.view, position.masks)).parse(f"I value {values}, so")
+        except Trouble as trouble:
+            return [SimpleNamespace(act=None, reply=SimpleNamespace(failure=trouble.failure))]
+        raise AssertionError("it was understood")
+
+
+def test_what_a_failing_model_wrote_is_its_seats_business(game: Game) -> None:
+    players = [player_named(game, "heuristic"), LLMPlayer("aloud", cast(Any, Aloud()))]
+    played = play_episode(game, game.options().settings(), players, seed=3)
+    mine = [event for event in played.events if event.type == "decision" and event.payload["seat"] == 1]
+    values = played.events[0].payload["private"]["1"]["utilities"]
+    assert mine
+    for event in mine:
+        for look in (None, 0):
+            assert "I value" not in json.dumps(event.shown_to(look).payload)
+        assert event.payload["fallback"] == "NoAnswer: not_json"
+        assert f"I value {values}" in event.shown_to(1).payload["private"]["1"]["reason"]
 
 
 def test_the_prompt_tells_the_dialogue_and_nothing_of_the_partners_values(game: Game, prompts: Prompts) -> None:
