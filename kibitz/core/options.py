@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from difflib import get_close_matches
-from typing import Any, Self
+from typing import Any, Self, get_args
 
 import yaml
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
@@ -38,11 +38,9 @@ def sentence(model: type[BaseModel], error: ValidationError, where: str) -> str:
     found = sorted(error.errors(), key=lambda e: e["type"] == "missing")
     # of a field that may be this or that, the complaint that looked deepest is the one that was meant
     first = max((e for e in found if e["loc"][:1] == found[0]["loc"][:1]), key=lambda e: len(e["loc"]))
-    name = ".".join(
-        str(part) for part in first["loc"] if not str(part).startswith(("function", "literal", "tuple", "dict["))
-    )
+    name = ".".join(str(part) for part in first["loc"] if not _INTERNAL.match(str(part)))
     if first["type"] == "extra_forbidden":
-        known = sorted(model.model_fields)
+        known = sorted(_inside(model, first["loc"][:-1]).model_fields)
         close = get_close_matches(name.split(".")[-1], known, 1)
         hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(known)}."
         return f"There is no {where} {name!r}; {hint}"
@@ -54,6 +52,24 @@ def sentence(model: type[BaseModel], error: ValidationError, where: str) -> str:
     return f"The {where} {name!r} is {first['input']!r}; it should be {message}."
 
 
+# how pydantic calls the alternatives of a field
+_INTERNAL = re.compile(r"function|literal|tuple|dict\[|constrained-|(str|int|float|bool)$")
+
+
+def _inside(model: type[BaseModel], path: tuple[int | str, ...]) -> type[BaseModel]:
+    """The table within a table that a path leads to."""
+    for part in path:
+        field = model.model_fields.get(str(part))
+        model = (field and _table_in(field.annotation)) or model
+    return model
+
+
+def _table_in(kind: Any) -> type[BaseModel] | None:
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        return kind
+    return next((found for found in map(_table_in, get_args(kind)) if found), None)
+
+
 class _Loader(yaml.SafeLoader):
     """YAML 1.1 takes 3e-4 for a word; people mean the number."""
 
@@ -63,7 +79,11 @@ _Loader.add_implicit_resolver("tag:yaml.org,2002:float", _EXPONENT, list("-+.012
 
 
 def load_yaml(text: str) -> Any:
-    return yaml.load(text, _Loader)
+    """Or YAMLError: also for a thirteenth month, a number of thousands of digits, brackets without end."""
+    try:
+        return yaml.load(text, _Loader)
+    except (ValueError, RecursionError) as error:
+        raise yaml.YAMLError(str(error)) from None
 
 
 def parse_settings(pairs: list[str]) -> dict[str, Any]:

@@ -90,6 +90,8 @@ def evaluate(
         raise BadInput(f"episodes is {episodes}; it should be at least 1.")
     names = (player, opponent)
     for name in names:
+        if name == "human":
+            raise BadInput("A person plays in `kibitz play`; evaluate wants players that need no asking.")
         player_named(game, name)  # complains before anything is played
     began = time.perf_counter()
     played = _play(game, options, names, episodes, seed, progress)

@@ -31,3 +31,5 @@ class HumanPlayer:
                 return Choice(self._game.parse(self._ask("> "), turn.view, turn.masks), self.name)
             except BadInput as wrong:
                 self._tell(str(wrong))
+            except ValueError:  # bytes that are no text, a number of thousands of digits
+                self._tell("That cannot be read; type it once more.")

@@ -193,7 +193,7 @@ def parse(text: str, view: Any, masks: Any) -> tuple[int, ...]:
     for head, neutral in ((0, ACCUMULATE), (1, GOOD), (2, BALANCED)):
         act[head] = neutral if neutral in opened[head] else act[head]
     for word in words:
-        if word.isdigit():
+        if word.isdecimal():
             if int(word) - 1 not in opened[who]:
                 choices = ", ".join(str(i + 1) for i in opened[who])
                 raise BadInput(f"Player {word} cannot be chosen now; there are {choices}.")

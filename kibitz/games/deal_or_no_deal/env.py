@@ -171,7 +171,7 @@ class NegotiationEnv(GameEnv):
     def first_masks(self) -> NDArray[np.bool_]:
         """What is open in every first position."""
         acts, counts = np.ones(len(ACT_NAMES), bool), np.ones((3, self.game.sizes[1]), bool)
-        acts[rules.AGREE], counts[:, self.options.min_count + 1 :] = False, False
+        acts[rules.AGREE], counts[:, self.options.fewest + 1 :] = False, False
         return np.concatenate([acts, counts.reshape(-1)])
 
     def given_state(self, options: Mapping[str, Any]) -> Any:
@@ -215,7 +215,7 @@ def first_state(options: NegotiationOptions, settings: Settings, context: Any, a
     if not isinstance(context, Mapping) or set(context) != set(names):
         raise BadInput(f"A context should have exactly the keys {', '.join(names)}.")
     rows: list[Items] = []
-    lows, highs = (options.min_count, 0, 0), (options.max_count, MAX_UTILITY, MAX_UTILITY)
+    lows, highs = (options.fewest, 0, 0), (options.max_count, MAX_UTILITY, MAX_UTILITY)
     for name, low, high in zip(names, lows, highs, strict=True):
         try:
             values = np.asarray(context[name])

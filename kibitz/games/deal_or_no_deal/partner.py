@@ -174,5 +174,6 @@ HEURISTIC = Rule(name="heuristic", choose=choose_act, start=start, uniforms=UNIF
 RANDOM = Rule(
     name="random",
     choose=lambda settings, memory, view, masks, u: (memory, random_act(view, u[0])),
+    tell=lambda settings, seat: seat_at(settings, seat, KINDS["random"]),
     uniforms=1,
 )

@@ -41,7 +41,7 @@ class NegotiationOptions(Options):
     points_budget: int | None = Field(None, ge=1, le=70, description="what each seat's whole pool is worth")
     partner: Kind | Mix = Field("heuristic", description="kind of heuristic partner, or a mix of kinds by weight")
     partner_threshold: Share | tuple[Share, Share] = Field(
-        0.55, description="share of its pool the heuristic partner accepts, or a range to draw it from"
+        0.55, description="share of its pool the heuristic partner accepts, in thousandths, or a range to draw it from"
     )
     past_offers: int = Field(0, ge=0, le=4, description="own last offers that a learner's features remember")
     insist_threshold: Share = Field(0.5, description="the same after an INSIST")
@@ -85,6 +85,11 @@ class NegotiationOptions(Options):
         given = self.partner_threshold
         return given if isinstance(given, tuple) else (given, given)
 
+    @property
+    def fewest(self) -> int:
+        """A data set has its own counts."""
+        return 1 if self.use_dataset else self.min_count
+
     def settings(self) -> Settings:
         """The arrays; reads the data set if one is asked for."""
         starts = {None: 0.5, True: 1.0, False: 0.0}[self.agent_starts]
@@ -94,7 +99,7 @@ class NegotiationOptions(Options):
             disagree_ends=jnp.bool_(self.disagree_ends),
             reveal=jnp.bool_(self.reveal_partner_utilities),
             agent_starts=jnp.float32(starts),
-            min_count=jnp.int32(self.min_count),
+            min_count=jnp.int32(self.fewest),
             max_count=jnp.int32(self.max_count),
             budget=jnp.int32(self.points_budget or _common_worth(table)),
             table=jnp.asarray(table),
@@ -105,8 +110,9 @@ class NegotiationOptions(Options):
         )
 
     def _rows(self) -> list[Row]:
-        low, high = self.threshold_range
-        plain = Row(low=low, high=high, insist_gap=(low + high) / 2 - self.insist_threshold)
+        # in thousandths, as the partner counts: what it accepts is what ceiling and reference take it to accept
+        low, high, insist = (round(share, 3) for share in (*self.threshold_range, self.insist_threshold))
+        plain = Row(low=low, high=high, insist_gap=(low + high) / 2 - insist)
         kinds = {**KINDS, "heuristic": plain}
         return [kinds[kind]._replace(weight=weight) for kind, weight in self.mix.items()]
 

@@ -154,6 +154,27 @@ def test_the_ceiling_against_a_random_partner_is_everything() -> None:
     np.testing.assert_array_equal(found[:, 0], [oracle.worth(game.utilities[0], game.counts) for game in games])
 
 
+def test_the_ceiling_against_the_random_player_is_everything_too() -> None:
+    games = random_games(11, 64)
+    settings = seated(board.settings_for(), {1: build(4).rule("random")})
+    found = score(settings, games)["ceiling"]
+    np.testing.assert_array_equal(found[:, 0], [oracle.worth(game.utilities[0], game.counts) for game in games])
+
+
+def test_a_threshold_is_the_same_for_the_partner_and_for_the_ceiling() -> None:
+    fine, plain = (
+        board.settings_for(partner_threshold=share, insist_threshold=share).tempers for share in (0.3334, 0.333)
+    )
+    for one, other in zip(fine, plain, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_a_data_set_has_its_own_counts_whatever_the_fewest_of_uniform_contexts(tmp_path: Path) -> None:
+    (tmp_path / "selfplay.txt").write_text("1 4 4 1 1 2\n1 0 4 2 1 2\n", encoding="utf-8")
+    options = {"use_dataset": True, "dataset_path": str(tmp_path / "selfplay.txt"), "min_count": 3}
+    assert int(board.settings_for(**options).min_count) == 1
+
+
 # bayes
 
 
