@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 import sqlite3
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -15,7 +16,7 @@ import pytest
 
 from kibitz.llm.answer import Answer
 from kibitz.llm.cache import Cache
-from kibitz.llm.client import Client
+from kibitz.llm.client import Client, make_provider
 from kibitz.llm.failure import Kind, Trouble
 from kibitz.llm.limits import Breaker, Budget, Limits, Policy, TooManyFailures
 from kibitz.llm.preset import Preset
@@ -180,6 +181,20 @@ def test_another_prompt_version_model_or_sampling_is_another_key(answer: Answer)
     keys.append(key(structure="json"))
     assert len(set(keys)) == len(keys)
     assert key() == key()
+
+
+@pytest.mark.parametrize("provider", ["embedded", "local_hf"])
+def test_other_weights_under_the_same_name_are_another_key(provider: str, answer: Answer, tmp_path: Path) -> None:
+    file = tmp_path / "model.gguf"
+    preset = Preset.read({"provider": provider, "model": str(file if provider == "embedded" else tmp_path)})
+
+    def key(weights: bytes, mtime_ns: int) -> str:
+        file.write_bytes(weights)
+        os.utime(file, ns=(mtime_ns, mtime_ns))
+        return Client(preset, make_provider(preset)).key(Question(words(), answer))
+
+    assert key(b"first", 1) == key(b"first", 1)
+    assert key(b"first", 1) != key(b"other", 2)
 
 
 def test_a_touched_cache_is_not_trusted(answer: Answer, tmp_path: Path) -> None:
