@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from kibitz.core.errors import BadInput
 from kibitz.llm.answer import Answer
 from kibitz.llm.cache import Cache
 from kibitz.llm.client import Client, make_provider
@@ -34,6 +35,9 @@ PRESET = Preset.read(
         "limits": {"concurrency": 8, "backoff": 0.0, "deadline": 1.0, "breaker_failures": 3, "breaker_rest": 0.2},
     }
 )
+
+
+ONE_BY_ONE = PRESET.model_copy(update={"limits": PRESET.limits.model_copy(update={"concurrency": 1})})
 
 
 class Scripted:
@@ -314,6 +318,30 @@ def test_a_provider_that_raises_anything_is_a_transport_failure(answer: Answer) 
     assert reply.failure is not None
     assert reply.failure.kind == "transport"
     assert "secret" not in repr(reply)
+
+
+def test_a_providers_own_sentence_is_shown_and_ends_asking(answer: Answer) -> None:
+    def script(number: int) -> str:
+        raise BadInput("xllamacpp cannot load x.gguf; is it a whole GGUF file?")
+
+    provider = Scripted(script)
+    replies = talk(provider, lambda client: client.ask_many(questions(20, answer)), preset=ONE_BY_ONE)
+    assert str(replies[0].failure) == "refused: xllamacpp cannot load x.gguf; is it a whole GGUF file?"
+    assert len(provider.asked) == 1
+
+
+def test_a_long_silence_is_said_once_and_a_short_one_not_at_all(
+    answer: Answer, caplog: pytest.LogCaptureFixture
+) -> None:
+    def script(number: int) -> str | Trouble:
+        after = {0: 0.01, 5: 86_400.0}.get(number)
+        limit = Trouble(Kind.TRANSPORT, "HTTP 429", "rate_limit", retry=True, after=after, dead=True)
+        return limit if after and provider.asked.count(number) == 1 else json.dumps(GOOD)
+
+    provider = Scripted(script, latency=0)
+    replies = talk(provider, lambda client: client.ask_many(questions(20, answer)), preset=ONE_BY_ONE)
+    assert [reply.ok for reply in replies] == [True] * 5 + [False] * 15
+    assert [record.getMessage() for record in caplog.records] == ["scripted is not asked for 86400 s: HTTP 429"]
 
 
 def test_the_stop_policy_raises_when_too_many_fail(answer: Answer) -> None:
