@@ -52,9 +52,18 @@ def install(say: Callable[[str], None] = print, engine: bool = True) -> Path:
         say(f"Installing {ENGINE} (prebuilt, no dependencies) with pip.")
         _pip("install", "--no-deps", ENGINE)
     target = installed_path()
+    try:
+        _put(target, say)
+    except OSError as error:
+        reason = f"{error.strerror or type(error).__name__}; XDG_CACHE_HOME may name another folder"
+        raise BadInput(f"The weights cannot be put into {target.parent}: {reason}.") from None
+    return target
+
+
+def _put(target: Path, say: Callable[[str], None]) -> None:
     if target.is_file() and sha256(target) == SHA256:
         say(f"The weights of SmolLM2 are in {target}.")
-        return target
+        return
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
         fetched, fresh = _fetch(Path(folder), say), Path(folder) / "fresh.gguf"

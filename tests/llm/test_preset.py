@@ -61,6 +61,13 @@ def test_a_users_presets_add_to_the_shipped_ones_and_replace_them(
         get_preset("mine")
 
 
+def test_auto_that_means_itself_is_one_clear_sentence(tmp_path: Path) -> None:
+    (tmp_path / "p.yaml").write_text("presets: {embedded: {provider: auto}}")
+    for name in ("auto", "embedded"):
+        with pytest.raises(BadInput, match="The preset embedded has provider auto"):
+            get_preset(name, tmp_path / "p.yaml")
+
+
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
@@ -147,6 +154,12 @@ def test_rewritten_weights_with_another_hash_are_not_installed(tmp_path: Path, m
     with pytest.raises(BadInput, match="rewritten weights have another SHA-256"):
         weights.install(say=lambda line: None, engine=False)
     assert list(target.parent.iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_written_is_one_clear_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null")
+    with pytest.raises(BadInput, match=r"cannot be put into /dev/null/kibitz/models: Not a directory"):
+        weights.install(say=lambda line: None, engine=False)
 
 
 def test_a_failed_download_is_one_clear_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
