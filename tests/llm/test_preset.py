@@ -13,6 +13,7 @@ from kibitz.llm import weights
 from kibitz.llm.client import connect
 from kibitz.llm.preset import Preset, get_preset, read_presets
 from kibitz.llm.usable import why_not
+from tests.llm.fake_server import FakeServer
 from tests.llm.test_gguf import written
 
 
@@ -124,6 +125,16 @@ def test_knocking_at_an_address_tells_whether_anybody_is_there(remote: Callable[
     assert why_not(remote("good"), probe=2.0) == ""
     nobody = Preset(provider="openai", base_url="http://127.0.0.1:9/v1", model="x")
     assert why_not(nobody, probe=2.0).startswith("Nothing answers at http://127.0.0.1:9/v1")
+    nowhere = Preset(provider="openai", base_url="http://127.0.0.1:99999/v1", model="x")
+    assert "should look like" in why_not(nowhere, probe=2.0)
+
+
+def test_knocking_at_groq_shows_its_key_when_the_preset_names_no_variable(
+    server: FakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GROQ_API_KEY", "gsk-secret")
+    assert why_not(Preset(provider="groq", base_url=server.url, model="x"), probe=2.0) == ""
+    assert server.requests[-1].headers["authorization"] == "Bearer gsk-secret"
 
 
 def test_connecting_to_an_unusable_preset_says_so_at_once() -> None:
