@@ -40,8 +40,8 @@ class Known:
         self.fresh: list[bytes] = []  # places that are not in the file yet
         self._read: list[tuple[NDArray[np.int32], NDArray[np.float32]]] = []
         self.db: sqlite3.Connection | None = None
-        if path is not None:
-            self._guarded(lambda: self._open(Path(path)))
+        if path is not None and not self._guarded(lambda: self._open(Path(path))):
+            self.rows, self.used, self._read = {}, 0, []  # it broke off before the tables were filled
 
     def find(self, places: Sequence[bytes]) -> NDArray[np.int64]:
         """The row of each, -1 where it is not known."""
@@ -93,7 +93,8 @@ class Known:
         heads = len(self.sizes)
         for places, acts, confidences in self.db.execute(query, (self.scope,)):
             count = len(places) // PLACE
-            if (len(places), len(acts), len(confidences)) != (PLACE * count, 4 * heads * count, 4 * count):
+            sizes = (len(places), len(acts), len(confidences))
+            if not count or sizes != (PLACE * count, 4 * heads * count, 4 * count):
                 continue  # anybody may have touched the file
             self._take(places, np.frombuffer(acts, np.int32).reshape(count, heads), np.frombuffer(confidences, "f4"))
             if self.used >= MOST:
@@ -114,7 +115,8 @@ class Known:
             self.confidence = np.concatenate([confidences for _, confidences in self._read])
         self._read = []
 
-    def _guarded(self, work: Any) -> None:
+    def _guarded(self, work: Any) -> bool:
+        """Whether it went well."""
         try:
             work()
         except (sqlite3.Error, OSError, TypeError) as error:
@@ -122,6 +124,8 @@ class Known:
             if self.db is not None:
                 self.db.close()
                 self.db = None
+            return False
+        return True
 
 
 def scope_of(game: Game, settings: Any, question: str) -> str:

@@ -222,11 +222,15 @@ def _number(digits: str) -> Any:
 
 
 def _holds_odd(value: Any) -> bool:
-    if isinstance(value, dict):
-        return any(_holds_odd(x) for x in value.values())
-    if isinstance(value, list):
-        return any(_holds_odd(x) for x in value)
-    return isinstance(value, _Odd)
+    """Without recursion: what the decoder can build may be deeper than our own calls can go."""
+    waiting = [value]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, _Odd):
+            return True
+        if isinstance(value, (dict, list)):
+            waiting += value.values() if isinstance(value, dict) else value
+    return False
 
 
 def _open(name: str, place: Sequence[Value], given: Any) -> Any:

@@ -211,13 +211,20 @@ class Client:
                 break
             wait = self.limits.wait(call.attempts, self.draw()) if met.after is None else met.after
             if met.failure.detail == "rate_limit" and met.after is not None:
-                self.hold_until = max(self.hold_until, time.monotonic() + wait)
+                self._hold(wait, met.failure.reason)
             if time.monotonic() + wait >= call.deadline:
                 break
             self.breaker.released()
             await asyncio.sleep(wait)
         self._blame(met)
         raise met
+
+    def _hold(self, seconds: float, reason: str) -> None:
+        """Ask nothing for so long; people hear once of a silence that no call can wait for."""
+        now = time.monotonic()
+        if self.hold_until - now < self.limits.deadline <= seconds:
+            log.warning("%s is not asked for %.0f s: %s", self.provider.name, seconds, reason)
+        self.hold_until = max(self.hold_until, now + seconds)
 
     async def _held(self, call: _Call, met: Trouble | None) -> None:
         """Wait for the end of a rate limit that another call met, or give up now if that is too late."""
@@ -248,6 +255,8 @@ class Client:
             return completion
         except (Trouble, TimeoutError):
             raise
+        except BadInput as error:  # our own sentence, which says what to do
+            raise Trouble(Kind.REFUSED, clean(str(error)), dead=True, hopeless=True) from None
         except Exception as error:  # a provider's library may raise anything; its text may hold anything
             log.debug("%s raised", self.provider.name, exc_info=True)
             reason = f"{self.provider.name} failed with {type(error).__name__}"

@@ -38,12 +38,13 @@ class Embedded:
         self.preset, self.reuse_prefix = preset, reuse_prefix
         self.file = weights.locate(preset.model)
         self.name = f"embedded:{self.file.stem}"
+        self.sha256 = weights.identity(self.file)
         self.worker = ThreadPoolExecutor(1, thread_name_prefix="kibitz-embedded")
 
     def request(self, messages: Messages, answer: Answer) -> Mapping[str, Any]:
         sampling = self.preset.sampling
         return {
-            "model": f"{self.file.name} of {self.file.stat().st_size} bytes",
+            "model": self.sha256,  # a name is no proof: answers of other weights must not be found
             "messages": [*messages, {"role": "assistant", "content": answer.head}],  # goes on from there
             "grammar": answer.grammar(after_head=True),
             "max_tokens": answer.longest,  # a token is at least a character: a grammar is never cut
@@ -67,7 +68,8 @@ class Embedded:
     def _generate(
         self, request: Mapping[str, Any], head: str, deadline: float, given_up: threading.Event
     ) -> Completion:
-        server = _server(self.file, self.preset.threads or max(1, (os.cpu_count() or 2) - 1), self.preset.context)
+        threads = self.preset.threads or max(1, (os.cpu_count() or 2) - 1)
+        server = _server(self.file, self.sha256, threads, self.preset.context)
         written: list[str] = []
         tokens: list[Token] = []
         last: dict[str, Any] = {}
@@ -107,16 +109,16 @@ class Embedded:
         raise Trouble(Kind.REFUSED, f"the embedded model refused: {clean(str(message), 200)}")
 
 
-_servers: dict[tuple[Path, int, int], Any] = {}
+_servers: dict[tuple[str, int, int], Any] = {}
 _loading = threading.Lock()
 
 
-def _server(file: Path, threads: int, context: int) -> Any:
+def _server(file: Path, sha256: str, threads: int, context: int) -> Any:
     """The loaded model, one for a process."""
     with _loading:
-        if (file, threads, context) not in _servers:
-            _servers[file, threads, context] = _load(file, threads, context)
-        return _servers[file, threads, context]
+        if (sha256, threads, context) not in _servers:
+            _servers[sha256, threads, context] = _load(file, threads, context)
+        return _servers[sha256, threads, context]
 
 
 def _load(file: Path, threads: int, context: int) -> Any:

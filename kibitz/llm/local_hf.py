@@ -36,6 +36,7 @@ class LocalHF:
     def __init__(self, preset: Preset) -> None:
         self.preset = preset
         self.name = f"local_hf:{preset.model}"
+        self.identity = _identity(preset.model)
         self.at_once: int | None = 2 * preset.batch  # one batch at work, one waiting
         self.worker = ThreadPoolExecutor(1, thread_name_prefix="kibitz-hf")
         self.waiting: list[_Job] = []
@@ -45,6 +46,7 @@ class LocalHF:
     def request(self, messages: Messages, answer: Answer) -> Mapping[str, Any]:
         sampling = self.preset.sampling
         return {
+            "model": self.identity,
             "messages": list(messages),
             "grammar": answer.grammar(),
             "temperature": sampling.temperature or 0.0,
@@ -111,6 +113,15 @@ class LocalHF:
             top_p=sampling.top_p or 1.0,
             seed=sampling.seed or 0,
         )
+
+
+def _identity(model: str) -> list[Any]:
+    """A hub's name, or a folder with the state of its files: one may be trained further in its place."""
+    folder = Path(model).expanduser()
+    if not folder.is_dir():
+        return [model]
+    files = [(file.name, file.stat()) for file in sorted(folder.iterdir()) if file.is_file()]
+    return [str(folder.resolve()), *([name, state.st_size, state.st_mtime_ns] for name, state in files)]
 
 
 class _Model:

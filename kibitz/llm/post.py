@@ -49,15 +49,18 @@ class Post:
     """Sends requests to one base address; as many connections as there are requests under way."""
 
     def __init__(self, base_url: str, largest_body: int = 2_000_000) -> None:
-        parts = urlsplit(base_url)
+        try:
+            parts, port = urlsplit(base_url), urlsplit(base_url).port
+        except ValueError:  # its text would show the address
+            raise BadInput("The address of the model cannot be read; it should look like https://host/v1.") from None
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise BadInput(f"The address {shown(base_url)!r} should look like https://host/v1.")
         self.secure = parts.scheme == "https"
         self.host = parts.hostname
-        self.port = parts.port or (443 if self.secure else 80)
+        self.port = port or (443 if self.secure else 80)
         self.path = parts.path.rstrip("/")
         self.largest_body = largest_body
-        default = parts.port is None or parts.port == (443 if self.secure else 80)
+        default = self.port == (443 if self.secure else 80)
         name = f"[{self.host}]" if ":" in self.host else self.host
         self.host_header = name if default else f"{name}:{self.port}"
         self.idle: list[Line] = []
@@ -67,21 +70,26 @@ class Post:
         """OSError, EOFError, NotHTTP or TooLarge when it does not work out."""
         while self.idle:
             line = self.idle.pop()
-            if not line.writer.is_closing() and not line.reader.at_eof():
-                try:
-                    return await self._exchange(line, method, path, headers, body)
-                except _Stale:
-                    continue  # the server had closed a kept connection; nothing of an answer was read
+            if line.writer.is_closing() or line.reader.at_eof():
+                line.writer.close()
+                continue
+            try:
+                return await self._exchange(line, method, path, headers, body)
+            except _Stale:  # the server had closed a kept connection, or it fails: to be found out once, on a new one
+                self._hang_up()
         try:
             return await self._exchange(await self._connect(), method, path, headers, body)
         except _Stale:
             raise EOFError("the server closed the connection without an answer") from None
 
-    async def close(self) -> None:
+    def _hang_up(self) -> list[Line]:
         lines, self.idle = self.idle, []
         for line in lines:
             line.writer.close()
-        for line in lines:
+        return lines
+
+    async def close(self) -> None:
+        for line in self._hang_up():
             with suppress(OSError):
                 await line.writer.wait_closed()
 

@@ -131,7 +131,9 @@ def settle(preset: Preset, known: Mapping[str, Preset]) -> Preset:
     if wanted not in _said:
         _said.add(wanted)
         log.warning("provider auto: using %s (%s is %sset)", wanted, GROQ_KEY, "" if wanted == "groq" else "not ")
-    return settle(known[wanted], known)  # the shipped file has both
+    if known[wanted].provider == "auto":  # the shipped file has both, but a user may replace them
+        raise BadInput(f"The preset {wanted} has provider auto, which here means {wanted}; name another provider.")
+    return settle(known[wanted], known)
 
 
 def _read(file: Path) -> dict[str, Preset]:

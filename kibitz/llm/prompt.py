@@ -98,8 +98,8 @@ class Prompt:
     def _fill(self, variables: Mapping[str, str]) -> str:
         try:
             return self.template.render(variables)
-        except jinja2.TemplateError as error:
-            raise BadInput(f"{self.where} cannot be filled in: {error}.") from None
+        except Exception as error:  # a template is a program: it may divide by zero
+            raise BadInput(f"{self.where} cannot be filled in: {str(error) or type(error).__name__}.") from None
 
 
 def system_message(answer: Answer, flat: bool = False) -> dict[str, str]:

@@ -19,6 +19,7 @@ from kibitz.llm.prompt import system_message
 from kibitz.llm.reply import Completion, Messages, Token
 
 RETRIED = {408, 409, 425, 429}  # and everything from 500 on
+SHORTEST_KEY = 8  # what is shorter is no secret but a word for servers that want any, and may be part of an answer
 
 
 class Remote:
@@ -113,20 +114,22 @@ class Remote:
             body = None
         choices = body.get("choices") if isinstance(body, dict) else None
         if not isinstance(body, dict) or not isinstance(choices, list):
-            what = self._safe(response.body[:80].decode("utf-8", "replace"), 80)
+            what = self._safe(response.body.decode("utf-8", "replace"), 80)
             reason = f"{shown(self.preset.address)} sent no chat completion: {what!r}"
             raise Trouble(Kind.TRANSPORT, reason, "protocol", dead=True)
         usage, first = _table(body.get("usage")), _table(choices[0] if choices else None)
         message = _table(first.get("message"))
         if message.get("refusal") or first.get("finish_reason") == "content_filter":
             raise Trouble(Kind.REFUSED, f"the model declined: {self._safe(str(message.get('refusal') or ''))}")
-        text = message.get("content")
+        written = message["content"] if isinstance(message.get("content"), str) else ""
+        key = self._key()
+        text = written.replace(key, "***") if len(key) >= SHORTEST_KEY else written  # some gateways repeat it
         return Completion(
-            text if isinstance(text, str) else "",
+            text,
             _count(usage.get("prompt_tokens")),
             _count(usage.get("completion_tokens")),
             cut=first.get("finish_reason") == "length",
-            tokens=_tokens(first.get("logprobs")),
+            tokens=_tokens(first.get("logprobs")) if text == written else (),
         )
 
     async def close(self) -> None:

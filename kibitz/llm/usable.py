@@ -28,7 +28,7 @@ def why_not(preset: Preset, probe: float = 0.0) -> str:
     key_env = preset.key_env or (GROQ_KEY if preset.provider == "groq" else "")
     if key_env and not os.environ.get(key_env, "").strip():
         return f"{key_env} is not set."
-    return asyncio.run(_knock(preset, probe)) if probe else ""
+    return asyncio.run(_knock(preset, key_env, probe)) if probe else ""
 
 
 def _embedded(preset: Preset) -> str:
@@ -51,11 +51,14 @@ def _local_hf(preset: Preset) -> str:
     return ""
 
 
-async def _knock(preset: Preset, seconds: float) -> str:
-    post = Post(preset.address)
+async def _knock(preset: Preset, key_env: str, seconds: float) -> str:
+    try:
+        post = Post(preset.address)
+    except BadInput as error:
+        return str(error)
     try:
         async with asyncio.timeout(seconds):
-            key = os.environ.get(preset.key_env, "").strip() if preset.key_env else ""
+            key = os.environ.get(key_env, "").strip() if key_env else ""
             safe = key.isascii() and key.isprintable() and " " not in key
             headers = {"Authorization": f"Bearer {key}"} if key and safe else {}
             response = await post.send("GET", "/models", headers)
@@ -66,5 +69,5 @@ async def _knock(preset: Preset, seconds: float) -> str:
     finally:
         await post.close()
     if response.status in (401, 403):
-        return f"{shown(preset.address)} does not accept the key in {preset.key_env or 'use'}."
+        return f"{shown(preset.address)} does not accept the key in {key_env or 'use'}."
     return ""

@@ -12,6 +12,7 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Callable
+from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -51,9 +52,18 @@ def install(say: Callable[[str], None] = print, engine: bool = True) -> Path:
         say(f"Installing {ENGINE} (prebuilt, no dependencies) with pip.")
         _pip("install", "--no-deps", ENGINE)
     target = installed_path()
+    try:
+        _put(target, say)
+    except OSError as error:
+        reason = f"{error.strerror or type(error).__name__}; XDG_CACHE_HOME may name another folder"
+        raise BadInput(f"The weights cannot be put into {target.parent}: {reason}.") from None
+    return target
+
+
+def _put(target: Path, say: Callable[[str], None]) -> None:
     if target.is_file() and sha256(target) == SHA256:
         say(f"The weights of SmolLM2 are in {target}.")
-        return target
+        return
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
         fetched, fresh = _fetch(Path(folder), say), Path(folder) / "fresh.gguf"
@@ -65,7 +75,19 @@ def install(say: Callable[[str], None] = print, engine: bool = True) -> Path:
             raise BadInput("The rewritten weights have another SHA-256 than kibitz expects; nothing was installed.")
         fresh.replace(target)  # in one go: another process sees the whole file or none
     say(f"The weights of SmolLM2 (145 MB, Apache-2.0, SHA-256 checked) are in {target}.")
-    return target
+
+
+def identity(file: Path) -> str:
+    """The SHA-256 of a model file. That of our own weights was checked when they were installed."""
+    state = file.stat()
+    if file == installed_path() and state.st_size == BYTES:
+        return SHA256
+    return _read_once(file, state.st_mtime_ns, state.st_size)
+
+
+@lru_cache
+def _read_once(file: Path, mtime_ns: int, size: int) -> str:
+    return sha256(file)
 
 
 def sha256(file: Path) -> str:

@@ -67,6 +67,13 @@ def unauthorised(request: Request) -> Plan:
     return error(401, f"Incorrect API key provided: {request.headers.get('authorization', '')}")
 
 
+def leaky(request: Request) -> Plan:
+    """Gateways with HTTP 200 for everything: the key stands in an answer, in a complaint, across where it is cut."""
+    key = request.headers.get("authorization", "")
+    bodies = (completion(f"{LINE} ({key})"), completion(f"Incorrect: {key}"), json.dumps({"error": "x" * 50 + key}))
+    return Plan(bodies[(request.number - 1) % 3])
+
+
 def echo(request: Request) -> Plan:
     """The confidence tells which question this answers."""
     number = int(request.body["messages"][-1]["content"].split()[-1])
@@ -164,6 +171,7 @@ MODELS: dict[str, Callable[[Request], Plan]] = {
     "refusal": said(None, refusal="I cannot help with that."),
     "filtered": said("", "content_filter"),
     "401": unauthorised,
+    "leaky": leaky,
     "404": lambda request: error(404, "The model does not exist"),
     "400": lambda request: error(400, "response_format is not supported"),
     "schema-broken": lambda request: error(400, "Failed to validate JSON", "json_validate_failed"),

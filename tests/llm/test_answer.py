@@ -145,6 +145,11 @@ def test_a_hostile_text_takes_no_time(answer: Answer, text: str) -> None:
     assert time.thread_time() - started < 2  # a parser that looks again and again takes minutes
 
 
+@pytest.mark.parametrize("depth", [100, 300, 500, 600, 700, 900, 2_000])
+def test_a_deeply_nested_value_is_a_bad_answer_and_no_error(answer: Answer, depth: int) -> None:
+    assert kind_of(answer, LINE.replace("0.7", "[" * depth + "]" * depth)) in ("wrong_shape", "not_json")
+
+
 @given(st.text(max_size=300))
 @settings(max_examples=200, deadline=None)
 def test_no_text_does_any_harm(text: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 import sqlite3
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -13,9 +14,10 @@ from typing import Any
 
 import pytest
 
+from kibitz.core.errors import BadInput
 from kibitz.llm.answer import Answer
 from kibitz.llm.cache import Cache
-from kibitz.llm.client import Client
+from kibitz.llm.client import Client, make_provider
 from kibitz.llm.failure import Kind, Trouble
 from kibitz.llm.limits import Breaker, Budget, Limits, Policy, TooManyFailures
 from kibitz.llm.preset import Preset
@@ -33,6 +35,9 @@ PRESET = Preset.read(
         "limits": {"concurrency": 8, "backoff": 0.0, "deadline": 1.0, "breaker_failures": 3, "breaker_rest": 0.2},
     }
 )
+
+
+ONE_BY_ONE = PRESET.model_copy(update={"limits": PRESET.limits.model_copy(update={"concurrency": 1})})
 
 
 class Scripted:
@@ -182,6 +187,20 @@ def test_another_prompt_version_model_or_sampling_is_another_key(answer: Answer)
     assert key() == key()
 
 
+@pytest.mark.parametrize("provider", ["embedded", "local_hf"])
+def test_other_weights_under_the_same_name_are_another_key(provider: str, answer: Answer, tmp_path: Path) -> None:
+    file = tmp_path / "model.gguf"
+    preset = Preset.read({"provider": provider, "model": str(file if provider == "embedded" else tmp_path)})
+
+    def key(weights: bytes, mtime_ns: int) -> str:
+        file.write_bytes(weights)
+        os.utime(file, ns=(mtime_ns, mtime_ns))
+        return Client(preset, make_provider(preset)).key(Question(words(), answer))
+
+    assert key(b"first", 1) == key(b"first", 1)
+    assert key(b"first", 1) != key(b"other", 2)
+
+
 def test_a_touched_cache_is_not_trusted(answer: Answer, tmp_path: Path) -> None:
     file = tmp_path / "answers.sqlite"
     talk(Scripted(), lambda client: client.ask(words(5), answer), cache=Cache(file))
@@ -299,6 +318,30 @@ def test_a_provider_that_raises_anything_is_a_transport_failure(answer: Answer) 
     assert reply.failure is not None
     assert reply.failure.kind == "transport"
     assert "secret" not in repr(reply)
+
+
+def test_a_providers_own_sentence_is_shown_and_ends_asking(answer: Answer) -> None:
+    def script(number: int) -> str:
+        raise BadInput("xllamacpp cannot load x.gguf; is it a whole GGUF file?")
+
+    provider = Scripted(script)
+    replies = talk(provider, lambda client: client.ask_many(questions(20, answer)), preset=ONE_BY_ONE)
+    assert str(replies[0].failure) == "refused: xllamacpp cannot load x.gguf; is it a whole GGUF file?"
+    assert len(provider.asked) == 1
+
+
+def test_a_long_silence_is_said_once_and_a_short_one_not_at_all(
+    answer: Answer, caplog: pytest.LogCaptureFixture
+) -> None:
+    def script(number: int) -> str | Trouble:
+        after = {0: 0.01, 5: 86_400.0}.get(number)
+        limit = Trouble(Kind.TRANSPORT, "HTTP 429", "rate_limit", retry=True, after=after, dead=True)
+        return limit if after and provider.asked.count(number) == 1 else json.dumps(GOOD)
+
+    provider = Scripted(script, latency=0)
+    replies = talk(provider, lambda client: client.ask_many(questions(20, answer)), preset=ONE_BY_ONE)
+    assert [reply.ok for reply in replies] == [True] * 5 + [False] * 15
+    assert [record.getMessage() for record in caplog.records] == ["scripted is not asked for 86400 s: HTTP 429"]
 
 
 def test_the_stop_policy_raises_when_too_many_fail(answer: Answer) -> None:

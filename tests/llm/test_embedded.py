@@ -6,6 +6,7 @@ import asyncio
 import statistics
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 
 from kibitz.games import get_game
+from kibitz.llm import weights
 from kibitz.llm.answer import Answer
 from kibitz.llm.client import Client
 from kibitz.llm.preset import Preset, read_presets
@@ -157,6 +159,14 @@ def test_a_prompt_beyond_the_context_is_refused(answer: Answer) -> None:
     assert "context" in reply.failure.reason
 
 
+def test_the_installed_weights_are_known_without_being_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    def read(file: Path) -> str:
+        raise AssertionError(f"{file} is read")
+
+    monkeypatch.setattr(weights, "sha256", read)
+    assert weights.identity(weights.locate()) == weights.SHA256
+
+
 def test_a_file_that_is_no_model_is_refused(tmp_path: Any, answer: Answer) -> None:
     from kibitz.llm.embedded import Embedded
 
@@ -169,4 +179,4 @@ def test_a_file_that_is_no_model_is_refused(tmp_path: Any, answer: Answer) -> No
         await client.close()
         return reply
 
-    assert asyncio.run(talk()).failure is not None
+    assert "is it a whole GGUF file?" in str(asyncio.run(talk()).failure)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 import pytest
 
+from kibitz.core.errors import BadInput
 from kibitz.llm.post import NotHTTP, Post, Response, TooLarge, shown
 
 
@@ -93,6 +95,48 @@ def test_a_kept_connection_that_the_server_closed_is_replaced() -> None:
     replies, connections = exchange([good, good + b"<close>", good], times=3)
     assert [reply.body for reply in replies] == [b"ok"] * 3
     assert connections == 2
+
+
+def test_a_server_that_dies_of_a_request_gets_it_once_more_and_not_on_every_kept_connection() -> None:
+    heard = 0
+
+    async def run() -> None:
+        dying = False
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            nonlocal heard
+            with suppress(asyncio.IncompleteReadError):
+                while await reader.readuntil(b"\r\n\r\n"):
+                    heard += 1
+                    if dying:
+                        break
+                    await asyncio.sleep(0.02)  # so that each has a connection of its own
+                    writer.write(OK + b"Content-Length: 2\r\n\r\nok")
+            writer.close()
+
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        post = Post(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1")
+        await asyncio.gather(*(post.send("POST", "/x", {}) for _ in range(8)))
+        assert len(post.idle) == heard == 8
+        dying = True
+        try:
+            await post.send("POST", "/x", {})
+        finally:
+            assert post.idle == []
+            server.close()
+            await asyncio.sleep(0.01)
+
+    with pytest.raises(EOFError):
+        asyncio.run(run())
+    assert heard == 8 + 2
+
+
+@pytest.mark.parametrize(
+    "address", ["http://localhost:99999/v1", "http://localhost:80a/v1", "http://[::1/v1", "ftp://x/v1", "http:///v1"]
+)
+def test_an_address_that_is_none_is_one_clear_sentence(address: str) -> None:
+    with pytest.raises(BadInput, match="should look like https://host/v1"):
+        Post(address)
 
 
 def test_an_address_is_shown_without_what_may_be_secret() -> None:

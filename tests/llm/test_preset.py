@@ -13,6 +13,7 @@ from kibitz.llm import weights
 from kibitz.llm.client import connect
 from kibitz.llm.preset import Preset, get_preset, read_presets
 from kibitz.llm.usable import why_not
+from tests.llm.fake_server import FakeServer
 from tests.llm.test_gguf import written
 
 
@@ -59,6 +60,13 @@ def test_a_users_presets_add_to_the_shipped_ones_and_replace_them(
     monkeypatch.setenv("KIBITZ_LLM_PRESETS", str(tmp_path / "other.yaml"))
     with pytest.raises(BadInput, match="There is no preset 'mine'; there are auto, "):
         get_preset("mine")
+
+
+def test_auto_that_means_itself_is_one_clear_sentence(tmp_path: Path) -> None:
+    (tmp_path / "p.yaml").write_text("presets: {embedded: {provider: auto}}")
+    for name in ("auto", "embedded"):
+        with pytest.raises(BadInput, match="The preset embedded has provider auto"):
+            get_preset(name, tmp_path / "p.yaml")
 
 
 @pytest.mark.parametrize(
@@ -117,6 +125,16 @@ def test_knocking_at_an_address_tells_whether_anybody_is_there(remote: Callable[
     assert why_not(remote("good"), probe=2.0) == ""
     nobody = Preset(provider="openai", base_url="http://127.0.0.1:9/v1", model="x")
     assert why_not(nobody, probe=2.0).startswith("Nothing answers at http://127.0.0.1:9/v1")
+    nowhere = Preset(provider="openai", base_url="http://127.0.0.1:99999/v1", model="x")
+    assert "should look like" in why_not(nowhere, probe=2.0)
+
+
+def test_knocking_at_groq_shows_its_key_when_the_preset_names_no_variable(
+    server: FakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GROQ_API_KEY", "gsk-secret")
+    assert why_not(Preset(provider="groq", base_url=server.url, model="x"), probe=2.0) == ""
+    assert server.requests[-1].headers["authorization"] == "Bearer gsk-secret"
 
 
 def test_connecting_to_an_unusable_preset_says_so_at_once() -> None:
@@ -147,6 +165,12 @@ def test_rewritten_weights_with_another_hash_are_not_installed(tmp_path: Path, m
     with pytest.raises(BadInput, match="rewritten weights have another SHA-256"):
         weights.install(say=lambda line: None, engine=False)
     assert list(target.parent.iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_written_is_one_clear_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null")
+    with pytest.raises(BadInput, match=r"cannot be put into /dev/null/kibitz/models: Not a directory"):
+        weights.install(say=lambda line: None, engine=False)
 
 
 def test_a_failed_download_is_one_clear_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

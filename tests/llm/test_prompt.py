@@ -83,6 +83,12 @@ def test_an_unknown_name_stops_at_start_up() -> None:
         Prompt("{{ turns.nothing }}").check(SAMPLE)
 
 
+@pytest.mark.parametrize("text", ["{{ turns + 1 }}", "{{ 1 / 0 }}", "{{ turns() }}", "{{ '%d' | format(turns) }}"])
+def test_a_template_that_cannot_be_worked_out_stops_at_start_up(text: str) -> None:
+    with pytest.raises(BadInput, match="cannot be filled in"):
+        Prompt(text).check(SAMPLE)
+
+
 def test_a_missing_or_broken_template_stops_at_start_up(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="There is no file 'configs/none"):
         Prompt.read("configs/none.txt")

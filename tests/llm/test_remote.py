@@ -253,6 +253,27 @@ def test_no_key_in_any_log_error_text_or_cache(
     assert b"confidence" in files
 
 
+def test_a_key_that_a_gateway_repeats_with_http_200_is_nowhere(
+    remote: Remote, answer: Answer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_KEY", "sk-very-secret-0123456789")
+    preset = remote("leaky", key_env="FAKE_KEY")
+    replies, _ = ask(preset, answer, count=3, cache=Cache(tmp_path / "answers.sqlite"))
+    files = b"".join(file.read_bytes() for file in tmp_path.iterdir())
+    assert [reply.ok for reply in replies] == [True, False, False]
+    assert "sk-very" not in repr(replies)
+    assert b"sk-very" not in files
+    assert b"confidence" in files
+
+
+def test_a_word_that_stands_for_a_key_may_be_part_of_an_answer(
+    remote: Remote, answer: Answer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_KEY", "0")
+    (reply,), _ = ask(remote("good", key_env="FAKE_KEY"), answer)
+    assert reply.fields == GOOD
+
+
 def test_a_key_with_a_line_break_is_not_shown_either(
     remote: Remote, answer: Answer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
