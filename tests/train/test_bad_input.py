@@ -38,6 +38,7 @@ CASES = {
     "a curriculum with a wrong key": (["--set", "curriculum=[{until: 64, hints: {cadense_k: 2}}]"], "cadence_k"),
     "a curriculum with a wrong game option": (["--set", "curriculum=[{env: {roundz: 2}}]"], "rounds"),
     "a seed that is too large": (["--seed", "36893488147419103232"], "seed"),
+    "a supervised learner of random acts": (["--algo", "supervised", "--hint", "random"], "--hint expert"),
     "resume without out": (["--resume"], "--out"),
 }
 
