@@ -120,6 +120,14 @@ def test_an_output_folder_that_is_a_file_is_not_touched(
     assert path.read_text() == "mine"
 
 
+@pytest.mark.parametrize("out", ["/dev/null/run", "/proc/run", f"/tmp/{'long' * 100}"], ids=lambda out: out[:9])
+def test_an_output_folder_that_cannot_be_made_is_refused(
+    out: str, config: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = refused(["train", "--config", config, "--out", out], capsys, monkeypatch)
+    assert f"{out} cannot be a run's folder" in told
+
+
 @pytest.mark.parametrize("content", [None, "", "algo: [", "algo: pppo\n"])
 def test_what_is_not_a_run_is_not_resumed(
     content: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
