@@ -21,7 +21,7 @@ from kibitz.llm.prompt import DEFAULT, Prompt
 from kibitz.train import checkpoint
 from kibitz.train.config import HintOptions, Job
 from kibitz.train.network import Policy, feature_size, flatten, new_policy
-from kibitz.train.rollout import policy_rule
+from kibitz.train.rollout import longest, policy_rule
 
 log = logging.getLogger("kibitz.train")
 SELF = "self"
@@ -30,6 +30,23 @@ SELF = "self"
 @lru_cache(maxsize=64)
 def _say_once(text: str) -> None:
     log.warning(text)
+
+
+def game_of(job: Job) -> tuple[Game, Any]:
+    """What a job plays, and the options of it."""
+    plain = get_game(job.env.game)
+    options = plain.options.read(job.env.options, f"key of env (an option of {job.env.game})")
+    return get_game(job.env.game, options), options
+
+
+def job_at(job: Job, step: int) -> Job:
+    """The job as it was in the phase that led to this step; a phase ends with a whole update."""
+    *earlier, (_, last) = phases = job.phases()
+    batch = job.train.batch
+    if earlier and job.algo == "reinforce":  # an update plays the longest episodes of all phases to their end
+        games = [game_of(part) for _, part in phases]
+        batch = job.train.num_envs * max(longest(game, options.settings()) for game, options in games)
+    return next((part for end, part in earlier if step - batch < end), last)
 
 
 def policy_of(saved: checkpoint.Saved, game: Game, seed: int = 0) -> Policy:
@@ -55,10 +72,9 @@ def rule_of_run(name: str, game: Game | None = None, notes: list[str] | None = N
     if number and not number.isdigit():
         raise BadInput(f"{name!r} ends in #{number}; after # comes the number of a learner, as in runs/x#2.")
     saved = checkpoint.find(place, notes)
-    job = Job.read(saved.job, "key of the checkpoint's config")
+    job = job_at(Job.read(saved.job, "key of the checkpoint's config"), saved.step)
     if game is None:
-        plain = get_game(job.env.game)
-        game = get_game(job.env.game, plain.options.read(job.env.options, "key of env"))
+        game, _ = game_of(job)
     policy = policy_of(saved, game, int(number or 0))
     adviser: Rule | None = None
     if job.hints.mode == "llm" and job.algo != "supervised":

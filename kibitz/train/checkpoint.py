@@ -65,9 +65,12 @@ def read(path: Path) -> Saved:
             leaves = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (not a dict)
     except (SafetensorError, OSError) as error:
         raise BadInput(f"{path} is not a whole checkpoint ({error}); use an earlier one.") from None
-    if about.get("format") != FORMAT or "weights" not in leaves:
-        raise BadInput(f"{path} is not a checkpoint of kibitz; give one from a run's checkpoints folder.")
-    return Saved(path, int(about["step"]), about["game"], int(about["version"]), json.loads(about["job"]), leaves)
+    try:
+        if about["format"] != FORMAT or leaves["weights"].ndim != 2:
+            raise ValueError
+        return Saved(path, int(about["step"]), about["game"], int(about["version"]), json.loads(about["job"]), leaves)
+    except (KeyError, ValueError):
+        raise BadInput(f"{path} is not a checkpoint of kibitz; give one from a run's checkpoints folder.") from None
 
 
 def newest(folder: Path) -> tuple[Saved | None, list[str]]:

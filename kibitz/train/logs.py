@@ -25,9 +25,7 @@ class Rows:
                 table = csv.DictWriter(text, self._names)
                 table.writeheader()
                 table.writerows(kept)
-            part = path.with_suffix(".part")
-            part.write_text(text.getvalue(), encoding="utf-8")
-            os.replace(part, path)
+            write_whole(path, text.getvalue())
         self._file = open(path, "a", encoding="utf-8", newline="")  # noqa: SIM115  (closed by `close`)
 
     def add(self, row: Mapping[str, Any]) -> None:
@@ -39,6 +37,13 @@ class Rows:
 
     def close(self) -> None:
         self._file.close()
+
+
+def write_whole(path: Path, text: str) -> None:
+    """A crash leaves the file of before or the new one, never half of one."""
+    part = path.with_suffix(".part")
+    part.write_text(text, encoding="utf-8")
+    os.replace(part, path)
 
 
 def read_rows(path: Path) -> list[dict[str, str]]:

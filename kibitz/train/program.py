@@ -14,16 +14,15 @@ from jax import Array
 from kibitz.core.chance import seed_key
 from kibitz.core.errors import BadInput
 from kibitz.core.game import Game, Rule, seated
-from kibitz.games import get_game
 from kibitz.hints.batched import LLMHints
-from kibitz.train.advisers import adviser_for, opponent_for, whisperer_for
+from kibitz.train.advisers import adviser_for, game_of, opponent_for, whisperer_for
 from kibitz.train.compiled import Compiled, shared
 from kibitz.train.config import Job, TrainOptions
 from kibitz.train.hosted import Hosted
 from kibitz.train.learner import Learner, optimiser
 from kibitz.train.listening import most_lines
 from kibitz.train.network import feature_size, flatten
-from kibitz.train.rollout import Practice
+from kibitz.train.rollout import longest
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,11 +84,11 @@ class Program:
 
 def build(job: Job, devices: tuple[Any, ...]) -> Program:
     """BadInput for whatever does not fit together, before anything is written or compiled."""
-    plain = get_game(job.env.game)
-    options = plain.options.read(job.env.options, f"key of env (an option of {job.env.game})")
-    game = get_game(job.env.game, options)
+    game, options = game_of(job)
     hints = job.hints
-    if job.algo == "supervised" and hints.mode != "expert":
+    if job.algo == "supervised":
+        if hints.mode not in ("none", "expert"):
+            raise BadInput(f"--algo supervised learns the acts of the expert; use --hint expert, not {hints.mode}.")
         hints = hints.model_copy(update={"mode": "expert"})
     notes: list[str] = []
     adviser, advice = adviser_for(hints, game, notes)
@@ -99,8 +98,7 @@ def build(job: Job, devices: tuple[Any, ...]) -> Program:
     source = whisperer_for(hints, game, settings, job.seeds) if hints.mode == "llm" else None
     changed: dict[str, Any] = {"scale": job.train.scale or game.scale(settings)}
     if job.algo == "reinforce":
-        some = opponent or game.rule("heuristic")
-        whole = Practice(game, some).longest(settings)
+        whole = longest(game, settings)
         changed |= {"rollout": whole, "minibatch": whole * job.train.num_envs, "epochs": 1}
     if job.algo == "supervised":  # a gradient step at every step of the games
         changed |= {"minibatch": job.train.num_envs, "epochs": 1}

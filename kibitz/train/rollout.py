@@ -63,11 +63,6 @@ class Practice:
     def adapter(self) -> HintAdapter:
         return HintAdapter(self.game)
 
-    def longest(self, settings: Any) -> int:
-        """Steps of the learner after which every episode is over."""
-        steps = self.game.longest(settings)
-        return steps if self.game.simultaneous else steps // 2 + 1
-
     @property
     def begin_uniforms(self) -> int:
         return self.play.new_uniforms + self.advice_uniforms
@@ -136,6 +131,12 @@ class Practice:
         ear, act = adviser.choose(settings, ear, view, masks, u[n:])
         hint = Hint(act, jnp.float32(1.0), since % self.cadence == 0)
         return Games(packed, hint, ear, since, returned, steps)
+
+
+def longest(game: Game, settings: Any) -> int:
+    """Steps of the learner after which every episode is over."""
+    steps = game.longest(settings)
+    return steps if game.simultaneous else steps // 2 + 1
 
 
 def pack_masks(masks: Masks) -> Array:

@@ -8,7 +8,6 @@ A run's folder holds `config.yaml` and `run.json` (what was asked for and by wha
 from __future__ import annotations
 
 import json
-import os
 import platform
 import signal
 import time
@@ -30,7 +29,7 @@ from kibitz.hints.batched import COLUMNS
 from kibitz.llm.limits import TooManyFailures
 from kibitz.train import checkpoint
 from kibitz.train.config import Job
-from kibitz.train.logs import Curve, Rows, Tensorboard, read_rows
+from kibitz.train.logs import Curve, Rows, Tensorboard, read_rows, write_whole
 from kibitz.train.program import Program, build_phases
 from kibitz.train.whispers import NOTE, Whispers
 
@@ -64,6 +63,7 @@ class Run:
                 start = phases[number - 1][0] if number else 0
                 if step >= end:
                     continue
+                whole = learner  # what can be resumed: before its first update a phase's new games cannot
                 if number and step <= _round(start, batch):
                     learner = program.deal_again(learner)
                 called = time.perf_counter()
@@ -76,8 +76,12 @@ class Run:
                     try:
                         learner, metrics = program.advance(learner, program.settings, (goal - step) // batch)
                     except TooManyFailures as failure:
-                        self._save(program, learner, step)
-                        raise BadInput(f"{failure} The run in {self.folder} is saved at step {step}.") from None
+                        self._save(program, whole, step)
+                        raise BadInput(
+                            f"{failure} The run in {self.folder} is saved at step {step}; --resume goes on with it "
+                            f"as it was begun, so another failure_policy needs a new run."
+                        ) from None
+                    whole = learner
                     told = {name: np.asarray(value, float) for name, value in metrics.items()}
                     if whispers:  # every row of a table has the same columns
                         told |= {name: np.zeros(self.job.seeds) for name in COLUMNS if name not in told}
@@ -138,25 +142,28 @@ class Run:
         return whispers
 
     def check(self, resume: bool) -> None:
-        """BadInput for whatever would stop the run at its start; nothing is written."""
+        """BadInput for whatever would stop the run at its start; nothing is written but the empty folder."""
         folder = self.folder
-        if folder.exists() and not folder.is_dir():
-            raise BadInput(f"{folder} is a file; --out should be the run's folder.")
-        if resume and not (folder / "config.yaml").is_file():
-            raise BadInput(f"There is no run to resume in {folder}; start it without --resume.")
-        if not resume and folder.exists() and any(folder.iterdir()):
-            raise BadInput(f"{folder} already holds something; choose another --out, or --resume the run in it.")
+        with _refused(folder):
+            if folder.exists() and not folder.is_dir():
+                raise BadInput(f"{folder} is a file; --out should be the run's folder.")
+            if resume and not (folder / "config.yaml").is_file():
+                raise BadInput(f"There is no run to resume in {folder}; start it without --resume.")
+            if not resume and folder.exists() and any(folder.iterdir()):
+                raise BadInput(f"{folder} already holds something; choose another --out, or --resume the run in it.")
         whispers = self.whispers
         if resume:
             whispers.check()
             whispers.remember()
+        with _refused(folder):  # some folders can only be tried
+            folder.mkdir(parents=True, exist_ok=True)
 
     def _start(self, program: Program, resume: bool) -> tuple[Any, int]:
         """A fresh folder, or the newest whole checkpoint of an old one."""
         if not resume:
-            self.folder.mkdir(parents=True, exist_ok=True)
             text = yaml.safe_dump(self.job.model_dump(mode="json"), sort_keys=False)
-            _write_whole(self.folder / "config.yaml", text)
+            with _refused(self.folder):
+                write_whole(self.folder / "config.yaml", text)
             return program.begin(), 0
         saved, refused = checkpoint.newest(self.folder / "checkpoints")
         self.notes += refused
@@ -202,7 +209,7 @@ class Run:
         }
         if self.whispers:
             about["hints"] = self.whispers.book()
-        _write_whole(self.folder / "run.json", json.dumps(about, indent=2) + "\n")
+        write_whole(self.folder / "run.json", json.dumps(about, indent=2) + "\n")
 
     def _logs(self, step: int) -> Logs:
         wanted = self.job.logging
@@ -301,10 +308,13 @@ def _version(package: str) -> str:
         return "not installed"
 
 
-def _write_whole(path: Path, text: str) -> None:
-    part = path.with_suffix(".part")
-    part.write_text(text, encoding="utf-8")
-    os.replace(part, path)
+@contextmanager
+def _refused(folder: Path) -> Iterator[None]:
+    """Whatever the system has against a run's folder is the user's to change."""
+    try:
+        yield
+    except OSError as error:
+        raise BadInput(f"{folder} cannot be a run's folder ({error.strerror}); choose another --out.") from None
 
 
 @contextmanager

@@ -26,7 +26,7 @@ def prepare(
     resume: bool,
     options: list[str],
 ) -> Run:
-    """A run that is checked and has written nothing yet."""
+    """A run that is checked; it has its folder and has written nothing into it yet."""
     if resume and out is None:
         raise BadInput("--resume needs --out, the folder of the run to go on with.")
     changes: dict[str, Any] = parse_settings(options)

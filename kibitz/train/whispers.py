@@ -10,6 +10,7 @@ from typing import Any
 
 from kibitz.core.errors import BadInput
 from kibitz.train.hosted import Hosted
+from kibitz.train.logs import write_whole
 from kibitz.train.program import Program
 
 NOTE = "hints of a language model are for training; evaluations are played without them"
@@ -42,7 +43,8 @@ class Whispers:
     def at_work(self, record: Callable[[], None]) -> Iterator[None]:
         """Templates into the folder; in the end books are closed, however it ends, and `record` is called."""
         for name, text in self.prompts.items():
-            (self.folder / name).write_text(text, encoding="utf-8")
+            if not (self.folder / name).exists():  # a later life has the same: see `check`
+                write_whole(self.folder / name, text)
         try:
             yield
         finally:

@@ -38,6 +38,7 @@ CASES = {
     "a curriculum with a wrong key": (["--set", "curriculum=[{until: 64, hints: {cadense_k: 2}}]"], "cadence_k"),
     "a curriculum with a wrong game option": (["--set", "curriculum=[{env: {roundz: 2}}]"], "rounds"),
     "a seed that is too large": (["--seed", "36893488147419103232"], "seed"),
+    "a supervised learner of random acts": (["--algo", "supervised", "--hint", "random"], "--hint expert"),
     "resume without out": (["--resume"], "--out"),
 }
 
@@ -117,6 +118,14 @@ def test_an_output_folder_that_is_a_file_is_not_touched(
     path.write_text("mine")
     assert str(path) in refused(["train", "--config", config, "--out", str(path)], capsys, monkeypatch)
     assert path.read_text() == "mine"
+
+
+@pytest.mark.parametrize("out", ["/dev/null/run", "/proc/run", f"/tmp/{'long' * 100}"], ids=lambda out: out[:9])
+def test_an_output_folder_that_cannot_be_made_is_refused(
+    out: str, config: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = refused(["train", "--config", config, "--out", out], capsys, monkeypatch)
+    assert f"{out} cannot be a run's folder" in told
 
 
 @pytest.mark.parametrize("content", [None, "", "algo: [", "algo: pppo\n"])

@@ -111,6 +111,22 @@ def test_what_is_not_a_checkpoint_is_refused(trained: Path, tmp_path: Path, kind
     assert "\n" not in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    "wrong", [{"step": None}, {"step": "x"}, {"version": "x"}, {"game": None}, {"job": "{"}, {}], ids=str
+)
+def test_a_checkpoint_whose_own_words_are_wrong_is_passed_over(tmp_path: Path, wrong: dict[str, str | None]) -> None:
+    about = {"format": "1", "step": "64", "game": toy.NAME, "version": "1", "job": "{}"}
+    good, bad = tmp_path / "step_000000000064.safetensors", tmp_path / "step_000000000096.safetensors"
+    weights = np.zeros((1, 3), np.float32)
+    save_file({"weights": weights}, good, about)
+    said = {name: value for name, value in (about | wrong).items() if value is not None}
+    save_file({"weights": weights if wrong else weights[0]}, bad, said)
+    saved, refused = checkpoint.newest(tmp_path)
+    assert saved is not None
+    assert saved.path == good
+    assert refused == [f"{bad} is not a checkpoint of kibitz; give one from a run's checkpoints folder."]
+
+
 def test_an_expert_that_does_not_fit_stops_before_anything_is_written(
     trained: Path, train: Callable[..., Any], tmp_path: Path
 ) -> None:

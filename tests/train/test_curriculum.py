@@ -13,9 +13,14 @@ import pytest
 from safetensors.numpy import load_file
 
 from kibitz.core.errors import BadInput
+from kibitz.llm.limits import TooManyFailures
+from kibitz.train import checkpoint
+from kibitz.train.advisers import job_at, rule_of_run
 from kibitz.train.config import read_job
+from kibitz.train.hosted import Hosted
 from kibitz.train.program import build
-from tests.train.conftest import assert_same_run, rows
+from tests.train import toy
+from tests.train.conftest import assert_same_run, rows, tiny_job
 from tests.train.test_runs import crash_after
 
 ONE_DEVICE = tuple(jax.local_devices()[:1])
@@ -75,6 +80,53 @@ def test_phases_that_need_another_network_are_refused_before_anything_is_written
     with pytest.raises(BadInput, match="curriculum"):
         train("misfit", curriculum=[{"until": 320}, {"env": {"wide": True}}])
     assert not (tmp_path / "misfit").exists()
+
+
+def test_hints_that_fail_at_the_start_of_a_phase_leave_a_run_that_can_be_resumed(
+    train: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    presets, prompt = tmp_path / "presets.yaml", tmp_path / "prompt.txt"
+    presets.write_text("presets: {dead: {provider: openai, base_url: 'http://127.0.0.1:9/v1', model: m}}")
+    prompt.write_text("Lucky {{ lucky }}.")
+    monkeypatch.setenv("KIBITZ_LLM_PRESETS", str(presets))
+
+    def fails(self: Hosted, learner: Any, settings: Any, count: int) -> Any:
+        if count:
+            raise TooManyFailures("Nobody answers.")
+        return learner, {}
+
+    monkeypatch.setattr(Hosted, "advance", fails)
+    border = tmp_path / "border" / "checkpoints" / "step_000000000032.safetensors"
+    written: list[Any] = []
+    changes = {
+        "train": SLOW,
+        "logging": {"log_every": 32, "save_every": 32, "eval_every": 640},
+        "hints": {"provider": "dead", "prompt_path": str(prompt), "cache": None},
+        "curriculum": [{"until": 32}, {"hints": {"mode": "llm"}}],
+    }
+    for resume in (False, True):  # the second one finds what the first has saved
+        with pytest.raises(BadInput, match=r"Nobody answers\. .* saved at step 32; --resume goes on"):
+            train("border", resume, lambda told: written.append(load_file(border)), **changes)
+    (before,), after = written, load_file(border)
+    assert all(before[name].tobytes() == after[name].tobytes() for name in {**before, **after})
+
+
+def test_a_run_plays_with_the_adviser_of_the_phase_it_was_saved_in() -> None:
+    """The border at 150 is not a whole number of updates: a checkpoint at 160 is of the phase before."""
+    job = tiny_job(**PHASES)
+    at = {step: job_at(job, step) for step in (0, 128, 160, 192, 320, 352, 480)}
+    assert [found.hints.mode for found in at.values()] == ["none"] * 3 + ["expert"] * 2 + ["none"] * 2
+    assert [found.env.options.get("rounds") for found in at.values()] == [2] * 3 + [None] * 4
+    longer = job_at(tiny_job(**{**PHASES, "algo": "reinforce", "train": {"rollout": 64}}), 192)
+    assert longer.hints.mode == "expert", "an update of REINFORCE is as long as the longest episode"
+
+
+def test_a_player_hears_the_adviser_of_its_last_phase(tmp_path: Path) -> None:
+    job = tiny_job(curriculum=[{"until": 320}, {"hints": {"mode": "random"}}])
+    learner = build(job, ONE_DEVICE).begin()
+    for step, uniforms in ((320, 0), (640, 1)):
+        path = checkpoint.write(tmp_path, learner, step, toy.build(False), job.model_dump(mode="json"))
+        assert rule_of_run(str(path)).uniforms == uniforms, "the random adviser needs one, nobody none"
 
 
 def pool_of(path: Path) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -18,6 +19,7 @@ from kibitz.games import get_game
 from kibitz.hints import Hint, HintAdapter
 from kibitz.train.program import build
 from kibitz.train.rollout import Practice, policy_rule
+from kibitz.train.whispers import Whispers
 from tests.train import toy
 from tests.train.conftest import tiny_job
 
@@ -136,3 +138,22 @@ def test_a_game_without_words_has_no_hints_of_an_llm(train: Callable[..., Any], 
     monkeypatch.setattr(toy, "build", lambda wide: mute)
     with pytest.raises(BadInput, match="no words for an LLM"):
         train("llm", hints={"mode": "llm"})
+
+
+def test_the_prompt_of_a_run_is_written_whole_and_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A crash while a later life begins must not cut what `--resume` compares with."""
+    whispers, prompt = Whispers([], tmp_path), tmp_path / "prompt.txt"
+    whispers.prompts = {prompt.name: "Lucky {{ lucky }}."}
+
+    def cut(part: Path, path: Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("os.replace", cut)
+        with pytest.raises(OSError, match="No space"), whispers.at_work(lambda: None):
+            pass
+    assert not prompt.exists()
+    for _ in range(2):
+        with whispers.at_work(lambda: None):
+            assert prompt.read_text() == "Lucky {{ lucky }}."
+        monkeypatch.setattr("os.replace", cut)  # from now on nothing is written
