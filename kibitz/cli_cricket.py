@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated
 
 import typer
+
+from kibitz.core.seed import LAST_SEED
 
 app = typer.Typer(help="The cricket simulator: matches, win probability, calibration.", no_args_is_help=True)
 
@@ -17,7 +20,7 @@ def simulate(
     matches: Annotated[int, typer.Option("--matches", min=1, help="how many")] = 1000,
     overs: Annotated[int, typer.Option("--overs", min=1, max=20, help="of each innings")] = 20,
     era: Annotated[str, typer.Option("--era", help="pre2018, 2018-2022 or 2023+")] = "2023+",
-    seed: Annotated[int, typer.Option("--seed", min=0, help="the same seed gives the same matches")] = 0,
+    seed: Annotated[int, typer.Option("--seed", min=0, max=LAST_SEED, help="the same seed gives the same matches")] = 0,
     as_json: Json = False,
 ) -> None:
     """Matches between default captains: inn,total,wkts,legal,pp,mid_,death,fours,sixes,target,won."""
