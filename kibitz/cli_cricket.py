@@ -63,18 +63,22 @@ def fit(
     tables: Annotated[str, typer.Option("--tables", help="folder of calibration tables")],
     report: Annotated[bool, typer.Option("--report", help="only show how true the present calibration is")] = False,
     winprob: Annotated[bool, typer.Option("--winprob", help="keep the ball model, fit win probability anew")] = False,
+    as_json: Json = False,
 ) -> None:
     """Fits calibration.json to the tables, or shows our figures beside the real ones and their standard errors."""
     from kibitz import show
     from kibitz.games.cricket import fit as fitting
     from kibitz.games.cricket import report as reporting
+    from kibitz.games.cricket.calibration import FILE
     from kibitz.games.cricket.tables import Tables
 
     if report:
-        with show.progress("playing matches of three eras", 1, quiet=False):
+        with show.progress("playing matches of three eras", 1, quiet=as_json):
             made = reporting.report(Tables(tables))
-        print(reporting.printed(made))
-    elif winprob:
+        print(json.dumps(reporting.told(made), allow_nan=False) if as_json else reporting.printed(made))
+        return
+    if winprob:
         fitting.refit_winprob(tables)
     else:
-        fitting.fit(tables, tell=print)
+        fitting.fit(tables, tell=(lambda line: None) if as_json else print)
+    show.facts({"calibration": str(FILE)}, as_json)
