@@ -208,11 +208,13 @@ def main() -> None:
         print(f"kibitz: {wrong}", file=sys.stderr)
         sys.exit(2)
     except typer.TyperException as wrong:
-        print(f"kibitz: {wrong.format_message()} Try --help.", file=sys.stderr)
+        if text := wrong.format_message().strip():  # nothing when the help itself was the answer
+            print(f"kibitz: {text}{'' if text.endswith(('.', '?', '!')) else '.'} Try --help.", file=sys.stderr)
         sys.exit(2)
     except (typer.Abort, KeyboardInterrupt):
+        code = STOPPED
+    if code == STOPPED:  # Typer makes it of Ctrl-C
         print("kibitz: stopped.", file=sys.stderr)
-        sys.exit(130)
     sys.exit(code if isinstance(code, int) else 0)
 
 
