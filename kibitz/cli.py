@@ -10,6 +10,7 @@ import typer
 from kibitz import cli_live, cli_llm
 from kibitz.cli_cricket import app as cricket
 from kibitz.core.errors import BadInput
+from kibitz.core.seed import LAST_SEED
 
 app = typer.Typer(
     name="kibitz",
@@ -28,9 +29,10 @@ cli_live.add_to(app, bench)
 GameName = Annotated[str, typer.Option("--game", help="which game")]
 Opponent = Annotated[str, typer.Option("--opponent", help="who sits in the other seat")]
 Contexts = Annotated[str, typer.Option("--contexts", help="what is dealt: uniform, or a file")]
-Seed = Annotated[int, typer.Option("--seed", min=0, help="the same seed gives the same episodes")]
+Seed = Annotated[int, typer.Option("--seed", min=0, max=LAST_SEED, help="the same seed gives the same episodes")]
 Json = Annotated[bool, typer.Option("--json", help="one JSON object on standard output, nothing else")]
 Set = Annotated[list[str] | None, typer.Option("--set", help="a game option as name=value; may be repeated")]
+STOPPED = 130  # exit code
 
 
 @app.command()
@@ -75,7 +77,7 @@ def play(
     game: GameName = "deal_or_no_deal",
     opponent: Opponent = "heuristic",
     contexts: Contexts = "uniform",
-    seed: Annotated[int | None, typer.Option("--seed", min=0, help="play this very episode")] = None,
+    seed: Annotated[int | None, typer.Option("--seed", min=0, max=LAST_SEED, help="play this very episode")] = None,
     options: Set = None,
     as_json: Json = False,
 ) -> None:
@@ -206,11 +208,13 @@ def main() -> None:
         print(f"kibitz: {wrong}", file=sys.stderr)
         sys.exit(2)
     except typer.TyperException as wrong:
-        print(f"kibitz: {wrong.format_message()} Try --help.", file=sys.stderr)
+        if text := wrong.format_message().strip():  # nothing when the help itself was the answer
+            print(f"kibitz: {text}{'' if text.endswith(('.', '?', '!')) else '.'} Try --help.", file=sys.stderr)
         sys.exit(2)
     except (typer.Abort, KeyboardInterrupt):
+        code = STOPPED
+    if code == STOPPED:  # Typer makes it of Ctrl-C
         print("kibitz: stopped.", file=sys.stderr)
-        sys.exit(130)
     sys.exit(code if isinstance(code, int) else 0)
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated
 
 import typer
+
+from kibitz.core.seed import LAST_SEED
 
 app = typer.Typer(help="The cricket simulator: matches, win probability, calibration.", no_args_is_help=True)
 
@@ -17,7 +20,7 @@ def simulate(
     matches: Annotated[int, typer.Option("--matches", min=1, help="how many")] = 1000,
     overs: Annotated[int, typer.Option("--overs", min=1, max=20, help="of each innings")] = 20,
     era: Annotated[str, typer.Option("--era", help="pre2018, 2018-2022 or 2023+")] = "2023+",
-    seed: Annotated[int, typer.Option("--seed", min=0, help="the same seed gives the same matches")] = 0,
+    seed: Annotated[int, typer.Option("--seed", min=0, max=LAST_SEED, help="the same seed gives the same matches")] = 0,
     as_json: Json = False,
 ) -> None:
     """Matches between default captains: inn,total,wkts,legal,pp,mid_,death,fours,sixes,target,won."""
@@ -60,18 +63,22 @@ def fit(
     tables: Annotated[str, typer.Option("--tables", help="folder of calibration tables")],
     report: Annotated[bool, typer.Option("--report", help="only show how true the present calibration is")] = False,
     winprob: Annotated[bool, typer.Option("--winprob", help="keep the ball model, fit win probability anew")] = False,
+    as_json: Json = False,
 ) -> None:
     """Fits calibration.json to the tables, or shows our figures beside the real ones and their standard errors."""
     from kibitz import show
     from kibitz.games.cricket import fit as fitting
     from kibitz.games.cricket import report as reporting
+    from kibitz.games.cricket.calibration import FILE
     from kibitz.games.cricket.tables import Tables
 
     if report:
-        with show.progress("playing matches of three eras", 1, quiet=False):
+        with show.progress("playing matches of three eras", 1, quiet=as_json):
             made = reporting.report(Tables(tables))
-        print(reporting.printed(made))
-    elif winprob:
+        print(json.dumps(reporting.told(made), allow_nan=False) if as_json else reporting.printed(made))
+        return
+    if winprob:
         fitting.refit_winprob(tables)
     else:
-        fitting.fit(tables, tell=print)
+        fitting.fit(tables, tell=(lambda line: None) if as_json else print)
+    show.facts({"calibration": str(FILE)}, as_json)

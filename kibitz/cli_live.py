@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from kibitz.core.seed import LAST_SEED
+
 Json = Annotated[bool, typer.Option("--json", help="one JSON object on standard output, nothing else")]
 
 
@@ -54,7 +56,7 @@ def watch(
     overs: Annotated[int, typer.Option("--overs", min=1, max=20, help="of an innings, where the game has them")] = 5,
     pack: Annotated[str, typer.Option("--pack", help="first positions; default: a fresh match")] = "default",
     adviser: Annotated[str | None, typer.Option("--adviser", help="who whispers to seat 0")] = None,
-    seed: Annotated[int | None, typer.Option("--seed", min=0, help="play this very episode")] = None,
+    seed: Annotated[int | None, typer.Option("--seed", min=0, max=LAST_SEED, help="play this very episode")] = None,
     pace: Annotated[float, typer.Option("--pace", min=0, max=60, help="seconds between steps")] = 0.6,
     open_table: Annotated[bool, typer.Option("--open", help="watchers see both sides' secrets at once")] = False,
     token: Annotated[str, typer.Option("--token", help="of the server; or KIBITZ_TOKEN")] = "",

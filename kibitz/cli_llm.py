@@ -8,13 +8,14 @@ from typing import Annotated, Any
 import typer
 
 from kibitz.core.errors import BadInput
+from kibitz.core.seed import LAST_SEED
 
 llm = typer.Typer(help="Language models: install one, see which are usable, try one.", no_args_is_help=True)
 hints = typer.Typer(help="Are an adviser's hints any good?", no_args_is_help=True)
 
 GameName = Annotated[str, typer.Option("--game", help="which game")]
 Opponent = Annotated[str, typer.Option("--opponent", help="who sits in the other seat")]
-Seed = Annotated[int, typer.Option("--seed", min=0, help="the same seed gives the same positions")]
+Seed = Annotated[int, typer.Option("--seed", min=0, max=LAST_SEED, help="the same seed gives the same positions")]
 PromptPath = Annotated[str | None, typer.Option("--prompt", help="a template; otherwise the game's own")]
 Set = Annotated[list[str] | None, typer.Option("--set", help="a game option as name=value; may be repeated")]
 Json = Annotated[bool, typer.Option("--json", help="one JSON object on standard output, nothing else")]

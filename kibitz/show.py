@@ -37,13 +37,15 @@ NAMES = {
 }
 HIDDEN = {"game", "player", "episodes", "seed", "seconds", "episodes_per_s", "opponent", "contexts", "return_ci95"}
 HIDDEN |= {"pack", "pairs"}
+UNFOLDED = 1000  # columns, where nobody has a window that says how many there are
 SHARES = ("share", "agreement", "pareto")
 
 
 @contextmanager
 def progress(what: str, total: int, quiet: bool) -> Iterator[Callable[[int], None]]:
     """A bar on standard error; says that the first seconds go into compiling."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    named = TextColumn("{task.description}", markup=False)
+    columns = (named, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=err, transient=True, disable=quiet) as bar:
         task = bar.add_task(f"{what} (compiling first)", total=total)
 
@@ -57,7 +59,18 @@ def result(found: dict[str, Any], as_json: bool, table: Callable[[dict[str, Any]
     if as_json:
         print(json.dumps(found, allow_nan=False))
     else:
-        out.print(table(found))
+        (out if out.is_terminal else Console(width=UNFOLDED)).print(table(found), crop=False)
+
+
+def titled(title: str, caption: str = "") -> Table:
+    """A table whose title, which may name a file, is shown as it is: no markup, on one line."""
+    return Table(title=Text(title, no_wrap=True, overflow="ignore"), caption=Text(caption) if caption else None)
+
+
+def add_sides(table: Table, sides: tuple[dict[str, Any], ...]) -> None:
+    """A column for each player, under its name as it is."""
+    for side in sides:
+        table.add_column(Text(str(side["player"])), justify="right")
 
 
 def facts(found: dict[str, Any], as_json: bool) -> None:
@@ -66,9 +79,7 @@ def facts(found: dict[str, Any], as_json: bool) -> None:
         print(json.dumps(found, allow_nan=False))
         return
     for name, value in found.items():
-        out.print(
-            f"{name.replace('_', ' ')}: {value if isinstance(value, str) else number(name, value)}", highlight=False
-        )
+        print(f"{name.replace('_', ' ')}: {value if isinstance(value, str) else number(name, value)}")
 
 
 def number(name: str, value: Any) -> str:
@@ -83,11 +94,10 @@ def number(name: str, value: Any) -> str:
 
 def evaluation_table(found: dict[str, Any]) -> Table:
     title = f"{found['game']}: {found['episodes']:,} episodes, {found['contexts']} contexts, seed {found['seed']}"
-    table = Table(title=title, caption=f"{found['episodes_per_s']:,.0f} episodes a second")
+    table = titled(title, f"{found['episodes_per_s']:,.0f} episodes a second")
     table.add_column("")
     other = found["opponent"]
-    for side in (found, other):
-        table.add_column(str(side["player"]), justify="right")
+    add_sides(table, (found, other))
     for name in (key for key in found if key not in HIDDEN):
         shown = [number(name, side[name]) for side in (found, other)]
         if name == "return_mean":
@@ -110,11 +120,10 @@ def pack_evaluation(
 
 def pack_table(found: dict[str, Any]) -> Table:
     title = f"{found['game']}, pack {found['pack']}: {found['pairs']:,} scenarios, each from both sides"
-    table = Table(title=title, caption=f"{found['episodes']:,} matches, {found['episodes_per_s']:,.0f} a second")
+    table = titled(title, f"{found['episodes']:,} matches, {found['episodes_per_s']:,.0f} a second")
     table.add_column("")
     sides = (found, found["opponent"])
-    for side in sides:
-        table.add_column(str(side["player"]), justify="right")
+    add_sides(table, sides)
     for name in (key for key in found if key not in HIDDEN and not key.endswith("_ci95")):
         shown = [f"{side[name]:.4f}" if name.startswith("regret") else number(name, side[name]) for side in sides]
         if name == "win_share":
@@ -159,7 +168,7 @@ def play_at_terminal(game: Game, options: Any, opponent: str, seed: int | None, 
     console = err if as_json else out
 
     def ask(prompt: str) -> str:
-        console.print(prompt, end="")
+        console.print(prompt, end="", markup=False)
         line = sys.stdin.readline()
         if not line:
             raise EOFError
@@ -255,10 +264,10 @@ def train(run: Run, resume: bool, as_json: bool, show: bool = True) -> dict[str,
 
 def training_table(found: dict[str, Any]) -> Table:
     ended = "finished" if found["finished"] else "stopped; go on with --resume"
-    table = Table(title=f"{found['run']}: {ended}", caption="; ".join(found["notes"]) or None)
+    table = titled(f"{found['run']}: {ended}", "; ".join(found["notes"]))
     table.add_column("")
     table.add_column("mean of seeds" if found["seeds"] > 1 else "value", justify="right")
-    table.add_row("adviser", found["adviser"])
+    table.add_row("adviser", Text(found["adviser"]))
     for name in ("steps", "seconds", "compile_seconds", "train_seconds", "steps_per_s"):
         table.add_row(name.replace("_", " "), number(name, found[name]))
     for name, values in found.items():

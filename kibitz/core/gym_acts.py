@@ -66,7 +66,10 @@ class OpenActs(spaces.MultiDiscrete):
 
 def act_of(action: Any, sizes: tuple[int, ...]) -> list[int]:
     """A MultiDiscrete action as an act; BadInput if it is none."""
-    values = np.asarray(action)
+    try:
+        values = np.asarray(action)
+    except ValueError:  # ragged
+        values = np.zeros(0)
     if values.shape != (len(sizes),) or values.dtype.kind not in "iu":
         raise BadInput(f"The action is {action!r}; it should be {len(sizes)} whole numbers.")
     act: list[int] = values.tolist()

@@ -93,15 +93,17 @@ def play_rules(game: Game, pack: Pack, rules: tuple[Rule, Rule], count: int, see
         distinct = sorted({i % pack.matches for i in members})
         place = {at: row for row, at in enumerate(distinct)}
         firsts = jax.tree.map(lambda *x: np.stack(x), *(matches[at].state for at in distinct))
-        seeds = np.array([np.asarray(seed_key(pack.seed(at))) for at in distinct], np.uint32)
         tables = pack.regret.tables(options) if pack.regret else None
         for start in range(0, len(members), CHUNK):
             part = members[start : start + CHUNK]
             full = part + [part[-1]] * (CHUNK - len(part))  # one shape, so one program
             at = np.array([place[i % pack.matches] for i in full])
-            numbers = np.array([seed + i // pack.matches for i in full], np.int32)
+            drawn = [luck_of(pack, i, seed) for i in full]
+            seeds = np.array([key for key, _ in drawn], np.uint64)
+            keys = np.stack([seeds >> 32, seeds & 0xFFFFFFFF], axis=1).astype(np.uint32)  # as seed_key has it
+            numbers = np.array([number for _, number in drawn], np.int32)
             states = jax.tree.map(lambda x, at=at: x[at], firsts)
-            ended = jax.device_get(program(settings, tables, seeds[at], numbers, np.array(full) % 2 == 1, states))
+            ended = jax.device_get(program(settings, tables, keys, numbers, np.array(full) % 2 == 1, states))
             for row, i in enumerate(part):
                 rows[i] = tuple(jax.tree.map(lambda x, row=row: x[row], ended))
             progress(len(part))
@@ -122,24 +124,28 @@ def play_hosts(game: Game, pack: Pack, names: Names, count: int, seed: int, prog
     results = _nothing_yet(count)
     for i in range(count):
         at = i % pack.matches
-        scenario, number = pack.scenario(at), seed + i // pack.matches
+        scenario, (drawn, number) = pack.scenario(at), luck_of(pack, i, seed)
         if scenario.options not in prepared:
             tables = pack.regret.tables(scenario.options) if pack.regret else None
             prepared[scenario.options] = (seated(scenario.settings, rules), tables)
         settings, tables = prepared[scenario.options]
-        episode = play_episode(
-            game, settings, players, seed=pack.seed(at), number=number, state=scenario.state, match=at
-        )
+        episode = play_episode(game, settings, players, seed=drawn, number=number, state=scenario.state, match=at)
         results.returns[i] = episode.returns
         for name, pair in episode.scores.items():
             results.scores.setdefault(name, np.zeros((count, 2)))[i] = pair
         _count_decisions(results, i, episode)
         if pack.regret:
-            luck = episode_luck(seed_key(pack.seed(at)), number)
+            luck = episode_luck(seed_key(drawn), number)
             begun = scenario._replace(settings=settings)
             results.lost[i] = _lost(game, pack.regret, tables, begun, episode, luck)
         progress(1)
     return results
+
+
+def luck_of(pack: Pack, i: int, seed: int) -> tuple[int, int]:
+    """Seed and number of the i-th match's luck; what a number of 31 bits cannot hold goes into the seed."""
+    large, number = divmod(seed + i // pack.matches, 2**31)
+    return pack.seed(i % pack.matches) ^ (large % 2**32 << 32), number
 
 
 def _nothing_yet(count: int) -> Results:

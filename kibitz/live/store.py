@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Protocol
 
 from kibitz.core.errors import BadInput
+from kibitz.core.paths import named
 from kibitz.live.wire import Told
 
 STATUSES = ("running", "ended", "failed", "interrupted")
@@ -135,4 +135,4 @@ def open_store(url: str, patience: float = 10.0) -> Store:
         raise BadInput(f"The store {url.split('://')[0]}:// is not known; give a file, or postgresql://USER@HOST/NAME.")
     from kibitz.live.store_sqlite import SqliteStore
 
-    return SqliteStore(Path(url).expanduser(), patience)
+    return SqliteStore(named(url), patience)

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
-from kibitz.cli import app
+from kibitz import show
+from kibitz.cli import app, main
+from kibitz.core.errors import BadInput
+from kibitz.live.store import open_store
 
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -126,3 +132,85 @@ def test_every_command_explains_itself(words: str) -> None:
     done = CliRunner().invoke(app, [*words.split(), "--help"])
     assert done.exit_code == 0
     assert "Usage" in done.stdout
+
+
+LONG = "a rather long name that is not to be folded where eighty columns end, since people copy it"
+
+
+def test_names_are_shown_as_they_are_and_on_one_line(tmp_path: Path) -> None:
+    """Square brackets are no markup, colons no emoji, and a pipe has no columns."""
+    path = tmp_path / "a[" / f"b] :smile: [red] {LONG}.txt"
+    path.parent.mkdir()
+    path.write_text("1 4 2 3 3 0\n1 1 2 0 3 3\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "kibitz.cli", "evaluate", "--player", "heuristic", "--episodes", "4",
+         "--contexts", str(path)],
+        capture_output=True, text=True, timeout=240, env={**os.environ, "COLUMNS": "80"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert f"{path} contexts" in done.stdout
+
+
+def test_facts_and_tables_take_no_markup_from_names(capsys: pytest.CaptureFixture[str]) -> None:
+    show.facts({"out": f"[/b][red]{LONG}.csv", "matches": 3}, as_json=False)
+    assert capsys.readouterr().out == f"out: [/b][red]{LONG}.csv\nmatches: 3\n"
+    side = {"player": f"policy:[/b][red]{LONG}", "return_mean": 1.0, "return_ci95": [0.5, 1.5]}
+    about = {"game": "g", "episodes": 2, "contexts": "[/b]", "seed": 0, "episodes_per_s": 1.0}
+    show.result(side | about | {"opponent": side}, False, show.evaluation_table)
+    assert f"policy:[/b][red]{LONG}" in capsys.readouterr().out
+    with show.progress("policy:[/b]", 1, quiet=False) as advance:
+        advance(1)
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("evaluate", "--player", "bayes", "--contexts", "~nosuchuser/x"), "'~nosuchuser/x' begins with a user"),
+        (("evaluate", "--player", "bayes", "--contexts", "a" * 300), "File name too long"),
+        (("evaluate", "--player", "bayes", "--contexts", ""), "An empty name is not a file"),
+        (("evaluate", "--player", "bayes", "--seed", str(2**64)), f"less than or equal to {2**63 - 1}. Try --help."),
+        (("train", "--config", "~nosuchuser/x"), "'~nosuchuser/x' begins with a user"),
+        (("train", "--config", "/"), "'/' is a folder; name a file in it."),
+        (("cricket", "simulate", "--out", "a" * 300), "File name too long"),
+        (("cricket", "fit", "--report", "--tables", "~nosuchuser/x"), "'~nosuchuser/x' begins with a user"),
+    ],
+)
+def test_a_name_that_no_file_can_have_is_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], sentence: str
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["kibitz", *words])
+    with pytest.raises(SystemExit) as left:
+        main()
+    told = capsys.readouterr()
+    assert left.value.code == 2
+    assert sentence in told.err
+    assert told.err.strip().count("\n") == 0
+
+
+def test_a_store_in_the_home_of_nobody_is_refused_with_a_sentence() -> None:
+    with pytest.raises(BadInput, match="begins with a user who is not known"):
+        open_store("~nosuchuser/x.db")
+
+
+@pytest.mark.parametrize("words", [(), ("bench",)])
+def test_a_command_alone_prints_its_help_and_nothing_more(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["kibitz", *words])
+    with pytest.raises(SystemExit):
+        main()
+    told = capsys.readouterr()
+    assert "Usage" in told.out
+    assert told.err == ""
+
+
+def test_a_command_that_is_stopped_says_so() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "kibitz.cli", "play", "--seed", "3"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as running:  # fmt: skip
+        assert running.stdout is not None and running.stderr is not None
+        assert "Setting up" in running.stdout.readline()
+        running.send_signal(signal.SIGINT)
+        assert running.wait(60) == 130
+        assert running.stderr.read() == "kibitz: stopped.\n"

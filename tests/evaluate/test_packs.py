@@ -18,7 +18,7 @@ from rich.console import Console
 from kibitz.cli import evaluate
 from kibitz.core.errors import BadInput
 from kibitz.core.scenario import Pack
-from kibitz.evaluate.packs import evaluate_pack, paired, play_hosts, play_rules
+from kibitz.evaluate.packs import evaluate_pack, luck_of, paired, play_hosts, play_rules
 from kibitz.games import get_game, get_pack, pack_names
 from kibitz.games.cricket import regret
 from kibitz.games.cricket.settings import CricketOptions
@@ -197,3 +197,20 @@ def test_people_get_a_table_with_both_players(small: Pack) -> None:
 def test_a_pack_leaves_no_room_for_other_options() -> None:
     with pytest.raises(BadInput, match="leave --contexts and --set away"):
         evaluate(player="balanced", game="cricket", pack="default", options=["max_overs=3"])
+
+
+@pytest.mark.parametrize("seed", [2**31 - 1, 3_000_000_000, 2**63 - 1])
+def test_every_seed_the_command_takes_has_matches_of_its_own(small: Pack, seed: int) -> None:
+    """Those of other rounds and other seeds are others, batched and one by one."""
+    count = 2 * small.matches
+    drawn = {luck_of(small, i, each) for i in range(0, count, 2) for each in (seed, seed % 2**31 + 2)}
+    assert len(drawn) == 2 * count // 2
+    rules = (GAME.rule("random"), GAME.rule("balanced"))
+    batched = play_rules(GAME, small, rules, 14, seed, lambda n: None)
+    single = play_hosts(GAME, small, ("random", "balanced"), 14, seed, lambda n: None)
+    assert np.array_equal(batched.returns, single.returns)
+
+
+def test_seeds_that_could_be_told_apart_before_keep_their_luck(small: Pack) -> None:
+    assert luck_of(small, 0, 7) == (small.seed(0), 7)
+    assert luck_of(small, small.matches + 3, 7) == (small.seed(3), 8)

@@ -279,6 +279,20 @@ def report(tables: Tables, matches: int = 12288, seed: int = 7, fitted: dict[str
     return made + [line for era in range(len(ERAS)) for line in chances(era, SHORT_MATCHES, seed)]
 
 
+def told(made: list[Line]) -> dict[str, Any]:
+    """The same for machines: numbers that JSON has, null where there is none."""
+
+    def number(value: float | None) -> float | None:
+        return None if value is None or not np.isfinite(value) else float(value)
+
+    lines = [
+        {"era": x.era, "name": x.name, "holds": bool(x.holds)}
+        | {name: number(getattr(x, name)) for name in ("ours", "real", "error", "within")}
+        for x in made
+    ]
+    return {"lines": lines, "missed": sum(not x.holds for x in made)}
+
+
 def printed(made: list[Line]) -> str:
     """A table for the terminal; `!` marks a line outside its tolerance."""
     head = f"{'era':10} {'statistic':44} {'ours':>8} {'real':>8} {'s.e.':>7} {'within':>7}"

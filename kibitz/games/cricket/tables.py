@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,27 +13,68 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kibitz.core.errors import BadInput
+from kibitz.core.paths import named
 
 Floats = NDArray[np.float64]
 COLUMNS = ("p_0", "p_1", "p_2", "p_3", "p_4", "p_6", "p_wicket", "p_wide", "p_noball", "p_byelb")
 PHASES = ("powerplay", "middle", "death")
-Rows = list[dict[str, str]]
+
+
+class Table(dict[str, Any]):
+    """A row of a CSV, or an object of JSON, that says what it lacks and where."""
+
+    def __init__(self, content: Any, file: Path) -> None:
+        super().__init__(content)
+        self.file = file
+
+    def __missing__(self, name: str) -> Any:
+        raise BadInput(f"The calibration table {str(self.file)!r} has no {name!r}; give the tables whole.")
+
+
+Rows = Sequence[dict[str, str]]
 
 
 class Tables:
     """A folder of tables; `rows` reads a CSV, `numbers` a JSON file."""
 
     def __init__(self, folder: str | Path) -> None:
-        self.folder = Path(folder)
+        self.folder = named(folder)
         if not (self.folder / "innings_rows.csv").is_file():
             raise BadInput(f"There are no calibration tables in {str(folder)!r}; it should hold innings_rows.csv.")
 
     def rows(self, name: str, **where: str) -> Rows:
-        with (self.folder / f"{name}.csv").open(encoding="utf-8", newline="") as file:
-            return [row for row in csv.DictReader(file) if all(row[k] == v for k, v in where.items())]
+        """At least one, or BadInput."""
+        file, text = self._text(f"{name}.csv")
+        rows: list[Table] = []
+        try:
+            reader = csv.DictReader(io.StringIO(text, newline=""))
+            for row in reader:
+                if None in row or None in row.values():
+                    raise BadInput(
+                        f"Line {reader.line_num} of {str(file)!r} should have {len(reader.fieldnames or ())} fields."
+                    )
+                rows.append(Table(row, file))
+        except csv.Error as error:
+            raise BadInput(f"The calibration table {str(file)!r} is not a CSV: {error}.") from None
+        found = [row for row in rows if all(row[k] == v for k, v in where.items())]
+        if not found:
+            wanted = "".join(f" of {k} {v!r}" for k, v in where.items())
+            raise BadInput(f"The calibration table {str(file)!r} has no row{wanted}; it should have one.")
+        return found
 
     def numbers(self, name: str) -> Any:
-        return json.loads((self.folder / f"{name}.json").read_text(encoding="utf-8"))
+        file, text = self._text(f"{name}.json")
+        try:
+            return json.loads(text, object_hook=lambda found: Table(found, file))
+        except json.JSONDecodeError as error:
+            raise BadInput(f"The calibration table {str(file)!r}, line {error.lineno}, is not valid JSON.") from None
+
+    def _text(self, name: str) -> tuple[Path, str]:
+        file = self.folder / name
+        try:
+            return file, file.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError):
+            raise BadInput(f"There is no readable {name} in {str(self.folder)!r}, the calibration tables.") from None
 
 
 def shares(row: dict[str, str]) -> Floats:

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kibitz.core.errors import BadInput
+from kibitz.core.paths import named
 from kibitz.games.cricket import sheet
 from kibitz.games.cricket.backwards import LEVELS, MOST, Floats, solve_chase, solve_first
 from kibitz.games.cricket.calibration import ERAS, calibration
@@ -192,20 +193,31 @@ def win_probability(
 def read_states(path: str | Path) -> tuple[list[str], list[list[str]], dict[str, Floats], NDArray[np.int64] | None]:
     """Header, rows, INPUTS as numbers, and eras where there is such a column."""
     try:
-        with Path(path).open(encoding="utf-8", newline="") as file:
-            header, *rows = list(csv.reader(file))
-    except (OSError, ValueError, UnicodeDecodeError):
+        with named(path).open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.reader(file)
+            (_, header), *lines = [(reader.line_num, row) for row in reader]
+    except BadInput:
+        raise
+    except (OSError, ValueError, csv.Error):
         raise BadInput(f"The states {str(path)!r} cannot be read; give a CSV with {', '.join(INPUTS)}.") from None
     missing = [name for name in INPUTS if name not in header]
     if missing:
         raise BadInput(f"{str(path)!r} has no column {missing[0]!r}; it needs {', '.join(INPUTS)}.")
+    while lines and not lines[-1][1]:  # blank lines at the end
+        lines.pop()
+    for line, row in lines:
+        if len(row) != len(header):
+            raise BadInput(
+                f"Line {line} of {str(path)!r} has {len(row)} fields; it should have {len(header)}, as the first has."
+            )
+    rows = [row for _, row in lines]
     numbers = {}
     for name in INPUTS:
         at = header.index(name)
         try:
             numbers[name] = np.array([float(row[at]) for row in rows])
             np.asarray_chkfinite(numbers[name])
-        except (ValueError, IndexError):
+        except ValueError:
             raise BadInput(f"The column {name!r} of {str(path)!r} should hold a number in every row.") from None
     eras = None
     if "era" in header and all(row[header.index("era")] in ERAS for row in rows):

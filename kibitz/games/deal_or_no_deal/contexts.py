@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kibitz.core.errors import BadInput
-from kibitz.core.paths import cache_folder
+from kibitz.core.paths import cache_folder, named
 
 Dataset = Literal["self_play", "dialogues"]
 Triple = tuple[int, int, int]
@@ -222,14 +222,14 @@ def _needs(dataset: str) -> str:
 
 
 def _files(path: str | Path, dataset: str) -> list[Path]:
-    needs, folder = _needs(dataset), Path(path).expanduser()
+    needs, folder = _needs(dataset), named(path)
     if not folder.exists():
         raise BadInput(f"{folder} does not exist; dataset_path must be a file or folder with {needs}.")
     if not folder.is_dir():
         return [folder]
     beneath = folder if folder.resolve().name == dataset else folder / dataset
-    named = {place / name for place in (folder, beneath) for name in _NAMES[dataset]}
-    files = sorted({*(file for file in named if file.is_file()), *beneath.rglob("*.parquet")})
+    known = {place / name for place in (folder, beneath) for name in _NAMES[dataset]}
+    files = sorted({*(file for file in known if file.is_file()), *beneath.rglob("*.parquet")})
     if not files:
         raise BadInput(f"The folder {folder} has nothing for {dataset!r}; it must hold {needs}.")
     return files
@@ -237,9 +237,10 @@ def _files(path: str | Path, dataset: str) -> list[Path]:
 
 def dataset_of(path: str | Path) -> Dataset:
     """Which part of the data set a file holds, by its content."""
-    file = Path(path).expanduser()
+    file = named(path)
     if not file.is_file():
-        raise BadInput(f"{file} is not a file; contexts must be a file of Lewis et al. or the hub's parquet.")
+        what = str(file) if str(path) else "An empty name"
+        raise BadInput(f"{what} is not a file; contexts must be a file of Lewis et al. or the hub's parquet.")
     return _DATASET_OF[_kind_and_rows(file)[0]]
 
 

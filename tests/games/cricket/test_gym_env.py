@@ -10,6 +10,7 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 import kibitz
+from kibitz.core.errors import BadInput
 from kibitz.games.cricket.gym_env import CricketEnv, CricketVectorEnv
 from kibitz.games.cricket.pack import scenario
 from tests.twins import play_beside
@@ -175,3 +176,10 @@ def test_rendering_is_a_scoreboard() -> None:
     assert env.render() is None
     env.reset(seed=0)
     assert env.render() == "You bat: 0 for 0, 30 balls left."
+
+
+def test_a_ragged_action_is_refused_with_the_sentence_of_any_other() -> None:
+    env = make()
+    env.reset(seed=1)
+    with pytest.raises(BadInput, match="it should be 5 whole numbers"):
+        env.step([[1], [1, 2]])

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import csv
+import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from kibitz.core.errors import BadInput
-from kibitz.games.cricket import numpy_batch, report, tactics, winprob
+from kibitz.games.cricket import numpy_batch, report, sheet, tactics, winprob
 from kibitz.games.cricket.calibration import ERAS, calibration
 from kibitz.games.cricket.fit import static
 from kibitz.games.cricket.matrix import ball_matrix, captains_matrix, value_matrix
@@ -190,3 +192,77 @@ def test_a_sensible_captain_beats_random_and_every_captain_meets_his_match() -> 
     table = captains_matrix(2048, overs=20, seed=1, names=names)
     assert table[0, 2] > 0.75
     assert table[1, 0] > 0.5
+
+
+HEADER = "balls_left,runs_needed,wickets_left,first_innings_total"
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (f"{HEADER},note\n60,80,6,160,x\n60,80,6,160\n", "Line 3 of .* has 4 fields; it should have 5"),
+        (f'{HEADER},note\n60,80,6,160,"two\nlines"\n60,80,6,160,x,y\n', "Line 4 of .* has 6 fields"),
+        (f"{HEADER}\n\n60,80,6,160\n", "Line 2 of .* has 0 fields"),
+        (f"{HEADER}\n{'1' * 200_000},80,6,160\n", "cannot be read"),
+    ],
+)
+def test_a_ragged_file_of_states_is_refused_and_leaves_nothing(tmp_path: Path, text: str, sentence: str) -> None:
+    states, out = tmp_path / "states.csv", tmp_path / "out.csv"
+    states.write_text(text)
+    out.write_text("as it was")
+    with pytest.raises(BadInput, match=sentence):
+        winprob.write_winprob(states, out)
+    assert out.read_text() == "as it was"
+
+
+def test_a_mark_before_the_states_and_a_blank_line_behind_them_do_no_harm(tmp_path: Path) -> None:
+    states = tmp_path / "states.csv"
+    states.write_text(f"\ufeff{HEADER}\n60,80,6,160\n\n", encoding="utf-8")
+    assert winprob.write_winprob(states, tmp_path / "out.csv") == 1
+
+
+def test_a_sheet_appears_whole_or_not_at_all(tmp_path: Path) -> None:
+    def rows() -> Iterator[list[int]]:
+        yield [1]
+        raise ZeroDivisionError
+
+    out = tmp_path / "out.csv"
+    with pytest.raises(ZeroDivisionError):
+        sheet.write(out, ["a"], rows())
+    assert not list(tmp_path.iterdir())
+    out.touch(0o640)
+    (tmp_path / "link.csv").symlink_to(out)
+    sheet.write(tmp_path / "link.csv", ["a"], [[1]])
+    assert out.read_text() == "a\n1\n" and out.stat().st_mode & 0o777 == 0o640
+    assert (tmp_path / "link.csv").is_symlink() and len(list(tmp_path.iterdir())) == 2
+    sheet.write("/dev/null", ["a"], [[1]])
+    assert Path("/dev/null").is_char_device()
+
+
+def test_tables_say_what_they_lack(tmp_path: Path, play: report.Play) -> None:
+    (tmp_path / "innings_rows.csv").write_text("era,inn\n2023+,1\n")
+    tables = Tables(tmp_path)
+    with pytest.raises(BadInput, match=r"innings_rows\.csv' has no 'total'"):
+        list(report.lines(tables, play))
+    with pytest.raises(BadInput, match=r"no readable match_results\.json"):
+        tables.numbers("match_results")
+    (tmp_path / "match_results.json").write_text('{"2023+": {}}')
+    with pytest.raises(BadInput, match=r"match_results\.json' has no 'tie_pct'"):
+        tables.numbers("match_results")["2023+"]["tie_pct"]
+    with pytest.raises(BadInput, match="has no row of era 'pre2018'"):
+        tables.rows("innings_rows", era="pre2018")
+    (tmp_path / "innings_rows.csv").write_text("era,inn\n2023+\n")
+    with pytest.raises(BadInput, match=r"Line 2 of .* should have 2 fields"):
+        tables.rows("innings_rows")
+
+
+def test_the_report_for_machines_is_json() -> None:
+    made = [
+        report.Line("all", "totals", np.float64(3), 2.0, float("nan"), 0.5),
+        report.Line("all", "ties", 1.0, 1.0, 0.1, None),
+    ]
+    found = json.loads(json.dumps(report.told(made), allow_nan=False))
+    assert found["missed"] == 1
+    assert found["lines"][0] == {
+        "era": "all", "name": "totals", "holds": False, "ours": 3.0, "real": 2.0, "error": None, "within": 0.5,
+    }  # fmt: skip

@@ -496,3 +496,10 @@ def nothing_better(game: HumanGame) -> bool:
     assert game.kept is not None
     here = np.array([own @ game.kept[0], other @ game.kept[1]])
     return not ((points >= here).all(1) & (points > here).any(1)).any()
+
+
+def test_a_path_that_cannot_be_looked_at_is_refused_with_a_sentence() -> None:
+    with pytest.raises(BadInput, match="begins with a user who is not known"):
+        read_contexts("~nosuchuser/x", "self_play")
+    with pytest.raises(BadInput, match="File name too long"):
+        contexts.dataset_of("a" * 300)
