@@ -89,10 +89,7 @@ def evaluate(
     if episodes < 1:
         raise BadInput(f"episodes is {episodes}; it should be at least 1.")
     names = (player, opponent)
-    for name in names:
-        if name == "human":
-            raise BadInput("A person plays in `kibitz play`; evaluate wants players that need no asking.")
-        player_named(game, name)  # complains before anything is played
+    check_players(game, names)
     began = time.perf_counter()
     played = _play(game, options, names, episodes, seed, progress)
     seconds = time.perf_counter() - began
@@ -109,6 +106,14 @@ def evaluate(
         "episodes_per_s": round(episodes / seconds, 1),
     }
     return result | sides[0] | {"opponent": {"player": opponent} | sides[1]}
+
+
+def check_players(game: Game, names: tuple[str, str]) -> None:
+    """Complains before anything is played."""
+    for name in names:
+        if name == "human":
+            raise BadInput("A person plays in `kibitz play`; evaluate wants players that need no asking.")
+        player_named(game, name)
 
 
 def runs_of(game: Game, player: str, opponent: str) -> int:

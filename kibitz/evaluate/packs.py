@@ -17,7 +17,7 @@ from kibitz.core.game import SEATS, Game, Rule, seated
 from kibitz.core.kernel import large
 from kibitz.core.scenario import Pack, Regret, Scenario
 from kibitz.evaluate.loop import pack_program
-from kibitz.evaluate.match import CHUNK, Progress, plain
+from kibitz.evaluate.match import CHUNK, Progress, check_players, plain
 from kibitz.evaluate.statistics import mean_ci95
 from kibitz.players import player_named, rule_named
 
@@ -57,8 +57,7 @@ def evaluate_pack(
             f"episodes is {count}; with a pack it should be even, since a scenario is played from both sides."
         )
     names = (player, opponent)
-    for name in names:
-        player_named(game, name)  # complains before anything is played
+    check_players(game, names)
     began = time.perf_counter()
     rules = tuple(rule_named(game, name) for name in names)
     if rules[0] is None or rules[1] is None:

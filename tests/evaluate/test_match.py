@@ -136,3 +136,9 @@ def human_measures(path: Path) -> tuple[float, float]:
     sides = [items([game.utilities[seat] for game in games]) for seat in (0, 1)]
     scores = jax.jit(jax.vmap(final))(counts, sides[0], sides[1], kept[0], kept[1], deal)
     return float(np.mean(scores["agreement"][:, 0])), float(np.nanmean(scores["pareto"][:, 0]))
+
+
+def test_a_person_is_not_evaluated() -> None:
+    game = get_game("deal_or_no_deal")
+    with pytest.raises(BadInput, match="kibitz play"):
+        evaluate(game, game.options(), "heuristic", "human", 2)
