@@ -20,6 +20,7 @@ from kibitz.live.wire import ID
 
 MESSAGE = 4096  # characters a watcher may send at once
 GONE, WRONG, LATER = 1001, 1008, 1013
+LEFT = (WebSocketDisconnect, RuntimeError, OSError)  # it has gone by itself
 log = logging.getLogger("kibitz.live")
 
 
@@ -139,7 +140,8 @@ async def _watch(socket: WebSocket) -> None:
     try:
         await asyncio.wait([hears, tells], return_when=asyncio.FIRST_COMPLETED)
         if tells.done() and (error := tells.exception()) is not None:
-            log.warning("a watcher of %s was let go: %s", session.episode_id, error)
+            if not isinstance(error, LEFT):
+                log.warning("a watcher of %s was let go: %s", session.episode_id, error)
             await _close(socket, LATER, "something went wrong; come again")
         elif not hears.done():
             closing = session.hub.closing
@@ -153,7 +155,7 @@ async def _watch(socket: WebSocket) -> None:
 
 
 async def _close(socket: WebSocket, code: int, reason: str) -> None:
-    with suppress(RuntimeError, WebSocketDisconnect):  # it may have left by itself
+    with suppress(*LEFT):
         await socket.close(code, reason)
 
 
