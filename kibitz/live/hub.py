@@ -155,8 +155,11 @@ class Hub:
         newest = max(self.channels.values(), key=lambda channel: channel.row.started_at, default=None)
         before, self.newest = self.newest, None if newest is None else newest.row.episode_id
         if self.newest is not None and self.newest != before:
-            for waiting in self._idle:
-                waiting.set()
+            self._wake_idle()
+
+    def _wake_idle(self) -> None:
+        for waiting in self._idle:
+            waiting.set()
 
     async def join(self, row: Row) -> Channel:
         """The channel for a watcher. Its row may be old: an episode that has ended since is told to the end, too."""
@@ -252,8 +255,7 @@ class Hub:
     def close(self) -> None:
         """Everybody is told that it is over for today."""
         self.closing = True
-        for waiting in self._idle:
-            waiting.set()
+        self._wake_idle()
         for channel in self.channels.values():
             for watcher in channel.watchers:
                 watcher.wake.set()

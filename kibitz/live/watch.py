@@ -140,8 +140,8 @@ async def _watch(socket: WebSocket) -> None:
     try:
         await asyncio.wait([hears, tells], return_when=asyncio.FIRST_COMPLETED)
         if tells.done() and (error := tells.exception()) is not None:
-            if not isinstance(error, LEFT):
-                log.warning("a watcher of %s was let go: %s", session.episode_id, error)
+            level = logging.INFO if isinstance(error, LEFT) else logging.WARNING
+            log.log(level, "a watcher of %s was let go: %s", session.episode_id, error)
             await _close(socket, LATER, "something went wrong; come again")
         elif not hears.done():
             closing = session.hub.closing
