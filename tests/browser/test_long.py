@@ -46,21 +46,30 @@ def driver(stage: Served) -> Iterator[Any]:
     """Publishes events of an episode that is played elsewhere, as many as a test wants."""
     base = {"v": 1, "ts": time.time()}
     template = [event for event in _match() if event["type"] in ("decision", "step", "commentary")]
+    reached: dict[str, int] = {}
+
+    def publish(events: list[dict[str, Any]]) -> None:
+        lines = [json.dumps({**base, **event, "ts": time.time()}) for event in events]
+        answer = httpx.post(f"{stage.url}/custom/events", content="\n".join(lines), timeout=60)
+        assert answer.status_code == 200, answer.text
 
     def send(episode_id: str, first: int, number: int) -> int:
-        lines = []
+        events = []
         for seq in range(first, first + number):
             if seq == 0:
                 event = _match()[0]
             else:
                 event = dict(template[(seq - 1) % len(template)])
                 event["payload"] = {**event["payload"], "turn": (seq - 1) // 4}
-            lines.append(json.dumps({**base, **event, "episode_id": episode_id, "seq": seq, "ts": time.time()}))
-        answer = httpx.post(f"{stage.url}/custom/events", content="\n".join(lines), timeout=60)
-        assert answer.status_code == 200, answer.text
+            events.append({**event, "episode_id": episode_id, "seq": seq})
+        publish(events)
+        reached[episode_id] = first + number
         return first + number
 
-    return send
+    yield send
+    # or every later page without an address would show what still runs
+    for episode_id, seq in reached.items():
+        publish([{**_match()[-1], "episode_id": episode_id, "seq": seq}])
 
 
 def _match() -> list[dict[str, Any]]:

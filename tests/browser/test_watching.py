@@ -16,9 +16,20 @@ SEQS = f"() => {WATCH}.timeline.log.map(event => event.seq)"
 
 
 def ended(page: Any) -> None:
-    """Over, and everything drawn: the list of turns fills over a few frames."""
-    page.locator(".status.ended").wait_for()
-    page.wait_for_function(f"() => !{WATCH}.drawing && [...{WATCH}.turns.children].every(one => one.childElementCount)")
+    """Over, and everything drawn: the list of turns fills over a few frames.
+
+    Where the address names an episode, that one is asked: the address changes a moment before the page
+    does, and the page that was left may show finished episodes too.
+    """
+    page.wait_for_function(
+        r"""() => {
+          const watch = document.querySelector('kibitz-watch');
+          const [, named] = location.pathname.match(/^\/e\/(.+)/) || [];
+          return watch?.timeline && (!named || named === watch.timeline.id)
+            && watch.querySelector('.meta .status.ended')
+            && !watch.drawing && [...watch.turns.children].every(one => one.childElementCount);
+        }"""
+    )
 
 
 def test_a_cricket_match_is_started_from_the_page_and_watched_to_its_end(stage: Served, open_page: Open) -> None:
