@@ -19,9 +19,10 @@ from kibitz.core.episode import play_episode
 from kibitz.core.errors import BadInput
 from kibitz.core.event import Event, spoken
 from kibitz.core.game import Game, seated
+from kibitz.core.named import rule_named
 from kibitz.evaluate.packs import evaluate_pack
 from kibitz.games import get_game, get_pack
-from kibitz.players import player_named, rule_named
+from kibitz.players import player_named
 from kibitz.players.human import HumanPlayer
 from kibitz.train.run import Run
 

@@ -30,8 +30,9 @@ class Rule:
     `choose(settings, memory, view, masks, u)` gives the new memory and the act. `memory` is
     whatever the player wants to remember within an episode; `start(settings, seat, u)` gives the
     first one. Two hooks run once on the host, before anything is compiled: `tell(settings, seat)`
-    writes what is known about this player into the settings (a partner's temper), and `study(
-    settings, seat)` lets it work out tables from settings in which everybody has told.
+    writes what others may know about this player into the settings (a partner's temper; the player
+    itself plays the same without it), and `study(settings, seat)` lets it work out tables from
+    settings in which everybody has told.
     """
 
     name: str
@@ -220,11 +221,14 @@ def _look(game: Game) -> Callable[[Any], Any]:
     return jax.jit(look)
 
 
-def seated(settings: Any, players: Mapping[int, Rule]) -> Any:
-    """Settings in which the players of these seats have told about themselves and then studied."""
+def seated(settings: Any, players: Mapping[int, Rule], advisers: Mapping[int, Rule] | None = None) -> Any:
+    """Settings in which the players of these seats have told about themselves and then studied.
+
+    An adviser studies too, but what it is says nothing about the player who hears it.
+    """
     for seat, rule in players.items():
         settings = rule.tell(settings, seat)
-    for seat, rule in players.items():
+    for seat, rule in [*players.items(), *(advisers or {}).items()]:
         settings = rule.study(settings, seat)
     return settings
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from difflib import get_close_matches
-from typing import Any, Self, get_args
+from typing import Any, Self, TypeAlias, get_args
 
 import yaml
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
@@ -14,6 +14,7 @@ from kibitz.core.errors import BadInput
 
 # of an option that names files of the machine or makes it fetch some: a stranger at a server may not set it
 OPERATOR: dict[str, JsonValue] = {"operator": True}
+Wanted: TypeAlias = str | dict[str, float]  # a player by name, or several by weight
 
 
 class Options(BaseModel):

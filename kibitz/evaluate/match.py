@@ -17,9 +17,10 @@ from kibitz.core.episode import play_episode
 from kibitz.core.errors import BadInput
 from kibitz.core.game import SEATS, Game, Rule, seated
 from kibitz.core.kernel import large
+from kibitz.core.named import rule_named
 from kibitz.evaluate.loop import match_program
 from kibitz.evaluate.statistics import mean_ci95
-from kibitz.players import player_named, rule_named
+from kibitz.players import player_named
 
 CHUNK = 128  # episodes in one compiled call: a smooth progress bar, and the tables stay in the cache
 

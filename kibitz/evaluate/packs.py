@@ -15,11 +15,12 @@ from kibitz.core.episode import Episode, play_episode, table_for
 from kibitz.core.errors import BadInput
 from kibitz.core.game import SEATS, Game, Rule, seated
 from kibitz.core.kernel import large
+from kibitz.core.named import rule_named
 from kibitz.core.scenario import Pack, Regret, Scenario
 from kibitz.evaluate.loop import pack_program
 from kibitz.evaluate.match import CHUNK, Progress, check_players, plain
 from kibitz.evaluate.statistics import mean_ci95
-from kibitz.players import player_named, rule_named
+from kibitz.players import player_named
 
 Floats = NDArray[np.float64]
 Names = tuple[str, str]

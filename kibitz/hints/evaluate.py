@@ -24,11 +24,11 @@ from kibitz.core.chance import episode_luck, happens, pick, seat_luck, seed_key,
 from kibitz.core.errors import BadInput
 from kibitz.core.game import Against, Game, Rule, against, choose, game_over, seated
 from kibitz.core.kernel import large
+from kibitz.core.named import rule_named
 from kibitz.hints import overhear
 from kibitz.hints.asker import Asker, History, Position
 from kibitz.hints.injector import expert_rule
 from kibitz.llm.prompt import Prompt
-from kibitz.players import rule_named
 
 AT_ONCE = 128  # games in one compiled batch: a reference player's tables stay in the processor's cache
 CONTINUATIONS = 4  # lines of luck an act is followed along
@@ -168,8 +168,8 @@ def draw_positions(
     if other is None:
         raise BadInput(f"The opponent is {opponent!r}; it should be a player that needs no asking, as heuristic does.")
     adviser = adviser or reference
-    settings = seated(options.settings(), {1: other, 0: reference})
-    advised = settings if adviser is reference else seated(options.settings(), {1: other, 0: adviser})
+    settings = seated(options.settings(), {1: other}, {0: reference})
+    advised = settings if adviser is reference else seated(options.settings(), {1: other}, {0: adviser})
     turns = game.longest(settings) if game.simultaneous else game.longest(settings) // 2 + 1
     draw, key = _programs(game, other, reference, adviser)[0], seed_key(seed)
     parts: list[Drawn] = []

@@ -19,12 +19,12 @@ from kibitz.core.chance import seat_luck, uniforms
 from kibitz.core.errors import BadInput
 from kibitz.core.game import Game, Rule, seated
 from kibitz.core.gym import GameEnv, Program, Session, Single, program_for
+from kibitz.core.named import rule_named
 from kibitz.core.player import Player, RulePlayer, Turn
 from kibitz.hints import overhear
 from kibitz.hints.adapter import Hint, HintAdapter
 from kibitz.hints.asker import Asker, History, prompt_path
 from kibitz.llm.prompt import Prompt
-from kibitz.players import rule_named
 from kibitz.players.llm import LLMPlayer
 
 log = logging.getLogger("kibitz.hints")
@@ -132,7 +132,7 @@ class HintInjectorEnv(gymnasium.Wrapper[Any, Any, Any, Any], gymnasium.utils.Rec
             self._source = f"expert:{rule.name}"
         else:
             raise BadInput(f"There is no provider of hints {provider!r}; there are {', '.join(PROVIDERS)}.")
-        self._settings = seated(self._base.settings, {1: self._base.opponent, 0: rule})
+        self._settings = seated(self._base.settings, {1: self._base.opponent}, {0: rule})
         return RulePlayer(game, rule)
 
     def _act_of(self, action: Any) -> tuple[int, ...]:

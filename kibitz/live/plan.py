@@ -12,12 +12,13 @@ from typing import Any
 
 from kibitz.core.errors import BadInput, NotHere
 from kibitz.core.game import Game, Rule
+from kibitz.core.named import rule_named
 from kibitz.core.player import Choice, Player, RulePlayer
 from kibitz.games import get_game, get_pack, pack_names
 from kibitz.live.halt import Halt
 from kibitz.live.patience import Patient
 from kibitz.live.seats import HumanSeat
-from kibitz.players import player_named, rule_named
+from kibitz.players import player_named
 
 RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*(#\d{1,4})?")
 

@@ -17,11 +17,11 @@ from typing import Any
 
 from kibitz.core.episode import table_for
 from kibitz.core.errors import BadInput
+from kibitz.core.named import player_and_rule
 from kibitz.core.player import Choice, Player, Turn
 from kibitz.games.cricket import game
 from kibitz.games.cricket.captains import CAPTAINS
 from kibitz.games.cricket.env import CricketAction, CricketObservation
-from kibitz.games.cricket.start import find_player
 from kibitz.llm.preset import read_presets
 from kibitz.llm.usable import why_not
 
@@ -132,7 +132,7 @@ class Captains:
         key = (obs.episode_id, preset)
         with self._lock:
             if key not in self._seats:
-                player, _ = find_player(game(), preset)  # with a memory of its own for each episode
+                player, _ = player_and_rule(game(), preset)  # with a memory of its own for each episode
                 player.begin(turn.settings, turn.seat, turn.luck)
                 self._seats[key] = _Seat(player)
                 while len(self._seats) > self._most:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -11,6 +13,7 @@ import jax.numpy as jnp
 
 from kibitz.core.errors import BadInput
 from kibitz.core.game import Game, Rule
+from kibitz.core.named import rule_for, rule_named
 from kibitz.core.paths import cache_folder
 from kibitz.games import get_game
 from kibitz.hints.asker import prompt_path
@@ -72,6 +75,28 @@ def rule_of_run(name: str, game: Game | None = None, notes: list[str] | None = N
     if number and not number.isdigit():
         raise BadInput(f"{name!r} ends in #{number}; after # comes the number of a learner, as in runs/x#2.")
     saved = checkpoint.find(place, notes)
+    weights = hashlib.sha256(saved.leaves["weights"].tobytes()).hexdigest()
+    rule, said = _rule_of(Named(name, game, weights, saved))
+    if notes is not None:
+        notes += said
+    return rule
+
+
+@dataclass(frozen=True)
+class Named:
+    """A trained policy by what it has learnt: a run that trains on becomes another player by and by."""
+
+    name: str
+    game: Game | None
+    weights: str
+    saved: checkpoint.Saved = field(compare=False)
+
+
+@lru_cache(maxsize=64)
+def _rule_of(named: Named) -> tuple[Rule, list[str]]:
+    """One rule for one policy, so that programs compiled for it are found again; and what is to be noted."""
+    place, _, number = named.name.partition("#")
+    saved, game, notes = named.saved, named.game, list[str]()
     job = job_at(Job.read(saved.job, "key of the checkpoint's config"), saved.step)
     if game is None:
         game, _ = game_of(job)
@@ -81,7 +106,7 @@ def rule_of_run(name: str, game: Game | None = None, notes: list[str] | None = N
         _say_once(f"{place} was trained with hints of an LLM; as a player it is given none")
     elif job.algo != "supervised":
         adviser, _ = adviser_for(job.hints, game, notes)
-    return policy_rule(game, policy, f"policy:{name}", adviser, job.hints.cadence_k)
+    return policy_rule(game, policy, f"policy:{named.name}", adviser, job.hints.cadence_k), notes
 
 
 def adviser_for(hints: HintOptions, game: Game, notes: list[str] | None = None) -> tuple[Rule | None, str]:
@@ -119,15 +144,19 @@ def preset_of(hints: HintOptions) -> Preset:
     return preset if hints.model is None else preset.model_copy(update={"model": hints.model})
 
 
-def opponent_for(name: str, job: Job, game: Game, notes: list[str] | None = None) -> Rule | None:
+def opponent_for(job: Job, game: Game, notes: list[str] | None = None) -> Rule | None:
     """The rule in the other seat; None for earlier selves, who are known only during training."""
-    if name == SELF:
-        return None
-    if name == "expert":
-        return adviser_for(job.hints.model_copy(update={"mode": "expert"}), game, notes)[0]
-    if name.startswith("policy:"):
-        return rule_of_run(name.removeprefix("policy:"), game, notes)
-    return game.rule(name)
+
+    def find(game: Game, name: str) -> Rule | None:
+        if name == SELF:
+            raise BadInput("Earlier selves cannot be mixed with others; use a curriculum, one phase with each.")
+        if name == "expert":
+            return adviser_for(job.hints.model_copy(update={"mode": "expert"}), game, notes)[0]
+        if name.startswith("policy:"):
+            return rule_of_run(name.removeprefix("policy:"), game, notes)
+        return rule_named(game, name)
+
+    return None if job.opponent == SELF else rule_for(game, job.opponent, find)
 
 
 def self_rule(game: Game, flat: Any, pool: Any, index: Any) -> Rule:

@@ -12,7 +12,7 @@ from jax import Array
 from pydantic import ConfigDict, Field, model_validator
 
 from kibitz.core.errors import BadInput
-from kibitz.core.options import Options, load_yaml
+from kibitz.core.options import Options, Wanted, load_yaml
 from kibitz.core.paths import find
 from kibitz.games import ENV_IDS
 from kibitz.llm.limits import Budget
@@ -160,7 +160,7 @@ class Phase(Options):
     until: int | None = Field(None, ge=1, description="steps at which this phase ends; null: the end of training")
     env: dict[str, Any] = Field(default_factory=dict, description="options of the game that differ")
     hints: dict[str, Any] = Field(default_factory=dict, description="hint options that differ")
-    opponent: str | None = Field(None, description="another opponent")
+    opponent: Wanted | None = Field(None, description="another opponent")
 
 
 class Job(Options):
@@ -168,7 +168,9 @@ class Job(Options):
 
     algo: Algo = "ppo"
     env: EnvOptions = Field(default_factory=EnvOptions)
-    opponent: str = Field("heuristic", description="heuristic, expert, self, policy:RUN or any rule of the game")
+    opponent: Wanted = Field(
+        "heuristic", description="heuristic, expert, self, policy:RUN, any rule of the game, or a mix by weight"
+    )
     hints: HintOptions = Field(default_factory=HintOptions)
     train: TrainOptions = Field(default_factory=TrainOptions)
     logging: LogOptions = Field(default_factory=LogOptions)

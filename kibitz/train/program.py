@@ -92,9 +92,9 @@ def build(job: Job, devices: tuple[Any, ...]) -> Program:
         hints = hints.model_copy(update={"mode": "expert"})
     notes: list[str] = []
     adviser, advice = adviser_for(hints, game, notes)
-    opponent = opponent_for(job.opponent, job, game, notes)
+    opponent = opponent_for(job, game, notes)
     seats: dict[int, Rule] = {} if opponent is None else {1: opponent}
-    settings = seated(options.settings(), seats | ({0: adviser} if adviser else {}))
+    settings = seated(options.settings(), seats, {0: adviser} if adviser else {})
     source = whisperer_for(hints, game, settings, job.seeds) if hints.mode == "llm" else None
     changed: dict[str, Any] = {"scale": job.train.scale or game.scale(settings)}
     if job.algo == "reinforce":

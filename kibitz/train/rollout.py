@@ -182,7 +182,6 @@ def policy_rule(
         name=name,
         choose=pick,
         start=start,
-        tell=adviser.tell if adviser else lambda settings, seat: settings,
         study=adviser.study if adviser else lambda settings, seat: settings,
         uniforms=hears + (0 if greedy else len(game.heads)),
         widths=(cadence.bit_length(), adviser.widths if adviser else ()),

@@ -18,12 +18,13 @@ from typer.testing import CliRunner
 from kibitz.cli import app
 from kibitz.core.errors import BadInput
 from kibitz.core.game import seated
+from kibitz.core.named import rule_for
 from kibitz.evaluate.match import play_rules
 from kibitz.train import checkpoint
 from kibitz.train.advisers import policy_of, rule_of_run
 from kibitz.train.run import Run
 from tests.train import toy
-from tests.train.conftest import Command, last_checkpoint, tiny_job
+from tests.train.conftest import Command, last_checkpoint, merged, tiny_job
 
 TOY = toy.build(False)
 SMALL = {"train": {"num_train_steps": 320}, "logging": {"eval_every": 320, "save_every": 160}}
@@ -83,6 +84,35 @@ def test_a_run_can_be_expert_and_opponent_at_once(trained: Path, train: Callable
     assert told["finished"]
     assert str(trained) in told["adviser"]
     assert json.loads((folder / "run.json").read_text())["advisers"] == [told["adviser"]]
+
+
+def test_opponents_can_be_mixed_and_the_run_resumed(trained: Path, train: Callable[..., Any]) -> None:
+    """Met in turn by chance, so what is learnt differs from what either alone would teach."""
+    mix = {f"policy:{trained}#1": 1.0, "heuristic": 1.0, "expert": 2.0}
+    whole, told = train("whole", opponent=mix, **SMALL)
+    assert told["finished"]
+    half, _ = train("half", opponent=mix, **merged(SMALL, {"train": {"num_train_steps": 160}}))
+    shutil.copytree(half, half.with_name("rest"))
+    rest, _ = train("rest", opponent=mix, resume=True, **SMALL)
+    alone, _ = train("alone", opponent=f"policy:{trained}#1", **SMALL)
+    weights = [load_file(last_checkpoint(one))["weights"] for one in (whole, rest, alone)]
+    np.testing.assert_array_equal(weights[0], weights[1])
+    assert not np.array_equal(weights[0], weights[2])
+    assert rule_of_run(str(whole)).name == f"policy:{whole}"
+
+
+def test_a_run_that_trained_on_is_another_player(trained: Path, tmp_path: Path) -> None:
+    """A server lives longer than a training; what has not changed keeps its compiled programs."""
+    run = tmp_path / "run"
+    shutil.copytree(trained, run)
+    first = last_checkpoint(run)
+    first.rename(run / "later")
+    name = f"policy:{run}"
+    before = rule_for(TOY, name)
+    assert rule_for(TOY, name) is before
+    (run / "later").rename(first)
+    after = rule_for(TOY, name)
+    assert after is not before and rule_for(TOY, name) is after
 
 
 def test_another_version_of_the_game_is_refused(trained: Path) -> None:

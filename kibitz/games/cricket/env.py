@@ -24,6 +24,7 @@ from kibitz.core.chance import episode_luck, seat_luck, seed_key
 from kibitz.core.episode import ask, table_for
 from kibitz.core.errors import BadInput
 from kibitz.core.game import SEATS
+from kibitz.core.named import player_and_rule
 from kibitz.core.player import Turn
 from kibitz.games.cricket import commentary, game, roster, tools
 from kibitz.games.cricket.analysis import Duel, analyze
@@ -32,7 +33,7 @@ from kibitz.games.cricket.models import CricketAction, CricketObservation, Crick
 from kibitz.games.cricket.page import Page, turn_page
 from kibitz.games.cricket.plans import Plans
 from kibitz.games.cricket.settings import CricketOptions
-from kibitz.games.cricket.start import Start, find_player, find_start
+from kibitz.games.cricket.start import Start, find_start
 from kibitz.games.cricket.tally import Tally
 
 __all__ = ["CricketAction", "CricketEnvironment", "CricketObservation", "CricketState"]
@@ -68,7 +69,7 @@ class CricketEnvironment:
         """A new match. BadInput about an option that is unknown or wrong; the match before goes on then."""
         with self._lock:
             chosen = ResetOptions.read(options or {}, "option of reset")
-            opponent, rule = find_player(self._game, chosen.opponent_mode)
+            opponent, rule = player_and_rule(self._game, chosen.opponent_mode)
             seed = secrets.randbelow(2**63) if chosen.seed is None else chosen.seed
             counted = self._begun if chosen.seed is None else chosen.seed
             start = find_start(chosen, options or {}, self._fixed, rule, seed, counted)

@@ -24,6 +24,8 @@ from kibitz.core.game import Game, Rule
 from kibitz.core.gym import GameEnv
 from kibitz.core.gym_acts import OpenActs, act_of, acts_of
 from kibitz.core.gym_vector import GameVectorEnv
+from kibitz.core.named import rule_for
+from kibitz.core.options import Wanted
 from kibitz.games.cricket import game as game_for
 from kibitz.games.cricket.pack import scenario
 from kibitz.games.cricket.rules import Settings
@@ -38,7 +40,7 @@ LIMIT = 8.0  # features lie well inside of it
 class EnvOptions(CricketOptions):
     """The game's options and what only an environment needs."""
 
-    opponent: str = Field("balanced", description="any rule of the game")
+    opponent: Wanted = Field("balanced", description="a rule of the game, policy:RUN, or a mix by weight")
     illegal: Literal["error", "penalty"] = Field("error", description="what a choice against the mask does")
     illegal_penalty: float = Field(0.1, ge=0, description="what it costs")
 
@@ -71,7 +73,7 @@ def set_up(options: Mapping[str, Any]) -> tuple[EnvOptions, Game, Settings, Rule
     """Checked options, and what an environment is made of; nothing is built from bad ones."""
     checked = EnvOptions.read(options, "option of Cricket-v0")
     game = game_for(checked)
-    return checked, game, checked.settings(), game.rule(checked.opponent)
+    return checked, game, checked.settings(), rule_for(game, checked.opponent)
 
 
 class CricketEnv(GameEnv):

@@ -8,8 +8,7 @@ from importlib import import_module
 from typing import Any, NamedTuple
 
 from kibitz.core.errors import BadInput
-from kibitz.core.game import Game, Rule, seated
-from kibitz.core.player import Player, RulePlayer
+from kibitz.core.game import Rule, seated
 from kibitz.core.scenario import is_swapped
 from kibitz.games.cricket.models import ResetOptions
 from kibitz.games.cricket.settings import CricketOptions
@@ -23,18 +22,6 @@ class Start(NamedTuple):
     swapped: bool  # the second match of a pair
     about: str
     options: CricketOptions  # as played
-
-
-def find_player(game: Game, name: str) -> tuple[Player, Rule | None]:
-    """Players and what they need are loaded when named: games stand below them."""
-    if name == "human":
-        raise BadInput("A human cannot be asked inside an environment; name another player.")
-    players = import_module("kibitz.players")
-    rule: Rule | None = players.rule_named(game, name)
-    if rule is None:
-        found: Player = players.player_named(game, name)
-        return found, None
-    return RulePlayer(game, rule), rule
 
 
 def find_start(

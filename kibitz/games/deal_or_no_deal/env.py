@@ -20,6 +20,8 @@ from kibitz.core.game import Game, Rule
 from kibitz.core.gym import GameEnv
 from kibitz.core.gym_acts import OpenActs, OpenNow, act_of
 from kibitz.core.gym_vector import GameVectorEnv
+from kibitz.core.named import rule_for
+from kibitz.core.options import Wanted
 from kibitz.games.deal_or_no_deal import game as game_for
 from kibitz.games.deal_or_no_deal import rules
 from kibitz.games.deal_or_no_deal.rules import ACT_NAMES, ITEM_NAMES, MAX_UTILITY, SILENT, Items, Settings, dot
@@ -31,7 +33,7 @@ from kibitz.games.deal_or_no_deal.words import share
 class EnvOptions(NegotiationOptions):
     """The game's options and what only an environment needs."""
 
-    opponent: str = "heuristic"
+    opponent: Wanted = "heuristic"
     illegal: str = "error"
     illegal_penalty: float = Field(1.0, ge=0, allow_inf_nan=False)
     clip_offers: bool = False
@@ -128,7 +130,7 @@ def set_up(options: Mapping[str, Any]) -> tuple[EnvOptions, Game, Settings, Rule
     if checked.illegal not in ("error", "penalty"):
         raise BadInput(f"illegal is {checked.illegal!r}; it should be 'error' or 'penalty'.")
     game = game_for(checked)
-    return checked, game, checked.settings(), game.rule(checked.opponent)
+    return checked, game, checked.settings(), rule_for(game, checked.opponent)
 
 
 class NegotiationEnv(GameEnv):

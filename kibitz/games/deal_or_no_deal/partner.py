@@ -160,10 +160,12 @@ def choose_act(settings: Settings, temper: Temper, view: View, masks: Masks, u: 
 
 
 def kind_rule(name: str) -> Rule:
+    """A partner of this kind, whatever the settings say of its seat."""
+    own = tempers([KINDS[name]])
     return Rule(
         name=f"partner:{name}",
-        choose=choose_act,
-        start=start,
+        choose=lambda settings, *rest: choose_act(settings._replace(tempers=own), *rest),
+        start=lambda settings, seat, u: start(settings._replace(tempers=own), seat, u),
         tell=lambda settings, seat: seat_at(settings, seat, KINDS[name]),
         uniforms=UNIFORMS,
         widths=TEMPER_WIDTHS,

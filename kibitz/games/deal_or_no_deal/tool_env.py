@@ -5,11 +5,9 @@ It plays the very episodes that `play_episode` plays under the same seed, with t
 
 from __future__ import annotations
 
-import copy
 import uuid
 from collections.abc import Mapping
-from functools import cache, lru_cache
-from importlib import import_module
+from functools import lru_cache
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -19,8 +17,9 @@ from kibitz.core.chance import episode_luck, seat_luck, seed_key
 from kibitz.core.environment import Tool
 from kibitz.core.episode import ask, table_for
 from kibitz.core.errors import BadInput
-from kibitz.core.game import Game, seated
-from kibitz.core.player import Player, Turn
+from kibitz.core.game import Rule, seated
+from kibitz.core.named import player_and_rule
+from kibitz.core.player import Player, RulePlayer, Turn
 from kibitz.games.deal_or_no_deal import game as game_for
 from kibitz.games.deal_or_no_deal.env import first_state
 from kibitz.games.deal_or_no_deal.frame import ints
@@ -138,26 +137,10 @@ class ToolOptions(NegotiationOptions):
 
 
 @lru_cache(maxsize=64)
-def _settings(rules_json: str, opponent: str) -> tuple[Game, Any]:
-    """The record and the arrays, studied by the opponent once."""
-    options = NegotiationOptions.model_validate_json(rules_json)
-    game = game_for(options)
-    rule = import_module("kibitz.players").rule_named(game, opponent)
-    return game, seated(options.settings(), {1: rule} if rule is not None else {})
-
-
-@cache
-def _compiled(game: Game, name: str) -> Player:
-    """Players and what they need are loaded when named: games stand below them."""
-    if name == "human":
-        raise BadInput("A human cannot be asked inside an environment; name another player.")
-    player: Player = import_module("kibitz.players").player_named(game, name)
-    return player
-
-
-def _player(game: Game, name: str) -> Player:
-    """A player with a memory of its own; its compiled functions, or its model, are everybody's."""
-    return copy.copy(_compiled(game, name))
+def _settings(rules_json: str, rule: Rule | None) -> Any:
+    """The arrays, studied by the opponent once."""
+    settings = NegotiationOptions.model_validate_json(rules_json).settings()
+    return seated(settings, {1: rule} if rule is not None else {})
 
 
 class NegotiationEnvironment:
@@ -173,8 +156,9 @@ class NegotiationEnvironment:
     def reset(self, options: Mapping[str, Any] | None = None) -> NegotiationObservation:
         """A new episode. Without a seed one is drawn."""
         chosen = ToolOptions.given(options or {})
-        game, settings = _settings(chosen.rules().model_dump_json(), chosen.opponent)
-        players = [_player(game, "heuristic"), _player(game, chosen.opponent)]
+        game = game_for(chosen.rules())
+        opponent, rule = player_and_rule(game, chosen.opponent)
+        settings = _settings(chosen.rules().model_dump_json(), rule)
         first = None
         if chosen.context is not None:
             first = first_state(chosen.rules(), settings, chosen.context, chosen.agent_starts is not False)
@@ -182,7 +166,7 @@ class NegotiationEnvironment:
         self._game, self._settings, self._table = game, settings, table_for(game)
         self._luck = episode_luck(seed_key(seed), 0)
         self._lucks = [seat_luck(self._luck, seat) for seat in (0, 1)]
-        self._players = players
+        self._players: list[Player] = [RulePlayer(game, game.rule("heuristic")), opponent]
         for seat, player in enumerate(self._players):
             player.begin(settings, seat, self._lucks[seat])
         self._state = self._table.new(settings, self._luck) if first is None else first

@@ -1,0 +1,65 @@
+"""A trained policy in the other seat of a Gymnasium environment, alone and in a mix."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+
+from kibitz.core.errors import BadInput
+from kibitz.core.named import rule_for
+from kibitz.games import deal_or_no_deal
+from kibitz.games.deal_or_no_deal.env import NegotiationVectorEnv
+from kibitz.train.config import Job
+from kibitz.train.run import Run
+from tests.games.deal_or_no_deal.envs import ID, N, make
+from tests.games.deal_or_no_deal.test_env_vector import random_actions
+from tests.twins import play_beside
+
+SMALL = {"num_envs": 16, "rollout": 4, "minibatch": 32, "epochs": 1, "hidden": [8], "num_train_steps": 64}
+QUIET = {"tensorboard": False, "eval_episodes": 16}
+
+
+@pytest.fixture(scope="module")
+def policy(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The name of somebody who has seen a little of the game."""
+    folder: Path = tmp_path_factory.mktemp("runs") / "little"
+    Run(Job.read({"env": {"id": ID.partition(":")[2]}, "train": SMALL, "logging": QUIET}), folder).train()
+    return f"policy:{folder}"
+
+
+def test_a_policy_sits_in_the_other_seat_as_it_does_where_it_is_evaluated(policy: str) -> None:
+    env = make(opponent=policy)
+    assert env.opponent.name == policy
+    assert env.opponent is rule_for(deal_or_no_deal.game(), policy)
+    check_env(env, skip_render_check=True)
+
+
+def test_single_and_vector_environments_agree_about_a_mix_with_a_policy(policy: str) -> None:
+    options: dict[str, Any] = {"opponent": {policy: 2.0, "heuristic": 1.0, "random": 1.0}}
+
+    def choose(rng: np.random.Generator, now: dict[str, Any]) -> dict[str, Any]:
+        return random_actions(rng, now["action_mask"], now["oA_max"])
+
+    ours = NegotiationVectorEnv(N, **options)
+    assert play_beside(ours, lambda: make(**options), choose, ("action_mask", "oA_max"), 120) > 30
+
+
+def test_a_policy_of_other_options_is_refused_with_what_would_be_right(policy: str) -> None:
+    with pytest.raises(BadInput, match="use the options it was trained with"):
+        make(opponent=policy, max_count=7)
+    with pytest.raises(BadInput, match="does not fit cricket"):
+        gym.make("kibitz:Cricket-v0", opponent=policy)
+
+
+def test_captains_can_be_mixed() -> None:
+    env = gym.make("kibitz:Cricket-v0", opponent={"balanced": 1.0, "aggressive": 1.0}, max_overs=1)
+    _, info = env.reset(seed=3)
+    over = False
+    while not over:
+        _, _, over, _, info = env.step(env.action_space.sample())
+    assert info["innings"] == 2
