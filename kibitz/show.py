@@ -44,10 +44,10 @@ SHARES = ("share", "agreement", "pareto")
 
 @contextmanager
 def progress(what: str, total: int, quiet: bool) -> Iterator[Callable[[int], None]]:
-    """A bar on standard error; says that the first seconds go into compiling."""
+    """A bar on standard error, where that is a window; says that the first seconds go into compiling."""
     named = TextColumn("{task.description}", markup=False)
     columns = (named, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=err, transient=True, disable=quiet) as bar:
+    with Progress(*columns, console=err, transient=True, disable=quiet or not err.is_terminal) as bar:
         task = bar.add_task(f"{what} (compiling first)", total=total)
 
         def advance(count: int) -> None:

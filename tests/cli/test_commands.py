@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -11,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 from kibitz import show
@@ -151,15 +153,27 @@ def test_names_are_shown_as_they_are_and_on_one_line(tmp_path: Path) -> None:
     assert f"{path} contexts" in done.stdout
 
 
-def test_facts_and_tables_take_no_markup_from_names(capsys: pytest.CaptureFixture[str]) -> None:
+def test_facts_and_tables_take_no_markup_from_names(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     show.facts({"out": f"[/b][red]{LONG}.csv", "matches": 3}, as_json=False)
     assert capsys.readouterr().out == f"out: [/b][red]{LONG}.csv\nmatches: 3\n"
     side = {"player": f"policy:[/b][red]{LONG}", "return_mean": 1.0, "return_ci95": [0.5, 1.5]}
     about = {"game": "g", "episodes": 2, "contexts": "[/b]", "seed": 0, "episodes_per_s": 1.0}
     show.result(side | about | {"opponent": side}, False, show.evaluation_table)
     assert f"policy:[/b][red]{LONG}" in capsys.readouterr().out
+    window = Console(file=io.StringIO(), force_terminal=True)
+    monkeypatch.setattr(show, "err", window)
     with show.progress("policy:[/b]", 1, quiet=False) as advance:
         advance(1)
+    assert "policy:[/b]" in window.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_a_bar_leaves_nothing_where_there_is_no_window(capsys: pytest.CaptureFixture[str]) -> None:
+    """A sentence about what was wrong stands alone."""
+    with pytest.raises(BadInput), show.progress("anything", 1, quiet=False):
+        raise BadInput("It was wrong.")
+    assert capsys.readouterr() == ("", "")
 
 
 @pytest.mark.parametrize(

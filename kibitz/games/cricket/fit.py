@@ -18,7 +18,7 @@ import numpy as np
 
 from kibitz.games.cricket.ball import HOWS, TYPES, phase_of
 from kibitz.games.cricket.calibration import ERAS, FILE
-from kibitz.games.cricket.tables import PHASES, Floats, Tables, column, counts, multinomial, shares
+from kibitz.games.cricket.tables import PHASES, Floats, Tables, column, counts, multinomial, number, shares
 
 SOURCE = "T20 matches of one league, 2008 to May 2026: Cricsheet (licence believed to be ODC-BY)"
 PHASE = np.array([phase_of(over) for over in range(20)])
@@ -36,7 +36,7 @@ def by_over(tables: Tables) -> dict[str, Floats]:
     One shape by over for all eras, a parabola within each phase, and for each era an offset in each phase.
     """
     rows = [row for row in tables.rows("outcome_by_era_innings_over") if row["inn"] == "1"]
-    over = np.array([int(row["over1"]) - 1 for row in rows])
+    over = np.array([int(number(row, "over1")) - 1 for row in rows])
     era = np.array([ERAS.index(row["era"]) for row in rows])
     phase = PHASE[over]
     within = (over - np.array([2.5, 10.0, 17.0])[phase]) / np.array([2.5, 4.0, 2.0])[phase]
@@ -116,8 +116,8 @@ def bowling_types(tables: Tables) -> tuple[Floats, Floats]:
     by_hand = tables.rows("outcome_by_bowltype_hand")
     for t, kind in enumerate(TYPES):
         pair = [next(r for r in by_hand if r["btype"] == kind and r["hand"] == hand) for hand in "RL"]
-        balls = np.array([float(row["legal_balls"]) for row in pair])
-        runs = np.log(np.array([float(row["runs_per_legal_ball"]) for row in pair]))
+        balls = np.array([number(row, "legal_balls") for row in pair])
+        runs = np.log(np.array([number(row, "runs_per_legal_ball") for row in pair]))
         hands[t] = (runs - np.average(runs, weights=balls)) * balls / (balls + 3000)
     return effects, hands
 
@@ -131,18 +131,18 @@ def dismissals(tables: Tables) -> tuple[dict[str, Floats], dict[str, Floats]]:
     every = np.array([total[n] for n in names])
     how = {}
     for row in tables.rows("dismissal_by_era"):
-        later = np.array([float(row[n]) for n in names]) / every
+        later = np.array([number(row, n) for n in names]) / every
         table = np.zeros((3, 2, 6))
         for p, phase in enumerate(PHASES):
             seen = tables.rows("dismissal_by_phase", phase=phase)[0]
-            both = np.array([float(seen[n]) for n in names]) * by_kind / every * later  # pace, spin
+            both = np.array([number(seen, n) for n in names]) * by_kind / every * later  # pace, spin
             table[p] = both / both.sum(1, keepdims=True)
         how[row["era"]] = table
     rows = tables.rows("outcome_by_over")
     over_share = column(rows, "runout_per_legal") * column(rows, "legal_balls")
     over_share = over_share / (column(rows, "p_wicket") * column(rows, "deliveries"))
     smooth = np.array([np.mean(over_share[max(0, o - 2) : o + 3]) for o in range(19)] + [over_share[19]])
-    eras = {row["era"]: float(row["run out"]) for row in tables.rows("dismissal_by_era")}
+    eras = {row["era"]: number(row, "run out") for row in tables.rows("dismissal_by_era")}
     return how, {era: smooth * eras[era] / total["run out"] for era in ERAS}
 
 
@@ -276,10 +276,10 @@ def calibrate(fitted: dict[str, Any], tables: Tables, rounds: int, matches: int,
     seen = {(row["phase"], row["rrrb"]): row for row in tables.rows("outcome_chase_by_phase_rrr")}
     real = np.zeros((3, 12, 10))
     for (phase, rate), row in seen.items():
-        real[PHASES.index(phase), BINS.index(rate)] = shares(row) * float(row["deliveries"])
+        real[PHASES.index(phase), BINS.index(rate)] = shares(row) * number(row, "deliveries")
     real_down = np.zeros((3, 9, 10))
     for row in tables.rows("outcome_by_phase_wickets"):
-        real_down[PHASES.index(row["phase"]), int(row["wkb"][0])] = shares(row) * float(row["deliveries"])
+        real_down[PHASES.index(row["phase"]), int(row["wkb"][0])] = shares(row) * number(row, "deliveries")
     played = [sum(row["era"] == era for row in tables.rows("innings_rows")) / 2 for era in ERAS]
     for turn in range(rounds):
         pace = 1.0 if turn < rounds // 2 else 0.5  # small steps at the end average the luck out

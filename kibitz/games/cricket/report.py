@@ -13,7 +13,7 @@ from kibitz.games.cricket.ball import HOWS, NO_BALL, RUN_OUT, TYPES, WICKET, WID
 from kibitz.games.cricket.calibration import ERAS
 from kibitz.games.cricket.settings import CricketOptions
 from kibitz.games.cricket.simulate import POOL, Record, deliveries, innings
-from kibitz.games.cricket.tables import PHASES, Floats, Tables, column, shares
+from kibitz.games.cricket.tables import PHASES, Floats, Table, Tables, column, number, shares
 from kibitz.games.cricket.tactics import OUTCOMES
 
 SHORT, SHORT_MATCHES = (5, 7, 10, 20), 4096  # overs and matches that win probability is judged on
@@ -132,15 +132,15 @@ def _phases(tables: Tables, play: Play, slack: int) -> Iterator[Line]:
     rows = tables.rows("outcome_by_era_phase_innings", era=play.era)
     for p, phase in enumerate(PHASES):
         pair = [row for row in rows if row["phase"] == phase]
-        size = np.array([float(row["deliveries"]) for row in pair])
+        size = np.array([number(row, "deliveries") for row in pair])
         both = np.average([shares(row) for row in pair], axis=0, weights=size)
         ours = play.share(play.phase == p)
         for k, name in enumerate(OUTCOMES):
             error = float(np.sqrt(both[k] * (1 - both[k]) / size.sum()))
             yield Line(play.era, f"{phase} {name}, share", ours[k], both[k], error, 0.012 * slack)
         for row in pair:
-            ours = play.share((play.phase == p) & (play.balls.second == int(row["inn"]) - 1))
-            theirs, n = shares(row), float(row["deliveries"])
+            ours = play.share((play.phase == p) & (play.balls.second == int(number(row, "inn")) - 1))
+            theirs, n = shares(row), number(row, "deliveries")
             for k in (0, 1, 4, 5, 6):
                 error = float(np.sqrt(theirs[k] * (1 - theirs[k]) / n))
                 yield Line(
@@ -158,8 +158,8 @@ def shapes(tables: Tables, plays: list[Play]) -> Iterator[Line]:
         result: Floats = total / total.sum()
         return result
 
-    def compare(label: str, row: dict[str, str], pick: Any) -> Iterator[Line]:
-        ours, real, n = mixed(pick), shares(row), float(row["deliveries"])
+    def compare(label: str, row: Table, pick: Any) -> Iterator[Line]:
+        ours, real, n = mixed(pick), shares(row), number(row, "deliveries")
         for k in (0, 1, 4, 5, 6, 7):
             error = float(np.sqrt(real[k] * (1 - real[k]) / n))
             yield Line("all", f"{label} {OUTCOMES[k]}, share", ours[k], real[k], error, 0.03)
@@ -171,7 +171,7 @@ def shapes(tables: Tables, plays: list[Play]) -> Iterator[Line]:
             f"faced {row['fb']}", row, lambda p, lo=low, hi=high: (p.balls.faced >= lo) & (p.balls.faced < hi)
         )
     for row in tables.rows("outcome_by_position"):
-        at = int(row["posb"]) - 1
+        at = int(number(row, "posb")) - 1
         yield from compare(f"position {row['posb']}", row, lambda p, at=at: p.balls.striker == at)
     for row in tables.rows("outcome_by_bowltype"):
         kind = TYPES.index(row["btype"])
@@ -197,7 +197,7 @@ def _kinds(tables: Tables, plays: list[Play]) -> Iterator[Line]:
         out = play.there & (play.balls.how > 0) & (play.balls.outcome == WICKET)
         tally = np.bincount(play.balls.how[out], minlength=8) / out.sum()
         for how in range(1, RUN_OUT + 1):
-            real, n = float(row[HOWS[how]]), float(row["n"])
+            real, n = number(row, HOWS[how]), number(row, "n")
             yield Line(
                 play.era,
                 f"{HOWS[how]}, share of dismissals",
@@ -209,13 +209,13 @@ def _kinds(tables: Tables, plays: list[Play]) -> Iterator[Line]:
         extras = _extras(play.balls, play.there)
         innings_played = len(play.rows["inn"])
         real_rows = tables.rows("outcome_by_era", era=play.era)[0]
-        n = float(real_rows["deliveries"])
+        n = number(real_rows, "deliveries")
         for name, ours, key in (
             ("wides", extras[0], "p_wide"),
             ("no-balls", extras[1], "p_noball"),
             ("byes", extras[2], "p_byelb"),
         ):
-            p = float(real_rows[key])
+            p = number(real_rows, key)
             yield Line(
                 play.era, f"{name}, share of deliveries", ours / max(extras[3], 1), p, float(np.sqrt(p / n)), 0.03
             )
@@ -223,8 +223,8 @@ def _kinds(tables: Tables, plays: list[Play]) -> Iterator[Line]:
             play.era,
             "run outs an innings",
             float((out & (play.balls.how == RUN_OUT)).sum()) / innings_played,
-            float(row["run out"])
-            * float(row["n"])
+            number(row, "run out")
+            * number(row, "n")
             / len([r for r in tables.rows("innings_rows") if r["era"] == play.era]),
             0.02,
             None,

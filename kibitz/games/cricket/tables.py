@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,7 @@ class Table(dict[str, Any]):
         raise BadInput(f"The calibration table {str(self.file)!r} has no {name!r}; give the tables whole.")
 
 
-Rows = Sequence[dict[str, str]]
+Rows = Sequence[Table]
 
 
 class Tables:
@@ -77,19 +78,30 @@ class Tables:
             raise BadInput(f"There is no readable {name} in {str(self.folder)!r}, the calibration tables.") from None
 
 
-def shares(row: dict[str, str]) -> Floats:
+def number(row: Table, name: str) -> float:
+    """What stands in this column, or BadInput."""
+    try:
+        value = float(row[name])
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise BadInput(f"{row[name]!r} under {name!r} in {str(row.file)!r} should be a number.")
+    return value
+
+
+def shares(row: Table) -> Floats:
     """f64[outcomes]; fives are rare enough to be left out."""
-    p = np.array([float(row[column]) for column in COLUMNS])
+    p = np.array([number(row, column) for column in COLUMNS])
     return np.asarray(p / p.sum())
 
 
 def counts(rows: Rows) -> Floats:
     """f64[rows, outcomes]."""
-    return np.stack([shares(row) * float(row["deliveries"]) for row in rows])
+    return np.stack([shares(row) * number(row, "deliveries") for row in rows])
 
 
 def column(rows: Rows, name: str) -> Floats:
-    return np.array([float(row[name] or "nan") for row in rows])
+    return np.array([number(row, name) if row[name] else math.nan for row in rows])
 
 
 def multinomial(design: Floats, observed: Floats, ridge: Floats, steps: int = 60) -> Floats:

@@ -254,6 +254,10 @@ def test_tables_say_what_they_lack(tmp_path: Path, play: report.Play) -> None:
     (tmp_path / "innings_rows.csv").write_text("era,inn\n2023+\n")
     with pytest.raises(BadInput, match=r"Line 2 of .* should have 2 fields"):
         tables.rows("innings_rows")
+    for wrong in ("many", "nan", "inf"):
+        (tmp_path / "innings_rows.csv").write_text(f"era,inn\n2023+,{wrong}\n")
+        with pytest.raises(BadInput, match=rf"'{wrong}' under 'inn' in .*innings_rows\.csv' should be a number"):
+            column(tables.rows("innings_rows"), "inn")
 
 
 def test_the_report_for_machines_is_json() -> None:
