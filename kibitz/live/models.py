@@ -98,6 +98,7 @@ class Act(Strict):
     seat_token: str | None = Field(None, max_length=100)
     act: list[Annotated[int, Field(ge=-(2**31), lt=2**31)]] | None = Field(None, min_length=1, max_length=32)
     text: str | None = Field(None, min_length=1, max_length=200)
+    turn: int | None = Field(None, ge=0, lt=2**31, description="the turn it is meant for; in another it is refused")
 
 
 class Acted(BaseModel):

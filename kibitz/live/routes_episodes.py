@@ -162,7 +162,7 @@ def _add_changing(routes: APIRouter) -> None:
         if (said.act is None) == (said.text is None):
             raise BadInput("Give either act, as numbers, or text, in words.")
         try:
-            return {"accepted": await asyncio.to_thread(found[1].submit, said.act, said.text)}
+            return {"accepted": await asyncio.to_thread(found[1].submit, said.act, said.text, said.turn)}
         except NotYourTurn as early:
             return JSONResponse({"error": str(early), "current": None}, 409)
 

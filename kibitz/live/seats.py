@@ -59,12 +59,14 @@ class HumanSeat:
     def _answered(self) -> tuple[int, ...] | None:
         return self._answer
 
-    def submit(self, act: list[int] | None, text: str | None) -> str:
-        """The act in words; BadInput says what would be legal."""
+    def submit(self, act: list[int] | None, text: str | None, meant: int | None = None) -> str:
+        """The act in words; BadInput says what would be legal. One that is meant for another turn is not taken."""
         with self._changed:
             turn = self._turn
             if turn is None or self._answer is not None:
                 raise NotYourTurn("It is not your turn.")
+            if meant not in (None, turn.number):
+                raise NotYourTurn(f"That was for turn {meant}; you are asked about turn {turn.number} now.")
             chosen = self._game.parse(text or "", turn.view, turn.masks) if act is None else tuple(act)
             if not table_for(self._game).is_legal(turn.masks, chosen):
                 legal = self._game.legal_text(turn.view, turn.masks)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -91,11 +92,12 @@ def browser() -> Iterator[Any]:
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """A server as a person starts it: one episode at a time."""
     folder = tmp_path_factory.mktemp("stage")
-    run = folder / "runs" / "first-try"
-    run.mkdir(parents=True)
-    (run / "run.json").write_text('{"game": "deal_or_no_deal", "seed": 0}', encoding="utf-8")
     points = [f"{step},{seed},{0.9 - 0.5 / (1 + step / 1000)}" for step in range(0, 9000, 1000) for seed in (0, 1)]
-    (run / "evaluations.csv").write_text("\n".join(["step,seed,share_of_ceiling", *points]), encoding="utf-8")
+    for name, seed in (("second-try", 7), ("first-try", 0)):
+        run = folder / "runs" / name
+        run.mkdir(parents=True)
+        (run / "run.json").write_text(json.dumps({"game": "deal_or_no_deal", "seed": seed}), encoding="utf-8")
+        (run / "evaluations.csv").write_text("\n".join(["step,seed,share_of_ceiling", *points]), encoding="utf-8")
     quick = {"KIBITZ_SPEECH": "espeak"}  # the voice that takes least of the machine
     one = start_server(folder / "kibitz.db", "--no-warm", "--pace", "0.05", "--runs", str(folder / "runs"), env=quick)
     yield one

@@ -77,7 +77,9 @@ def _a_person_plays(alone: Served) -> None:
     assert seen["legal_text"] and len(seen["masks"]) == 4
     illegal = httpx.post(act, json={"seat_token": token, "act": [2, 0, 0, 0]})
     assert illegal.status_code == 422 and "legal" in illegal.json()["error"]
-    accepted = httpx.post(act, json={"act": [0, 0, 0, 0]}, headers={"authorization": f"Bearer {token}"})
+    late = httpx.post(act, json={"seat_token": token, "act": [0, 0, 0, 0], "turn": 2})
+    assert late.status_code == 409 and "you are asked about turn 0 now" in late.json()["error"]
+    accepted = httpx.post(act, json={"act": [0, 0, 0, 0], "turn": 0}, headers={"authorization": f"Bearer {token}"})
     assert accepted.status_code == 200 and "PROPOSE" in accepted.json()["accepted"]
     httpx.post(f"{alone.url}/custom/stop_episode", json={})
     alone.wait_for_end(episode_id)

@@ -12,8 +12,10 @@ export async function openBranch(timeline, done) {
   const error = h("p.error", { role: "alert" });
   const turn = shown.turn + 1;
   const unit = shown.adapter.unit;
-  const start = async (dialog) => {
+  const start = async (dialog, button) => {
+    button.disabled = true;
     const answer = await ask(`/episodes/${timeline.id}/branch`, { turn, players: picks.map((pick) => pick.value) });
+    button.disabled = false;
     if (!answer.ok) return put(error, answer.error);
     dialog.close();
     if (answer.data.seat_token) sessionStorage.setItem(`seat:${answer.data.episode_id}`, answer.data.seat_token);
@@ -22,6 +24,6 @@ export async function openBranch(timeline, done) {
   openDialog("Branch from here", "small", (dialog) => [
     h("h2", "Branch from here"), h("p.dim", `The first ${many(turn, unit)} stay as they were; from there these players go on.`),
     ...picks.map((pick, seat) => field(`Player in seat ${seat}`, pick)), error,
-    h("div.row", h("button.primary", { onclick: () => start(dialog) }, "Play on"), h("button", { onclick: () => dialog.close() }, "Cancel")),
+    h("div.row", h("button.primary", { onclick: (event) => start(dialog, event.currentTarget) }, "Play on"), h("button", { onclick: () => dialog.close() }, "Cancel")),
   ]);
 }

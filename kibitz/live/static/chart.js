@@ -8,7 +8,7 @@ const PAD = { left: 38, right: 10, top: 10, bottom: 24 };
 
 // spec: x and y ranges, xt and yt ticks [[value, label]], draw(px, py, size) -> nodes, label, head, rows()
 export function chart(title, height, legend) {
-  const svg = s("svg.plot", { role: "img", height });
+  const svg = s("svg.plot", { role: "img", "aria-label": title, height });
   const more = h("details.alt", h("summary", "As a table"));
   const node = h("figure.chart", h("figcaption", h("span", title), legend), svg, more);
   const axes = s("g.grid");

@@ -1,5 +1,5 @@
 // The lobby: recent episodes.
-import { ask, badge, called, h, style } from "./dom.js";
+import { ask, badge, called, h, put, style } from "./dom.js";
 import { ago, empty, words } from "./pages.js";
 
 await style(import.meta.url);
@@ -17,18 +17,22 @@ function episodeRow(one) {
 export function episodes(filter) {
   const items = h("ul.episodes");
   const more = h("button.more", { hidden: true }, "More");
-  const root = h("div", items, more);
   let next = null;
+  const trouble = h("p.error", { role: "alert" });
   const load = async () => {
+    more.disabled = true;
+    put(trouble, "");
     const query = new URLSearchParams(Object.entries({ ...filter, before: next }).filter(([, v]) => v));
     const { ok, data, error } = await ask(`/episodes?${query}`);
-    if (!ok) return root.replaceChildren(h("p.error", error));
+    more.disabled = false;
+    if (!ok) return put(trouble, error);
     items.append(...data.episodes.map(episodeRow));
     next = data.next;
     more.hidden = !next;
     if (!items.childElementCount) root.replaceChildren(empty("No episodes yet", "What is played here is kept and can be watched again."));
     return null;
   };
+  const root = h("div", items, trouble, more);
   more.addEventListener("click", load);
   load();
   return root;

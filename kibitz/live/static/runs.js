@@ -18,6 +18,7 @@ class Runs extends HTMLElement {
     const show = async (name, pressed) => {
       for (const one of buttons) one.setAttribute("aria-pressed", String(one === pressed));
       const answer = await ask(`/runs/${encodeURIComponent(name)}.json`);
+      if (pressed.getAttribute("aria-pressed") !== "true") return null; // another has been chosen meanwhile
       if (!answer.ok) return put(about, answer.error);
       const run = answer.data;
       const points = run.curve || [];

@@ -9,7 +9,7 @@ const FEW = 6; // choices that are buttons; more of them are a list
 
 export class Seat {
   constructor(timeline, token) {
-    Object.assign(this, { timeline, token, asking: false, turn: null, drawn: "", wait: 120, closed: false });
+    Object.assign(this, { timeline, token, asking: false, turn: null, drawn: "", wait: 120, closed: false, sent: 0 });
     this.clock = h("span.clock.num", { role: "timer" });
     this.title = h("h2");
     this.view = h("p.dim");
@@ -26,9 +26,11 @@ export class Seat {
     if (this.asking || this.closed) return;
     if (over(this.timeline.live)) return void this.draw();
     this.asking = true;
+    const { sent } = this;
     const { ok, data } = await ask(`/episodes/${this.timeline.id}/turn?seat_token=${encodeURIComponent(this.token)}`);
     this.asking = false;
     if (this.closed) return;
+    if (sent !== this.sent) return void this.look(); // it was the turn before
     this.turn = ok ? data : null;
     this.draw();
     if (over(this.timeline.live)) return;
@@ -43,14 +45,14 @@ export class Seat {
   }
 
   count() {
-    const left = this.turn && this.turn.your_turn && this.turn.deadline ? Math.max(0, Math.round(this.turn.deadline - Date.now() / 1000)) : null;
+    const left = this.turn?.your_turn && this.turn.deadline ? Math.max(0, Math.round(this.turn.deadline - Date.now() / 1000)) : null;
     put(this.clock, left === null ? "" : `${left} s left`);
     this.clock.classList.toggle("late", left !== null && left <= 10);
   }
 
   draw() {
     const { live } = this.timeline;
-    const mine = Boolean(this.turn && this.turn.your_turn && !over(live));
+    const mine = Boolean(this.turn?.your_turn && !over(live));
     const stamp = `${mine}.${live.turn}.${over(live)}`;
     put(this.title, over(live) ? "The episode is over" : mine ? "Your turn" : "Waiting for the other side");
     this.node.classList.toggle("mine", mine);
@@ -59,7 +61,6 @@ export class Seat {
     put(this.hint, hint ? `Your adviser: ${hint.text || hint}${hint.reason ? ` – ${hint.reason}` : ""}` : "");
     if (stamp === this.drawn || (!live.memory && mine)) return;
     this.drawn = stamp;
-    put(this.error, "");
     put(this.view, mine ? this.turn.view_text : "");
     this.body.replaceChildren();
     if (!mine) return;
@@ -94,13 +95,18 @@ export class Seat {
     return h("form", { onsubmit: (event) => { event.preventDefault(); go(); } }, rows, h("button.primary", { type: "submit" }, "Play"));
   }
 
+  // for the turn that is shown: a second click, or a late one, is not for the next
   async send(act) {
-    put(this.error, "");
-    const { ok, error } = await ask(`/episodes/${this.timeline.id}/act`, { seat_token: this.token, act });
-    if (!ok) return put(this.error, error);
+    const { turn } = this;
+    if (!turn) return;
     this.turn = null;
+    this.sent += 1;
+    put(this.error, "");
+    const { ok, error } = await ask(`/episodes/${this.timeline.id}/act`, { seat_token: this.token, act, turn: turn.turn });
+    if (!ok) this.turn = turn;
     this.draw();
-    return this.changed();
+    put(this.error, error); // it stays until the next act
+    this.changed();
   }
 
   close() {

@@ -104,7 +104,8 @@ function gamePanel(app, name, game, speech, done) {
 // 409: what is in the way, and the two things one can do about it
 function busy(app, { data, error }, again, done) {
   const now = data.current || {};
-  const stop = async () => {
+  const stop = async (event) => {
+    event.currentTarget.disabled = true;
     await ask("/custom/stop_episode", { episode_id: now.episode_id });
     // it ends at its next turn
     for (let i = 0; i < 40; i++) {

@@ -68,8 +68,8 @@ class Watch extends HTMLElement {
   }
 
   clear() {
-    if (this.replay) this.replay.close();
-    if (this.chair) this.chair.close();
+    this.replay?.close();
+    this.chair?.close();
     if (this.timeline) this.timeline.onchange = () => {};
     this.replay = this.chair = null;
   }
@@ -154,7 +154,7 @@ class Watch extends HTMLElement {
     put(this.caption, state.caption);
     this.later();
     this.replay.draw();
-    if (this.chair) this.chair.draw();
+    this.chair?.draw();
     this.remember();
     if (over(timeline.live) && !this.revealed) this.finish();
   }
@@ -188,10 +188,10 @@ class Watch extends HTMLElement {
     if (stamp === this.metaStamp) return;
     this.metaStamp = stamp;
     const { spent, about } = state;
-    const words = { running: "In play", ended: "Finished", failed: live.failed && live.failed.kind === "error" ? "Failed" : "Stopped", waiting: "" }[live.status];
+    const words = { running: "In play", ended: "Finished", failed: live.failed?.kind === "error" ? "Failed" : "Stopped", waiting: "" }[live.status];
     const facts = [about.eval_pack_id && `${about.eval_pack_id} pack`, about.open && "open table", spent.tokens && `${spent.tokens.toLocaleString()} tokens`, spent.money && `$${spent.money.toFixed(4)}`, spent.fallbacks && many(spent.fallbacks, "fallback")].filter(Boolean);
     const from = about.branched_from;
-    const origin = from && (from.episode_id || from);
+    const origin = from?.episode_id || from;
     this.meta.replaceChildren(...[h("span", { class: `status ${live.status}` }, words), h("span", state.adapter.title), h("span.dim", facts.join(" · ")),
       origin && h("a", { href: `/e/${origin}` }, "branched from another episode"), h("span.gap"),
       live.status === "running" ? h("button.stop", { onclick: () => this.stop() }, icon("stop"), "Stop") : h("button.primary", { onclick: async () => (await this.app.need("start"))?.openStart(this.app) }, "New episode")].filter(Boolean));
@@ -243,7 +243,7 @@ class Watch extends HTMLElement {
 
   drawTurn(node, entry, state) {
     const go = h("button.at.num", { title: "Go to this moment", "aria-label": `Go to ${state.adapter.unit} ${entry.label}`, onclick: () => this.replay.go(entry.seq) }, entry.label);
-    const said = state.adapter.say && state.adapter.say(entry, state);
+    const said = state.adapter.say?.(entry, state);
     node.className = `turn ${entry.kind}${entry.over ? " over" : ""}${said ? ` by${entry.seat}` : ""}`;
     const notes = [...entry.hints.map((hint) => whisper(hint)), ...entry.decisions.map((one) => thought(one, said))];
     const calls = entry.decisions.flatMap((one) => one.calls.map((call) => [one.seat, call]));
