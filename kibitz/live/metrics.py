@@ -17,6 +17,7 @@ def page(state: Any) -> str:
     figures: list[tuple[str, str, str, float]] = [
         ("kibitz_episodes_running", "gauge", "episodes this server plays", len(runner.running)),
         ("kibitz_episodes_played_total", "counter", "episodes this server has played", runner.played),
+        ("kibitz_episodes_unclosed", "gauge", "episodes that could not be closed yet", len(bus.unclosed)),
         ("kibitz_events_committed_total", "counter", "events committed to the store", bus.committed),
         ("kibitz_events_sent_total", "counter", "events handed to watchers, each counted once", bus.hub.sent),
         (
