@@ -21,6 +21,7 @@ class Link(Protocol):
 
     name: str
     away: bool
+    left_out: int  # events that found no place while the others could not be reached
 
     def send(self, told: Told) -> None:
         """Never blocks and never raises: what is lost here the other server reads from the store."""
