@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from kibitz.live import app as server
@@ -21,6 +24,7 @@ from kibitz.live.hub import Watcher
 from kibitz.live.runner import Runner, end_broken
 from kibitz.live.store import StoreAway, open_store
 from kibitz.live.wire import Told, decode
+from tests.live.openenv_server import serving
 from tests.live.test_store import row, told
 
 
@@ -182,3 +186,33 @@ def test_a_running_server_finds_lost_episodes_and_unshown_events_by_itself(
 
     texts = asyncio.run(live())
     assert "episode.ended" in texts[-1]
+
+
+def test_exports_use_the_connections_that_are_there_and_open_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever reads has a connection for its thread, so the threads must be few, and stay."""
+    made = create_app(LiveConfig(store=str(tmp_path / "a.db"), warm=False))
+    store: Any = made.state.bus.store
+    store.load(row("ep-1"), told("ep-1", steps=2500))
+    events, body = store.events, store.events("ep-1", 10, 1)[0]
+
+    def slowly(*values: Any) -> list[bytes]:
+        time.sleep(0.01)
+        return list(events(*values))
+
+    monkeypatch.setattr(store, "events", slowly)
+    most = min(32, (os.cpu_count() or 1) + 4)  # threads of an event loop
+    counts = []
+    try:
+        with serving(made) as base, httpx.Client(base_url=base, timeout=30) as http:
+            for _ in range(2):
+                with ThreadPoolExecutor(2 * most) as many:
+                    answers = list(many.map(lambda _: http.get("/episodes/ep-1/events"), range(4 * most)))
+                assert {answer.content.count(b"\n") for answer in answers} == {2502}
+                with http.stream("GET", "/episodes/ep-1/events") as left:  # one who goes in the middle
+                    assert body in next(left.iter_bytes(1_000_000))
+                counts.append(len(store._opened))
+    finally:
+        store.close()
+    assert counts[-1] <= 2 + most, "the writer's, the test's own, and one for each thread"
