@@ -49,7 +49,7 @@ def test_a_full_queue_leaves_the_oldest_out_says_so_once_and_others_miss_nothing
             await _until(lambda: not links[0]._out and not any(link.away for link in links))
             for one in sent[first + 30 : first + 40]:
                 await asyncio.to_thread(here.publish, one)
-            await _until(lambda upto=first + 40: channel.next == upto)  # type: ignore[misc]
+            await _until(lambda upto=first + 40: channel.next == upto)
         for one in sent[80:]:
             await asyncio.to_thread(here.publish, one)
         texts = await watching
