@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any
 
@@ -22,7 +22,7 @@ from kibitz.live import metrics, models, openenv, pages, routes_custom, routes_e
 from kibitz.live.bus import Bus
 from kibitz.live.bus_redis import open_link
 from kibitz.live.config import LiveConfig
-from kibitz.live.runner import Runner, end_broken
+from kibitz.live.runner import Runner, end_broken, is_closed
 from kibitz.live.security import Guard
 from kibitz.live.sessions import Sessions
 from kibitz.live.speech import open_speech
@@ -93,14 +93,23 @@ async def _life(app: FastAPI) -> AsyncIterator[None]:
     bus: Bus = state.bus
     bus.attach(asyncio.get_running_loop())
     left, silence = Left(bus, state.runner), state.config.driver_silence
-    await asyncio.to_thread(left.look)
+    looked = asyncio.Event()
+
+    async def look() -> None:
+        try:
+            await asyncio.to_thread(left.look)
+        finally:
+            looked.set()
+
     rounds = [
-        (LOOK, left.look),
         (max(silence / 10, 0.5), routes_episodes.Silent(bus, silence).look),
         (1.0, bus.store.still_here),
     ]
     tasks = [asyncio.create_task(_every(seconds, partial(asyncio.to_thread, look))) for seconds, look in rounds]
     tasks.append(asyncio.create_task(_every(LOOK, partial(bus.hub.catch_up_all, LOOK))))
+    tasks.append(asyncio.create_task(_every(LOOK, look, at_once=True)))
+    with suppress(TimeoutError):  # a disk that is full, say, may hold up the closing of what was left, not the start
+        await asyncio.wait_for(looked.wait(), LOOK)
     if bus.link is not None:
         tasks.append(asyncio.create_task(bus.link.run(bus.hub)))
     if state.config.warm:
@@ -144,17 +153,24 @@ class Left:
         store.still_here()
         left = {row.episode_id for row in store.left_running()}
         for episode_id in left & self._missing if store.shared else left:
-            log.warning("episode %s was interrupted", episode_id)
+            if episode_id not in self._bus.unclosed:  # or it has been said
+                log.warning("episode %s was interrupted", episode_id)
             end_broken(self._bus, episode_id, "interrupted", "The server stopped in the middle of it.")
         self._missing = left
         for row in store.episodes(Query(status="running", limit=1000)):
             if row.origin == "server" and row.owner == store.owner and row.episode_id not in self._runner.running:
                 end_broken(self._bus, row.episode_id, "error", "It could not be recorded to its end.")
+        for episode_id in list(self._bus.unclosed):  # another server may have managed
+            found = store.episode(episode_id)
+            if found is None or found.status != "running":
+                is_closed(self._bus, episode_id)
 
 
-async def _every(seconds: float, look: Callable[[], Awaitable[None]]) -> None:
+async def _every(seconds: float, look: Callable[[], Awaitable[None]], at_once: bool = False) -> None:
     while True:
-        await asyncio.sleep(seconds)
+        if not at_once:
+            await asyncio.sleep(seconds)
+        at_once = False
         try:
             await look()
         except Exception as error:  # the store is away; the next round comes

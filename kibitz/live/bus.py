@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable
 from typing import Protocol
 
@@ -20,6 +21,7 @@ class Link(Protocol):
 
     name: str
     away: bool
+    left_out: int  # events that found no place while the others could not be reached
 
     def send(self, told: Told) -> None:
         """Never blocks and never raises: what is lost here the other server reads from the store."""
@@ -37,6 +39,7 @@ class Bus:
         self.store, self.link = store, link
         self.hub = Hub(store)
         self.committed = 0
+        self.unclosed: Counter[str] = Counter()  # by episode: how often it could not be closed
         self._loop: asyncio.AbstractEventLoop | None = None
         self._rows: dict[str, Row] = {}
 

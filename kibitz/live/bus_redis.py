@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
+import threading
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
@@ -48,18 +49,31 @@ class RedisLink:
             raise BadInput(f"The bus {url!r} is not an address of Redis: {wrong}.") from None
         self._error: type[Exception] = redis.exceptions.RedisError
         self._me = secrets.token_hex(8).encode()
-        self._out: deque[Told] = deque(maxlen=WAITING)
+        self._out: deque[Told] = deque()
+        self._guard = threading.Lock()
+        self._full = False  # something has been left out, and said so
+        self.left_out = 0  # since the start
         self._wake = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self.away = True
+        self._noted: bool | None = None
 
     def send(self, event: Told) -> None:
-        self._out.append(event)
+        with self._guard:
+            full, said = len(self._out) >= WAITING, self._full
+            if full:
+                self._out.popleft()
+                self.left_out += 1
+                self._full = True
+            self._out.append(event)
+        if full and not said:
+            log.warning("%d events wait for the bus; older ones the other servers read from the store", WAITING)
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._wake.set)
 
     async def run(self, hub: Hub) -> None:
         self._loop = asyncio.get_running_loop()
+        self._wake.set()  # something may have been sent before
         try:
             await asyncio.gather(self._sending(), self._receiving(hub))
         finally:
@@ -73,7 +87,8 @@ class RedisLink:
             await self._wake.wait()
             self._wake.clear()
             while self._out:
-                batch = [self._out[i] for i in range(min(200, len(self._out)))]
+                with self._guard:
+                    batch = [self._out[i] for i in range(min(200, len(self._out)))]
                 try:
                     pipe = self._redis.pipeline(transaction=False)
                     for event in batch:
@@ -84,9 +99,11 @@ class RedisLink:
                     self._note(True, error)
                     await asyncio.sleep(0.25)
                     continue
-                for event in batch:
-                    if self._out and self._out[0] is event:  # a full queue has dropped its oldest by itself
-                        self._out.popleft()
+                with self._guard:
+                    for event in batch:
+                        if self._out and self._out[0] is event:  # a full queue has dropped its oldest by itself
+                            self._out.popleft()
+                    self._full = self._full and bool(self._out)
 
     async def _receiving(self, hub: Hub) -> None:
         last: bytes | None = None
@@ -112,8 +129,8 @@ class RedisLink:
                 await asyncio.sleep(0.25)
 
     def _note(self, away: bool, error: object = "") -> None:
-        if away and not self.away:
+        if away and not self._noted:
             log.warning("the bus is away: %s", error)
-        elif not away and self.away:
+        elif not away and self._noted is not False:
             log.info("the bus is there")
-        self.away = away
+        self.away = self._noted = away

@@ -20,6 +20,7 @@ from kibitz.live.store import Row, Store, StoreAway
 from kibitz.live.wire import Look, Told, fold, told
 
 RING = 512  # events of a running episode kept in memory
+HELD = 8 << 20  # bytes of them as they are stored, at most: a driver's event may have megabytes
 LAG = 256  # events a watcher may be behind before it is told to fetch the rest itself
 WINDOW = 2 * LAG  # events that one who acknowledges may leave unacknowledged
 CHUNK = 500  # events read from the store at once
@@ -74,7 +75,8 @@ class Channel:
 
     def __init__(self, row: Row) -> None:
         self.row = row
-        self.ring: deque[Told] = deque(maxlen=RING)
+        self.ring: deque[Told] = deque()
+        self.held = 0  # bytes in the ring
         self.next = row.last_seq + 1  # seq of the event to come
         self.over = row.status != "running"
         self.heard = time.monotonic()  # when the last event came
@@ -89,7 +91,7 @@ class Channel:
 
     def add(self, event: Told, gather: float = 0.0) -> int:
         """How many watchers have got it already; the others are woken."""
-        self.ring.append(event)
+        self._keep(event)
         self.next, self.heard = event.seq + 1, time.monotonic()
         if event.seq == 0 or self.frame is not None:
             self.frame = fold(self.frame or {}, event.event)
@@ -110,6 +112,14 @@ class Channel:
                 watcher.wake.set()
         return pushed
 
+    def _keep(self, event: Told) -> None:
+        """What falls out is read from the store by whoever still needs it."""
+        self.ring.append(event)
+        self.held += len(event.body)
+        while len(self.ring) > RING or self.held > HELD:
+            self.held -= len(self.ring.popleft().body)
+        self._joined.clear()  # they end before this event: nobody asks for them again
+
     def between(self, first: int, look: Look) -> Part:
         """Everything from `first` on as one message, joined once for all who are at the same place."""
         key = (first, self.next, look)
@@ -117,9 +127,11 @@ class Channel:
             start = first - self.oldest
             texts = [self.ring[i].text(look) for i in range(start, len(self.ring))]
             text = texts[0] if len(texts) == 1 else f'{{"events":[{",".join(texts)}]}}'
-            self._joined[key] = Part(text, first, self.next - 1, self.over)
-            if len(self._joined) > JOINED:
-                self._joined.popitem(last=False)
+            self._joined[key] = part = Part(text, first, self.next - 1, self.over)
+            ready = self._joined
+            while len(ready) > JOINED or (len(ready) > 1 and sum(len(one.text) for one in ready.values()) > HELD):
+                ready.popitem(last=False)
+            return part
         return self._joined[key]
 
 

@@ -17,6 +17,7 @@ def page(state: Any) -> str:
     figures: list[tuple[str, str, str, float]] = [
         ("kibitz_episodes_running", "gauge", "episodes this server plays", len(runner.running)),
         ("kibitz_episodes_played_total", "counter", "episodes this server has played", runner.played),
+        ("kibitz_episodes_unclosed", "gauge", "episodes that could not be closed yet", len(bus.unclosed)),
         ("kibitz_events_committed_total", "counter", "events committed to the store", bus.committed),
         ("kibitz_events_sent_total", "counter", "events handed to watchers, each counted once", bus.hub.sent),
         (
@@ -29,6 +30,12 @@ def page(state: Any) -> str:
         ("kibitz_watchers", "gauge", "sockets and streams that look on", bus.hub.watchers),
         ("kibitz_resyncs_total", "counter", "times a watcher lagged and was told to fetch the rest", bus.hub.resyncs),
         ("kibitz_bus_away", "gauge", "1 while the bus to other servers is away", bool(bus.link and bus.link.away)),
+        (
+            "kibitz_bus_left_out_total",
+            "counter",
+            "events that other servers have to read from the store, because too many waited for the bus",
+            bus.link.left_out if bus.link else 0,
+        ),
         ("process_cpu_seconds_total", "counter", "of this process", used.ru_utime + used.ru_stime),
         ("process_resident_memory_bytes", "gauge", "of this process", _resident()),
         ("process_start_time_seconds", "gauge", "since 1970", BEGAN),

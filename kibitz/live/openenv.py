@@ -196,13 +196,13 @@ def _routes(service: Service, health: bool) -> APIRouter:
     async def reset(request: Request, response: Response, body: ResetRequest | None = None) -> Any:
         """A new episode: in the session that is named, or in a new one."""
         given = body.model_dump(exclude_none=True) if body is not None else {}
-        session = _session(service, request, given.pop("session_id", None))
-        return await _stepped(service, response, session, session.reset, given)
+        session, fresh = _session(service, request, given.pop("session_id", None))
+        return await _stepped(service, response, session, fresh, session.reset, given)
 
     async def step(request: Request, response: Response, body: StepRequest) -> Any:
         """One action. Without a session a new one begins with default options."""
-        session = _session(service, request, body.session_id)
-        return await _stepped(service, response, session, session.step, body.action)
+        session, fresh = _session(service, request, body.session_id)
+        return await _stepped(service, response, session, fresh, session.step, body.action)
 
     reset.__annotations__["body"] = _of_game(ResetRequest, game, _describe_reset) | None
     step.__annotations__["body"] = _of_game(StepRequest, game, _describe_step)
@@ -240,11 +240,11 @@ def _routes(service: Service, health: bool) -> APIRouter:
         headers = {MCP_HEADER: said.session.id} if said.session is not None else None
         return Response(status_code=202) if said.body is None else JSONResponse(said.body, headers=headers)
 
-    @routes.delete("/mcp", status_code=204)
+    @routes.delete("/mcp", status_code=204, responses={202: {"model": dict[str, Any]}})
     async def mcp_end(mcp_session_id: Annotated[str, Header(min_length=1)]) -> Response:
-        """Ends the session that is named."""
-        sessions.close(sessions.find(game, mcp_session_id).id)
-        return Response(status_code=204)
+        """Ends the session that is named; 202: a socket holds it, and it ends with the socket."""
+        ended = openenv_mcp.end(game, sessions, mcp_session_id)
+        return Response(status_code=204) if ended["closed"] else JSONResponse(ended, 202)
 
     @routes.websocket("/ws")
     async def ws(websocket: WebSocket) -> None:
@@ -289,17 +289,17 @@ def _task_routes(service: Service) -> APIRouter:
     return routes
 
 
-def _session(service: Service, request: Request, named: str | None) -> Session:
+def _session(service: Service, request: Request, named: str | None) -> tuple[Session, bool]:
+    """The one that is named, or a fresh one."""
     named = named or request.query_params.get("session_id") or request.headers.get(HEADER)
     if not named:
-        return service.sessions.open(service.game)
-    return service.sessions.find(service.game, named)
+        return service.sessions.open(service.game), True
+    return service.sessions.find(service.game, named), False
 
 
 async def _stepped(
-    service: Service, response: Response, session: Session, call: Callable[..., dict[str, Any]], given: Any
+    service: Service, response: Response, session: Session, fresh: bool, call: Callable[..., dict[str, Any]], given: Any
 ) -> dict[str, Any]:
-    fresh = not session.begun
     try:
         shown = await service.sessions.run(session, call, given)
     except (BadInput, ValidationError):

@@ -137,11 +137,13 @@ def _close(game: str, sessions: Sessions, named: str, own: Session | None) -> di
         raise Wrong(PARAMS, "session_id is missing; give the one to close.")
     if own is not None and own.id == named:
         raise Wrong(INVALID, "This session belongs to this socket; close the socket.")
-    found = sessions.find(game, named)
-    if found.attached:
-        found.attached = False
-        return {"session_id": named, "closed": False, "closing": True}
-    return {"session_id": named, "closed": sessions.close(named)}
+    return end(game, sessions, named)
+
+
+def end(game: str, sessions: Sessions, named: str) -> dict[str, Any]:
+    """`closing`: a socket holds it, and it ends with the socket."""
+    closed = sessions.close(sessions.find(game, named).id)
+    return {"session_id": named, "closed": closed} | ({} if closed else {"closing": True})
 
 
 async def _call(game: str, sessions: Sessions, session: Session, params: Mapping[str, Any]) -> dict[str, Any]:

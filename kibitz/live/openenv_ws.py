@@ -47,11 +47,7 @@ class Socket:
         except (WebSocketDisconnect, RuntimeError):
             pass  # the caller has gone
         finally:
-            # one that was lent to this socket lives on, unless its closing was asked for meanwhile
-            closing = not session.attached
-            session.attached = False
-            if own or closing:
-                sessions.close(session.id)
+            sessions.let_go(session, own)
 
     async def _receive(self) -> str:
         message = await self.websocket.receive()

@@ -210,16 +210,30 @@ def end_broken(bus: Bus, episode_id: str, kind: str, reason: str, closing: Calla
             secret = {} if row is None else row.secret
             known = {key: secret[key] for key in ("seed", "number", "match") if secret.get(key) is not None}
             event = Event(episode_id, last + 1, time.time(), "episode.failed", payload | known)
-            return bus.publish(Told(event))
+            added = bus.publish(Told(event))
         except Closed:
+            is_closed(bus, episode_id)
             return False
         except StoreAway as error:  # it is tried again until the server closes
-            log.warning("episode %s waits for the store to be closed: %s", episode_id, error)
+            if not attempt:
+                log.warning("episode %s waits for the store to be closed: %s", episode_id, error)
             time.sleep(min(0.1 * 2**attempt, 2.0))
         except Exception:
-            log.exception("episode %s cannot be closed", episode_id)
+            # whoever looks after it comes again every few seconds: said once, then counted
+            if not bus.unclosed[episode_id]:
+                log.exception("episode %s cannot be closed", episode_id)
+            bus.unclosed[episode_id] += 1
             return False
+        else:
+            is_closed(bus, episode_id)
+            return added
     return False
+
+
+def is_closed(bus: Bus, episode_id: str) -> None:
+    """Says so if it was said that it could not be closed."""
+    if tries := bus.unclosed.pop(episode_id, 0):
+        log.warning("episode %s is closed now; it could not be %d times", episode_id, tries)
 
 
 _RUNNERS: weakref.WeakKeyDictionary[Bus, Runner] = weakref.WeakKeyDictionary()

@@ -68,7 +68,9 @@ class HumanSeat:
             if meant not in (None, turn.number):
                 raise NotYourTurn(f"That was for turn {meant}; you are asked about turn {turn.number} now.")
             chosen = self._game.parse(text or "", turn.view, turn.masks) if act is None else tuple(act)
-            if not table_for(self._game).is_legal(turn.masks, chosen):
+            # a head that does not matter may hold anything, but what it holds is stored and shown
+            fits = all(0 <= value < len(mask) for value, mask in zip(chosen, turn.masks, strict=False))
+            if not fits or not table_for(self._game).is_legal(turn.masks, chosen):
                 legal = self._game.legal_text(turn.view, turn.masks)
                 raise BadInput(f"The act {list(chosen)} is not legal now; you may say: {legal}")
             self._answer = chosen

@@ -54,6 +54,7 @@ class Session:
         self.id = uuid.uuid4().hex
         self.game = game
         self.attached = False  # a socket holds it: it lives as long as the socket
+        self.closing = False  # somebody has asked for its end meanwhile
         self.used = time.monotonic()
         self.lock = asyncio.Lock()
         self.begun = False
@@ -136,8 +137,21 @@ class Sessions:
         return session
 
     def close(self, session_id: str) -> bool:
-        """Whether there was one."""
-        return self._all.pop(session_id, None) is not None
+        """Whether it has gone now. One that a socket holds is played on, so it counts until the socket lets go."""
+        session = self._all.get(session_id)
+        if session is None:
+            return False
+        if session.attached:
+            session.closing = True
+            return False
+        del self._all[session_id]
+        return True
+
+    def let_go(self, session: Session, own: bool) -> None:
+        """Its socket has ended. One that was only lent to it lives on, unless its closing was asked for meanwhile."""
+        session.attached, session.used = False, time.monotonic()
+        if own or session.closing:
+            self.close(session.id)
 
     async def run(self, session: Session, function: Callable[..., T], *arguments: Any) -> T:
         """The call in the pool, after the session's earlier ones."""

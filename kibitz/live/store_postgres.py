@@ -1,12 +1,16 @@
 """Episodes in PostgreSQL, for several servers. Needs the extra `scale`."""
 
+# types are checked without that extra, too
+# mypy: disallow-subclassing-any=False
+
 from __future__ import annotations
 
 import secrets
 import threading
+import time
 import zlib
-from collections.abc import Callable, Iterable
-from typing import Any, TypeAlias
+from collections.abc import Callable, Generator, Iterable
+from typing import Any
 
 from kibitz.core.errors import BadInput
 from kibitz.live.rows import COLUMNS, LAST_SEQ, LEADERBOARD, conditions, row_of, standings, values_of
@@ -19,8 +23,42 @@ try:
 except ImportError:  # pragma: no cover  (the extra is not installed)
     raise BadInput("PostgreSQL needs the extra `scale`: pip install 'kibitz[scale]'.") from None
 
-Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
+STATEMENT = 10.0  # seconds, at most, that PostgreSQL may take for one statement; waiting for a lock is part of it
+SILENCE = 2.0  # seconds more until one that says nothing at all is taken for frozen
+CONNECT = 5  # seconds to be let in
+
+
+class Late(psycopg.OperationalError):
+    """Nothing has come from PostgreSQL for too long: it cannot even end its own statement."""
+
+
+class Connection(psycopg.Connection[tuple[Any, ...]]):
+    """One that does not wait for a frozen server: its kernel still answers, so TCP never notices."""
+
+    patience = STATEMENT + SILENCE
+
+    def wait(self, gen: Generator[Any, Any, Any], *more: Any, **named: Any) -> Any:
+        return super().wait(self._heard(gen), *more, **named)
+
+    def _heard(self, gen: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
+        """psycopg's own steps, for as long as something moves; it asks for the next ten times a second."""
+        heard = time.monotonic()
+        try:
+            wanted = next(gen)
+            while True:
+                ready = yield wanted
+                if ready:
+                    heard = time.monotonic()
+                elif time.monotonic() - heard > self.patience:
+                    self.close()
+                    raise Late(f"PostgreSQL has said nothing for {self.patience:g} s")
+                wanted = gen.send(ready)
+        except StopIteration as done:
+            return done.value
+
+
 AWAY = (psycopg.OperationalError, psycopg.InterfaceError)
+SLOW = (Late, psycopg.errors.QueryCanceled, psycopg.errors.ConnectionTimeout)  # trying again would take as long
 ALIVE = 0x6B696269  # first half of the advisory locks by which servers show that they live
 # a server whose machine is gone says no goodbye: PostgreSQL notices within half a minute
 NOTICED = ("set tcp_keepalives_idle = 10", "set tcp_keepalives_interval = 5", "set tcp_keepalives_count = 3")
@@ -50,7 +88,7 @@ class PostgresStore:
     shared = True
 
     def __init__(self, url: str, patience: float = 10.0) -> None:
-        self._url, self._patience = url, patience
+        self._url, self._statement = url, min(max(patience, 1.0), STATEMENT)
         self.owner = secrets.token_hex(4)
         self._local = threading.local()
         self._opened: list[Connection] = []
@@ -64,7 +102,9 @@ class PostgresStore:
         self.writer: Writer[Connection] = Writer(self._transact, AWAY, patience)
 
     def _connect(self) -> Connection:
-        db = psycopg.connect(self._url, autocommit=True, connect_timeout=5)
+        db: Connection = Connection.connect(self._url, autocommit=True, connect_timeout=CONNECT)
+        db.patience = self._statement + SILENCE
+        db.execute("select set_config('statement_timeout', %s, false)", (f"{1000 * self._statement:.0f}",))
         with self._guard:
             self._opened = [known for known in self._opened if not known.closed] + [db]
         return db
@@ -92,7 +132,7 @@ class PostgresStore:
         return results
 
     def _read(self, query: str, values: Iterable[Any] = ()) -> list[Any]:
-        """Tried again once on a fresh connection: the old one may have died with the last server."""
+        """Tried again once on a fresh connection: the old one may have died with the last server. Not if it is slow."""
         for attempt in (0, 1):
             try:
                 if getattr(self._local, "db", None) is None or self._local.db.closed:
@@ -101,7 +141,7 @@ class PostgresStore:
             except AWAY as error:
                 if getattr(self._local, "db", None) is not None:
                     self._local.db.close()
-                if attempt:
+                if attempt or isinstance(error, SLOW):
                     reason = str(error).strip().splitlines()
                     raise StoreAway(f"The store cannot be read: {reason[0] if reason else 'it is gone'}") from None
         raise AssertionError("unreachable")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -130,6 +131,21 @@ class Postgres:
         if self._process is not None:
             self._process.wait(20)
             self._process = None
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """It takes connections and requests, and does nothing."""
+        first = (self._data / "postmaster.pid").read_text().splitlines()[0]
+        others = Path(f"/proc/{first}/task/{first}/children").read_text().split()
+        everyone = [int(pid) for pid in [first, *others]]
+        for pid in everyone:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            # runuser stops itself when its child is stopped
+            for pid in [*everyone, *([self._process.pid] if self._process else [])]:
+                os.kill(pid, signal.SIGCONT)
 
     def close(self) -> None:
         self.stop()

@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import pytest
 
+from kibitz.live import hub as hub_module
 from kibitz.live.bus import Bus
 from kibitz.live.hub import LAG, RING, WINDOW, Hub, Watcher
 from kibitz.live.store import StoreAway, open_store
@@ -109,6 +110,70 @@ def test_one_that_stops_acknowledging_is_paused_and_goes_on_behind_its_next_ackn
     texts = asyncio.run(play())
     assert any("resync" in text for text in texts)
     assert _seqs(texts) == list(range(WINDOW + 102)), "nothing is missing once it has come back"
+
+
+def test_large_events_leave_memory_early_and_every_watcher_gets_all_of_them_in_order(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One who keeps up, one who stops for a while, one who joins late, one who is pushed to; a giant in the middle."""
+    monkeypatch.setattr(hub_module, "HELD", 50_000)
+    sizes = [70_000 if seq == 60 else 4_000 for seq in range(122)]
+
+    async def play() -> tuple[list[list[str]], list[bytes], int]:
+        hub, sent = await _begin(bus, 120)
+        sent = [
+            Told(replace(one.event, payload={**one.event.payload, "pad": "x" * size}))
+            for one, size in zip(sent, sizes, strict=True)
+        ]
+        channel, go, reads = hub.channels["ep-1"], asyncio.Event(), 0
+        texts: list[list[str]] = [[], [], []]
+        frames: list[bytes] = []
+        events = bus.store.events
+
+        def counted(*values: Any) -> list[bytes]:
+            nonlocal reads
+            reads += 1
+            return events(*values)
+
+        monkeypatch.setattr(bus.store, "events", counted)
+
+        async def read(place: int, watcher: Watcher) -> None:
+            async for part in hub.follow(channel, watcher):
+                texts[place].append(part.text)
+                if place == 1 and len(texts[1]) == 2:
+                    await go.wait()
+
+        def push(frame: bytes) -> bool:
+            frames.append(frame)
+            return True
+
+        tasks = [asyncio.create_task(read(0, Watcher())), asyncio.create_task(read(1, Watcher()))]
+        pushed = Watcher(push=push)
+        tasks.append(asyncio.create_task(read(2, pushed)))
+        await asyncio.sleep(0.01)
+        for number, one in enumerate(sent):
+            if number == 100:
+                go.set()
+                late = Watcher()
+                texts.append([])
+                tasks.append(asyncio.create_task(read(3, late)))
+            await _publish(bus, [one])
+            await asyncio.sleep(0.002)
+            assert channel.held == sum(len(kept.body) for kept in channel.ring) <= 50_000
+            assert sum(len(part.text) for part in channel._joined.values()) <= 75_000, "what is kept ready, too"
+        await asyncio.gather(*tasks)
+        return texts, frames, reads
+
+    texts, frames, reads = asyncio.run(play())
+    assert reads >= 2, "the slow one and the late one read what had left memory"
+    assert len(frames) > 100
+    assert bus.hub.resyncs == 0
+    for place in (0, 1, 3):
+        assert _seqs(texts[place]) == list(range(122))
+        said = [event for text in texts[place] for event in json.loads(text).get("events", [json.loads(text)])]
+        assert [len(event["payload"]["pad"]) for event in said] == sizes
+    bodies = [json.loads(frame[10 if frame[1] == 127 else 4 :]) for frame in frames]
+    assert [body["seq"] for body in bodies] + _seqs(texts[2]) == list(range(122))
 
 
 def test_a_watcher_with_a_short_way_gets_frames_without_being_woken(bus: Bus) -> None:

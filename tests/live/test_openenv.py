@@ -155,6 +155,38 @@ def test_a_wrong_http_call_gets_one_sentence(http: httpx.Client) -> None:
     assert all(set(reply.json()) == {"error"} for reply in wrong + gone)
 
 
+@pytest.mark.parametrize(
+    "action",
+    [
+        {"act_type": 5},
+        {"act_type": -1},
+        {"act_type": 2**31},
+        {"act_type": 2**32},
+        {"act_type": 10**40},
+        {"act_type": 0, "oA": [100, 0, 0]},
+        {"act_type": 0, "oA": [0, -100, 0]},
+        {"act_type": 2, "oA": [0, 0, 2**31]},
+        {"act_type": 3, "oA": [0, 2**64, 0]},
+        {"act_type": 0, "oA": [0, 0]},
+    ],
+)
+def test_an_act_beyond_all_bounds_is_refused_and_leaves_the_turn(
+    base: str, http: httpx.Client, action: dict[str, Any]
+) -> None:
+    named = {"X-Session-Id": http.post("/reset", json={"seed": 5}).headers["X-Session-Id"]}
+    before = http.get("/state", headers=named).json()
+    refused = http.post("/step", json={"action": action}, headers=named)
+    assert (refused.status_code, list(refused.json())) == (422, ["error"])
+    assert http.get("/state", headers=named).json() == before
+    with talking(base) as connection:
+        say(connection, "reset", {"seed": 5})
+        before = say(connection, "state")
+        reply = say(connection, "step", action)
+        assert (reply["type"], reply["data"]["code"]) == ("error", "VALIDATION_ERROR")
+        assert say(connection, "state") == before
+        assert say(connection, "step", {"act_type": 0})["type"] == "observation"
+
+
 def test_a_full_server_says_so_and_a_closed_socket_makes_room() -> None:
     sessions = Sessions(limit=2)
     with serving(app(sessions, [NEGOTIATION], NEGOTIATION)) as base, talking(base) as first:

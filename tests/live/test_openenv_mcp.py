@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from kibitz.live.sessions import Sessions
+from tests.live.machines import wait_until
 from tests.live.openenv_server import NEGOTIATION, app, say, serving, talking
 
 
@@ -101,6 +102,55 @@ def test_openenvs_own_session_methods_share_the_episode_with_a_socket(http: http
         assert inside["data"]["result"]["structuredContent"]["counts"] == shown["counts"]
     closed = rpc(http, "openenv/session/close", session_id=session).json()["result"]
     assert closed == {"session_id": session, "closed": True}
+
+
+@pytest.fixture
+def few() -> Iterator[tuple[Sessions, httpx.Client, str]]:
+    sessions = Sessions(limit=2, grace=0.0)
+    with serving(app(sessions, [NEGOTIATION], NEGOTIATION)) as base, httpx.Client(base_url=base) as client:
+        client.timeout = httpx.Timeout(60)
+        yield sessions, client, base
+
+
+@pytest.mark.parametrize("lent", [False, True])
+@pytest.mark.parametrize("how", ["delete", "rpc"])
+def test_a_session_that_a_socket_holds_counts_until_the_socket_ends_whoever_asks(
+    few: tuple[Sessions, httpx.Client, str], lent: bool, how: str
+) -> None:
+    sessions, http, base = few
+    name = rpc(http, "openenv/session/create").json()["result"]["session_id"] if lent else ""
+    with talking(base, f"/ws?session_id={name}" if lent else "/ws") as connection:
+        create = {"jsonrpc": "2.0", "id": 1, "method": "openenv/session/create", "params": {}}
+        name = say(connection, "mcp", create)["data"]["result"]["session_id"]
+        say(connection, "reset", {"seed": 4, "episode_id": "mine"})
+        closing = {"session_id": name, "closed": False, "closing": True}
+        for _ in range(2):  # asking again does not help
+            if how == "delete":
+                answer = http.delete("/mcp", headers={"Mcp-Session-Id": name})
+                assert (answer.status_code, answer.json()) == (202, closing)
+            else:
+                assert rpc(http, "openenv/session/close", session_id=name).json()["result"] == closing
+        assert len(sessions) == 1
+        with talking(base, f"/ws?session_id={name}") as second:
+            assert json.loads(second.recv(30))["data"]["code"] == "SESSION_ERROR", "it is taken"
+        for _ in range(3):  # others come and give way to each other, never this one
+            assert http.post("/reset", json={}).status_code == 200
+        assert len(sessions) == 2
+        assert say(connection, "state")["data"]["episode_id"] == "mine"
+        assert http.get("/state", params={"session_id": name}).json()["episode_id"] == "mine"
+    wait_until(lambda: len(sessions) == 1, what="the end of the session")
+    assert http.get("/state", params={"session_id": name}).status_code == 404
+
+
+def test_a_wrong_reset_does_not_end_a_session_that_somebody_knows_by_name(
+    few: tuple[Sessions, httpx.Client, str],
+) -> None:
+    sessions, http, _ = few
+    name = rpc(http, "initialize").headers["Mcp-Session-Id"]
+    assert http.post("/reset", json={"colour": "red"}, headers={"X-Session-Id": name}).status_code == 422
+    assert http.post("/reset", json={"colour": "red"}).status_code == 422
+    assert len(sessions) == 1
+    assert not call(http, name, "look")["isError"]
 
 
 def test_the_mcp_socket_plays_too(http: httpx.Client) -> None:

@@ -77,6 +77,13 @@ def _a_person_plays(alone: Served) -> None:
     assert seen["legal_text"] and len(seen["masks"]) == 4
     illegal = httpx.post(act, json={"seat_token": token, "act": [2, 0, 0, 0]})
     assert illegal.status_code == 422 and "legal" in illegal.json()["error"]
+    beyond = [[5, 0, 0, 0], [-1, 0, 0, 0], [0, 99, 0, 0], [0, 0, 0, -1], [3, 99, 0, 0], [3, 2**31 - 1, 0, 0], [0, 0, 0]]
+    beyond += [[2**31, 0, 0, 0], [0, -(2**31) - 1, 0, 0], [3, 0, 0, 2**63], [0, 0, 0, 10**40], [0] * 5, [0] * 33]
+    for wrong in beyond:
+        refused = httpx.post(act, json={"seat_token": token, "act": wrong})
+        assert refused.status_code == 422, wrong
+        assert list(refused.json()) == ["error"]
+    assert asked() == seen, "the turn is still this person's"
     late = httpx.post(act, json={"seat_token": token, "act": [0, 0, 0, 0], "turn": 2})
     assert late.status_code == 409 and "you are asked about turn 0 now" in late.json()["error"]
     accepted = httpx.post(act, json={"act": [0, 0, 0, 0], "turn": 0}, headers={"authorization": f"Bearer {token}"})

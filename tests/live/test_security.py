@@ -72,10 +72,17 @@ def test_a_page_of_another_site_opens_no_socket_and_changes_nothing(served: Serv
     with pytest.raises(InvalidStatus) as refused, connect(served.ws, origin=origin):  # type: ignore[arg-type]
         pass
     assert refused.value.response.status_code == 403
+    for path in ("/ws", "/mcp", "/envs/cricket/ws", "/envs/deal_or_no_deal/mcp"):
+        address = served.url.replace("http", "ws", 1) + path
+        with pytest.raises(InvalidStatus) as refused, connect(address, origin=origin):  # type: ignore[arg-type]
+            pass
+        assert refused.value.response.status_code == 403, path
     answer = httpx.post(f"{served.url}/custom/start_episode", json={}, headers={"origin": origin})
     assert answer.status_code == 403
     with connect(served.ws, origin=served.url) as socket:  # type: ignore[arg-type]
         assert "idle" in json.loads(socket.recv(5))
+    with connect(served.url.replace("http", "ws", 1) + "/ws", origin=served.url):  # type: ignore[arg-type]
+        pass
 
 
 def test_a_name_that_another_site_points_here_is_not_served(served: Served) -> None:

@@ -153,6 +153,55 @@ def test_a_second_server_takes_only_dead_ones_for_dead(postgres: Postgres) -> No
         second.close()
 
 
+@pytest.mark.conformance
+def test_a_lock_that_somebody_holds_in_postgresql_ends_in_a_sentence_not_in_silence(postgres: Postgres) -> None:
+    import psycopg
+
+    url = postgres.fresh()
+    store = open_store(url, patience=2.0)
+    store.begin(row())
+    with psycopg.connect(url) as other:
+        other.execute("select 1 from episodes where id = 'ep-1' for update")
+        began = time.monotonic()
+        with pytest.raises(StoreAway, match=r"cannot be written: .*statement timeout"):
+            store.append(told()[0])
+        assert time.monotonic() - began < 10
+        other.execute("lock table episodes in access exclusive mode")
+        began = time.monotonic()
+        with pytest.raises(StoreAway, match=r"cannot be read: .*statement timeout"):
+            store.episode("ep-1")
+        assert time.monotonic() - began < 3.9, "it is not waited for twice"
+        other.rollback()
+    assert store.append(told()[0])
+    store.close()
+
+
+@pytest.mark.conformance
+def test_a_frozen_postgresql_is_away_and_goes_on_where_it_was(own_postgres: Postgres) -> None:
+    store = open_store(own_postgres.fresh(), patience=1.0)
+    store.begin(row())
+    sent = told()
+    store.append(sent[0])
+    assert store.episode("ep-1") is not None
+    calls: list[tuple[str, Callable[[], Any]]] = [
+        ("read: PostgreSQL has said nothing", lambda: store.episode("ep-1")),
+        ("read: connection timeout", lambda: store.episode("ep-1")),
+        ("written: .*(has said nothing|timeout)", lambda: store.append(sent[1])),
+        ("written: connection timeout", lambda: store.load(row("ep-2"), told("ep-2"))),
+    ]
+    with own_postgres.frozen():
+        for why, call in calls:
+            began = time.monotonic()
+            with pytest.raises(StoreAway, match=why):
+                call()
+            assert time.monotonic() - began < 12, why
+    for one in sent:
+        store.append(one)
+    store.load(row("ep-2"), told("ep-2"))
+    assert store.events("ep-1", -1) == [one.body for one in sent]
+    store.close()
+
+
 def test_a_job_that_fails_takes_no_other_with_it(tmp_path: Path) -> None:
     """They wait for the same commit: somebody else's bad event is not our loss."""
     store = open_store(str(tmp_path / "a.db"))

@@ -1,0 +1,218 @@
+"""What the server looks after by itself: episodes nobody plays, events nobody was shown, its own end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from kibitz.live import app as server
+from kibitz.live.app import Left, create_app
+from kibitz.live.bus import Bus
+from kibitz.live.config import LiveConfig
+from kibitz.live.hub import Watcher
+from kibitz.live.runner import Runner, end_broken
+from kibitz.live.store import StoreAway, open_store
+from kibitz.live.wire import Told, decode
+from tests.live.openenv_server import serving
+from tests.live.test_store import row, told
+
+
+@pytest.fixture
+def bus(tmp_path: Path) -> Iterator[Bus]:
+    store = open_store(str(tmp_path / "a.db"), 0.3)
+    yield Bus(store)
+    store.close()
+
+
+def _lost(bus: Bus, name: str) -> None:
+    """An episode of this server's that says `running`, and that nobody plays."""
+    bus.store.begin(row(name, owner=bus.store.owner))
+    for one in told(name, end=False):
+        bus.store.append(one)
+
+
+def _status(bus: Bus, name: str) -> str:
+    found = bus.store.episode(name)
+    assert found is not None
+    return found.status
+
+
+def test_an_episode_that_cannot_be_closed_is_said_once_and_again_when_it_is_closed(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "kibitz.live")
+    left = Left(bus, Runner(bus, LiveConfig()))
+    for name in ("ep-1", "ep-2"):
+        _lost(bus, name)
+    append, broken = bus.store.append, {"ep-1", "ep-2"}
+
+    def failing(one: Told) -> bool:
+        if one.episode_id in broken:
+            raise TypeError("a bug of ours")
+        return append(one)
+
+    monkeypatch.setattr(bus.store, "append", failing)
+    for _ in range(5):
+        left.look()
+    traced = [said for said in caplog.records if said.exc_info]
+    assert sorted(said.getMessage() for said in traced) == [f"episode ep-{i} cannot be closed" for i in (1, 2)]
+    assert len(caplog.records) == 2
+    assert bus.unclosed == {"ep-1": 5, "ep-2": 5}
+    broken.remove("ep-1")
+    for _ in range(2):
+        left.look()
+    assert [said.getMessage() for said in caplog.records[2:]] == ["episode ep-1 is closed now; it could not be 5 times"]
+    assert _status(bus, "ep-1") == "failed"
+    append(told("ep-2")[-1])  # by another server
+    left.look()
+    assert [said.getMessage() for said in caplog.records[3:]] == ["episode ep-2 is closed now; it could not be 7 times"]
+    assert not bus.unclosed
+
+
+def test_what_a_crash_left_and_cannot_be_closed_is_said_once_too(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    left = Left(bus, Runner(bus, LiveConfig()))
+    bus.store.begin(row("ep-1", owner="gone"))
+
+    def failing(one: Told) -> bool:
+        raise TypeError("a bug of ours")
+
+    monkeypatch.setattr(bus.store, "append", failing)
+    for _ in range(5):
+        left.look()
+    assert [said.getMessage() for said in caplog.records] == [
+        "episode ep-1 was interrupted", "episode ep-1 cannot be closed",
+    ]  # fmt: skip
+
+
+def test_a_store_that_stays_away_is_said_once_and_the_end_of_the_server_is_not_held_up(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    _lost(bus, "ep-1")
+    tried = threading.Semaphore(0)
+
+    def away(one: Told) -> bool:
+        tried.release()
+        raise StoreAway("gone")
+
+    monkeypatch.setattr(bus.store, "append", away)
+    closed: list[bool] = []
+    work = threading.Thread(
+        target=lambda: closed.append(end_broken(bus, "ep-1", "error", "It could not be recorded.")), daemon=True
+    )
+    work.start()
+    for _ in range(3):
+        assert tried.acquire(timeout=10), "it is tried again while the server lives"
+    bus.hub.close()
+    work.join(5)
+    assert closed == [False]
+    assert [said.getMessage() for said in caplog.records] == ["episode ep-1 waits for the store to be closed: gone"]
+
+
+def test_a_server_starts_and_ends_soon_although_what_was_left_cannot_be_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store can be read and not written; something was left to be closed. It starts, too."""
+    monkeypatch.setattr(server, "LOOK", 0.1)
+    made = create_app(LiveConfig(store=str(tmp_path / "a.db"), warm=False, patience=60.0))
+    bus: Bus = made.state.bus
+    _lost(bus, "ep-1")
+    tried = threading.Event()
+
+    def away(one: Told) -> bool:
+        tried.set()
+        raise StoreAway("gone")
+
+    monkeypatch.setattr(bus.store, "append", away)
+
+    async def live() -> float:
+        async with server._life(made):
+            await asyncio.to_thread(tried.wait, 10)
+            return time.monotonic()
+
+    began = asyncio.run(live())  # waits for its threads
+    assert tried.is_set()
+    assert time.monotonic() - began < 8
+
+
+def test_what_this_server_has_lost_sight_of_is_closed_and_what_it_plays_is_left_alone(bus: Bus) -> None:
+    runner = Runner(bus, LiveConfig(max_episodes=2))
+    live = runner.claim("deal_or_no_deal", ("bayes", "heuristic"))
+    _lost(bus, live.episode_id)
+    _lost(bus, "ep-lost")
+    bus.store.begin(row("ep-driver", origin="driver"))
+    Left(bus, runner).look()
+    found = {name: _status(bus, name) for name in (live.episode_id, "ep-lost", "ep-driver")}
+    assert found == {live.episode_id: "running", "ep-lost": "failed", "ep-driver": "running"}
+    last = decode(bus.store.events("ep-lost", -1)[-1])
+    assert (last.payload["kind"], last.payload["frame"]) == ("error", {"n": 5})
+
+
+def test_a_running_server_finds_lost_episodes_and_unshown_events_by_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "LOOK", 0.1)
+    made = create_app(LiveConfig(store=str(tmp_path / "a.db"), warm=False))
+    bus: Bus = made.state.bus
+
+    async def live() -> list[str]:
+        async with server._life(made), asyncio.timeout(20):
+            driven = replace(row("ep-driven"), origin="driver")
+            await asyncio.to_thread(bus.begin, driven)
+            channel = await bus.hub.join(driven)
+            following = asyncio.create_task(_texts(bus, channel))
+            for one in told("ep-driven"):
+                await asyncio.to_thread(bus.store.append, one)  # committed, and nobody says so
+            texts = await following
+            await asyncio.to_thread(_lost, bus, "ep-lost")
+            while await asyncio.to_thread(_status, bus, "ep-lost") == "running":
+                await asyncio.sleep(0.02)
+            return texts
+
+    async def _texts(bus: Bus, channel: Any) -> list[str]:
+        return [part.text async for part in bus.hub.follow(channel, Watcher())]
+
+    texts = asyncio.run(live())
+    assert "episode.ended" in texts[-1]
+
+
+def test_exports_use_the_connections_that_are_there_and_open_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever reads has a connection for its thread, so the threads must be few, and stay."""
+    made = create_app(LiveConfig(store=str(tmp_path / "a.db"), warm=False))
+    store: Any = made.state.bus.store
+    store.load(row("ep-1"), told("ep-1", steps=2500))
+    events, body = store.events, store.events("ep-1", 10, 1)[0]
+
+    def slowly(*values: Any) -> list[bytes]:
+        time.sleep(0.01)
+        return list(events(*values))
+
+    monkeypatch.setattr(store, "events", slowly)
+    most = min(32, (os.cpu_count() or 1) + 4)  # threads of an event loop
+    counts = []
+    try:
+        with serving(made) as base, httpx.Client(base_url=base, timeout=30) as http:
+            for _ in range(2):
+                with ThreadPoolExecutor(2 * most) as many:
+                    answers = list(many.map(lambda _: http.get("/episodes/ep-1/events"), range(4 * most)))
+                assert {answer.content.count(b"\n") for answer in answers} == {2502}
+                with http.stream("GET", "/episodes/ep-1/events") as left:  # one who goes in the middle
+                    assert body in next(left.iter_bytes(1_000_000))
+                counts.append(len(store._opened))
+    finally:
+        store.close()
+    assert counts[-1] <= 2 + most, "the writer's, the test's own, and one for each thread"
