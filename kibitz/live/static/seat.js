@@ -101,8 +101,11 @@ export class Seat {
     if (!turn) return;
     this.turn = null;
     this.sent += 1;
+    this.body.inert = true;
+    this.node.classList.remove("mine");
     put(this.error, "");
     const { ok, error } = await ask(`/episodes/${this.timeline.id}/act`, { seat_token: this.token, act, turn: turn.turn });
+    this.body.inert = false;
     if (!ok) this.turn = turn;
     this.draw();
     put(this.error, error); // it stays until the next act
