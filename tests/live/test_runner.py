@@ -86,7 +86,9 @@ def _a_person_plays(alone: Served) -> None:
     assert asked() == seen, "the turn is still this person's"
     late = httpx.post(act, json={"seat_token": token, "act": [0, 0, 0, 0], "turn": 2})
     assert late.status_code == 409 and "you are asked about turn 0 now" in late.json()["error"]
-    accepted = httpx.post(act, json={"act": [0, 0, 0, 0], "turn": 0}, headers={"authorization": f"Bearer {token}"})
+    # what no partner accepts: or it would be over before it is stopped
+    greed = [0, *(len(mask) - 1 - mask[::-1].index(True) for mask in seen["masks"][1:])]
+    accepted = httpx.post(act, json={"act": greed, "turn": 0}, headers={"authorization": f"Bearer {token}"})
     assert accepted.status_code == 200 and "PROPOSE" in accepted.json()["accepted"]
     httpx.post(f"{alone.url}/custom/stop_episode", json={})
     alone.wait_for_end(episode_id)

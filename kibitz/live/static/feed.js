@@ -51,7 +51,7 @@ export class Feed {
     if (!events.length) return this.say(how);
     const mine = events.filter((event) => event.episode_id === this.id);
     const last = mine[mine.length - 1];
-    if (last && last.seq > this.caught) this.delay = Math.max(0, Date.now() - last.ts * 1000);
+    if (last?.seq > this.caught) this.delay = Math.max(0, Date.now() - last.ts * 1000);
     if (!this.take(mine)) return this.again();
     if (last && /^episode\.(ended|failed)$/.test(last.type)) this.finished = true;
     if (last) this.ack(last.seq);
@@ -94,7 +94,7 @@ export class Feed {
     const { socket } = this;
     this.socket = null;
     clearTimeout(this.timer);
-    if (socket) socket.close();
+    socket?.close();
   }
 
   close() {

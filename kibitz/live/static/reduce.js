@@ -26,7 +26,7 @@ export const fresh = (mine) => ({
 
 function turnOf(state, number, seq) {
   let entry = state.turns[state.turns.length - 1];
-  if (entry && entry.turn === number) return entry;
+  if (entry?.turn === number) return entry;
   entry = { turn: number, seq, label: "…", sign: "", kind: "", text: "", decisions: [], hints: [], moment: "" };
   state.turns.push(entry);
   if (state.turns.length > TURNS) state.turns.splice(0, TURNS / 4);

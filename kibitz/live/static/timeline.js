@@ -158,4 +158,4 @@ async function replay(state, goal, events, wanted) {
 }
 
 const withheld = ({ type, payload }) =>
-  (type === "decision" || type === "hint") && !(payload.private && payload.private[payload.seat]);
+  (type === "decision" || type === "hint") && !payload.private?.[payload.seat];

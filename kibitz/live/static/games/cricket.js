@@ -15,7 +15,7 @@ export const begin = () => ({ innings: [], win: [], streak: 0 });
 function inningsFor(memory, frame) {
   const id = `${frame.super_over}-${frame.innings}-${frame.batting}`;
   const now = memory.innings[memory.innings.length - 1];
-  if (now && now.id === id) return now;
+  if (now?.id === id) return now;
   const opened = {
     id, seat: frame.batting, superOver: frame.super_over, number: frame.innings, total: frame.score, wickets: frame.wickets, legal: frame.legal,
     batters: new Map(), bowlers: new Map(), extras: { wides: 0, no_balls: 0, byes: 0, leg_byes: 0 }, falls: [], overs: [],
@@ -166,18 +166,18 @@ function middleCard() {
     const inn = state.memory.innings.find((x) => x.id === `${f.super_over}-${f.innings}-${f.batting}`);
     const names = nameOf(state, f.batting);
     const rows = [f.striker, f.other].map((who, i) => {
-      const got = (inn && inn.batters.get(who.player)) || { runs: 0, balls: 0, fours: 0, sixes: 0 };
+      const got = inn?.batters.get(who.player) || { runs: 0, balls: 0, fours: 0, sixes: 0 };
       return [who.name || names(who.player), !i, got.runs, got.balls, got.fours, got.sixes, got.balls ? Math.round((100 * got.runs) / got.balls) : "–"];
     });
     body.replaceChildren(...rows.map(([name, strike, ...cells]) => h("tr", { class: strike ? "strike" : "" },
       h("th", { scope: "row" }, badge(f.batting), ` ${name}`, strike && h("span.onstrike", { title: "on strike" }, " *")),
       cells.map((cell, i) => h("td", { class: i ? "" : "strong" }, String(cell))))));
-    const last = f.bowler || (inn && inn.overs.length ? { player: inn.overs[inn.overs.length - 1].bowler } : null);
-    const got = last && inn && inn.bowlers.get(last.player);
+    const last = f.bowler || (inn?.overs.length ? { player: inn.overs[inn.overs.length - 1].bowler } : null);
+    const got = last && inn?.bowlers.get(last.player);
     const figures = got ? `${overs(got.balls)}–${got.runs}–${got.wickets}` : "to bowl";
     bowling.replaceChildren(...(last ? [badge(1 - f.batting), " ", h("b", last.name || nameOf(state, 1 - f.batting)(last.player)),
       h("span.dim", last.type ? ` ${String(last.type).replaceAll("_", " ")} ` : " "), h("span.num", figures)] : [h("span.dim", "New over")]));
-    const pair = inn && inn.stand;
+    const pair = inn?.stand;
     put(stand, `Partnership ${pair ? pair.runs : 0} from ${many(pair ? pair.balls : 0, "ball")}`);
     const recent = inn ? inn.overs.slice(-2) : [];
     set(balls, "aria-label", `Last balls: ${recent.flatMap((over) => over.signs.map(([sign]) => (sign === "•" ? "dot" : sign))).join(", ") || "none yet"}`);
