@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -18,6 +18,7 @@ from kibitz.core.errors import BadInput
 from kibitz.core.game import SEATS, Game, Rule, seated
 from kibitz.core.kernel import large
 from kibitz.core.named import rule_named
+from kibitz.core.player import Player, RulePlayer
 from kibitz.evaluate.loop import match_program
 from kibitz.evaluate.statistics import mean_ci95
 from kibitz.players import player_named
@@ -52,10 +53,9 @@ def play_rules(
 
 
 def play_hosts(
-    game: Game, settings: Any, names: tuple[str, str], episodes: int, seed: int, progress: Progress
+    game: Game, settings: Any, players: Sequence[Player], episodes: int, seed: int, progress: Progress
 ) -> Played:
     """Episodes in which at least one player lives on the host, one after the other."""
-    players = [player_named(game, name) for name in names]
     returns, scores = [], []
     turns, helped = np.zeros(2), np.zeros(2)
     for number in range(episodes):
@@ -92,11 +92,13 @@ def evaluate(
     names = (player, opponent)
     check_players(game, names)
     began = time.perf_counter()
-    played = _play(game, options, names, episodes, seed, progress)
+    # found once: a run that trains on becomes another player by and by
+    rules = {name: rule_named(game, name) for name in (*names, game.reference)}
+    played = _play(game, options, names, rules, episodes, seed, progress)
     seconds = time.perf_counter() - began
     sides = []
     for seat in SEATS:
-        reference = _reference(game, options, names, seat, episodes, seed, played, progress)
+        reference = _reference(game, options, names, rules, seat, episodes, seed, played, progress)
         sides.append(_summary(game, played, seat, reference))
     result: dict[str, Any] = {
         "game": game.name,
@@ -123,12 +125,23 @@ def runs_of(game: Game, player: str, opponent: str) -> int:
     return 1 + (player != game.reference and not hosts[1]) + (opponent != game.reference and not hosts[0])
 
 
-def _play(game: Game, options: Any, names: tuple[str, str], episodes: int, seed: int, progress: Progress) -> Played:
-    settings = options.settings()
-    rules = [rule_named(game, name) for name in names]
-    settings = seated(settings, {seat: rule for seat, rule in enumerate(rules) if rule is not None})
+def _play(
+    game: Game,
+    options: Any,
+    names: tuple[str, str],
+    known: Mapping[str, Rule | None],
+    episodes: int,
+    seed: int,
+    progress: Progress,
+) -> Played:
+    rules = [known[name] for name in names]
+    settings = seated(options.settings(), {seat: rule for seat, rule in enumerate(rules) if rule is not None})
     if rules[0] is None or rules[1] is None:
-        return play_hosts(game, settings, names, episodes, seed, progress)
+        players = [
+            player_named(game, name) if rule is None else RulePlayer(game, rule)
+            for name, rule in zip(names, rules, strict=True)
+        ]
+        return play_hosts(game, settings, players, episodes, seed, progress)
     return play_rules(game, settings, (rules[0], rules[1]), episodes, seed, progress)
 
 
@@ -136,6 +149,7 @@ def _reference(
     game: Game,
     options: Any,
     names: tuple[str, str],
+    rules: Mapping[str, Rule | None],
     seat: int,
     episodes: int,
     seed: int,
@@ -145,10 +159,10 @@ def _reference(
     """What the reference player earns in this seat of the same episodes; None if that cannot be known cheaply."""
     if names[seat] == game.reference:
         return played.returns[:, seat]
-    if rule_named(game, names[1 - seat]) is None:
+    if rules[names[1 - seat]] is None:
         return None
     instead = (game.reference, names[1]) if seat == 0 else (names[0], game.reference)
-    return _play(game, options, instead, episodes, seed, progress).returns[:, seat]
+    return _play(game, options, instead, rules, episodes, seed, progress).returns[:, seat]
 
 
 def _summary(game: Game, played: Played, seat: int, reference: NDArray[np.float64] | None) -> dict[str, Any]:

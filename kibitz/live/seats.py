@@ -81,8 +81,8 @@ class HumanSeat:
     def asked(self) -> dict[str, Any]:
         """What the page shows to the person."""
         with self._changed:
-            turn, deadline = self._turn, self._deadline
-        if turn is None:
+            turn, deadline, answered = self._turn, self._deadline, self._answer is not None
+        if turn is None or answered:  # the loop takes its answer in a moment
             return {"your_turn": False, "deadline": None, "turn": None}
         hint = turn.hint
         return {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import re
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -28,6 +29,7 @@ from kibitz.train.rollout import longest, policy_rule
 
 log = logging.getLogger("kibitz.train")
 SELF = "self"
+NUMBER = re.compile("[0-9]{0,9}")  # of a learner
 
 
 @lru_cache(maxsize=64)
@@ -72,23 +74,29 @@ def policy_of(saved: checkpoint.Saved, game: Game, seed: int = 0) -> Policy:
 def rule_of_run(name: str, game: Game | None = None, notes: list[str] | None = None) -> Rule:
     """`RUN_OR_FILE`, or `RUN_OR_FILE#SEED`: a trained policy with the adviser it was trained with."""
     place, _, number = name.partition("#")
-    if number and not number.isdigit():
-        raise BadInput(f"{name!r} ends in #{number}; after # comes the number of a learner, as in runs/x#2.")
+    if not NUMBER.fullmatch(number):
+        raise BadInput(f"{name!r:.80} ends in #{number:.20}; after # comes the number of a learner, as in runs/x#2.")
     saved = checkpoint.find(place, notes)
-    weights = hashlib.sha256(saved.leaves["weights"].tobytes()).hexdigest()
-    rule, said = _rule_of(Named(name, game, weights, saved))
+    job = job_at(Job.read(saved.job, "key of the checkpoint's config"), saved.step)
+    weights = saved.leaves["weights"]
+    learnt = hashlib.sha256(job.model_dump_json().encode() + weights.tobytes())
+    if job.algo != "supervised" and job.hints.mode == "expert" and job.hints.checkpoint is not None:
+        learnt.update(checkpoint.find(job.hints.checkpoint, notes).leaves["weights"].tobytes())
+    # the rest of a learner, its games and moments, would only fill the memory
+    rule, said = _rule_of(Named(name, game, learnt.hexdigest(), job, saved._replace(leaves={"weights": weights})))
     if notes is not None:
-        notes += said
+        notes += [note for note in said if note not in notes]
     return rule
 
 
 @dataclass(frozen=True)
 class Named:
-    """A trained policy by what it has learnt: a run that trains on becomes another player by and by."""
+    """A trained policy by what it and its adviser have learnt: a run that trains on becomes another player."""
 
     name: str
     game: Game | None
-    weights: str
+    learnt: str
+    job: Job = field(compare=False)
     saved: checkpoint.Saved = field(compare=False)
 
 
@@ -96,8 +104,7 @@ class Named:
 def _rule_of(named: Named) -> tuple[Rule, list[str]]:
     """One rule for one policy, so that programs compiled for it are found again; and what is to be noted."""
     place, _, number = named.name.partition("#")
-    saved, game, notes = named.saved, named.game, list[str]()
-    job = job_at(Job.read(saved.job, "key of the checkpoint's config"), saved.step)
+    saved, game, job, notes = named.saved, named.game, named.job, list[str]()
     if game is None:
         game, _ = game_of(job)
     policy = policy_of(saved, game, int(number or 0))

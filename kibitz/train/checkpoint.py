@@ -87,9 +87,12 @@ def newest(folder: Path) -> tuple[Saved | None, list[str]]:
 def find(name: str, notes: list[str] | None = None) -> Saved:
     """The checkpoint that a run folder or a file names. If it is not the newest one that is said, and noted."""
     path = Path(name)
-    if path.is_file():
-        return read(path)
-    saved, refused = newest(path / "checkpoints")
+    try:
+        if path.is_file():
+            return read(path)
+        saved, refused = newest(path / "checkpoints")
+    except OSError as error:  # a name that is too long, a folder that is closed to us
+        raise BadInput(f"{name!r:.80} cannot be read ({error.strerror}); give a run's folder or a file.") from None
     if saved is None:
         raise BadInput(f"There is no checkpoint in {name!r}; give a run's folder or a .safetensors file.")
     for reason in refused:

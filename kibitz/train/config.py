@@ -211,7 +211,7 @@ class Job(Options):
         changed = {
             "env": EnvOptions.read(env, "key of curriculum.env"),
             "hints": HintOptions.read(hints, "key of curriculum.hints"),
-            "opponent": phase.opponent or self.opponent,
+            "opponent": self.opponent if phase.opponent is None else phase.opponent,
         }
         return self.model_copy(update=changed)
 

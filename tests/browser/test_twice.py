@@ -89,6 +89,23 @@ def test_an_act_that_comes_too_late_is_not_played_in_the_next_turn(stage: Served
     page.locator(".seat .error").filter(has_text="you are asked about turn 0 now").wait_for()
 
 
+def test_what_may_be_chosen_is_drawn_again_for_another_turn_also_before_its_events_have_come(
+    stage: Served, open_page: Open
+) -> None:
+    """Or an act that was chosen for the turn on the page would be sent for the next one."""
+    page = open_page("/custom")
+    start_from_page(page, "Deal or no deal", Seat_0="human", Seat_1="heuristic", Agent_starts="true")
+    page.locator(".seat.mine").wait_for()
+
+    def later(route: Any) -> None:
+        told = route.fetch().json()
+        route.fulfill(json=told | ({"turn": 2, "view_text": "Another turn."} if told["your_turn"] else {}))
+
+    page.route("**/turn?*", later)
+    page.wait_for_function(f"() => {CHAIR}.turn?.turn === 2")
+    assert page.locator(".seat").get_by_text("Another turn.").count() == 1
+
+
 def test_a_branch_is_made_once(stage: Served, open_page: Open, played: dict[str, str]) -> None:
     page = open_page(f"/e/{played['deal_or_no_deal']}?seq=4")
     page.get_by_role("button", name="Branch from here").click()

@@ -11,8 +11,9 @@ import pytest
 
 from kibitz.core.episode import play_episode
 from kibitz.core.errors import BadInput
-from kibitz.core.game import seated
+from kibitz.core.game import Game, Rule, seated
 from kibitz.core.player import RulePlayer
+from kibitz.evaluate import match
 from kibitz.evaluate.match import evaluate, play_hosts, play_rules, runs_of
 from kibitz.evaluate.statistics import mean_ci95
 from kibitz.games import get_game
@@ -74,9 +75,22 @@ def test_a_measure_that_does_not_exist_is_null_and_not_a_number() -> None:
 def test_hosts_play_the_episodes_that_rules_play() -> None:
     rules = (GAME.rule("heuristic"), GAME.rule("heuristic"))
     settings = seated(OPTIONS.settings(), dict(enumerate(rules)))
-    host = play_hosts(GAME, settings, ("heuristic", "heuristic"), 10, 3, _nothing)
+    host = play_hosts(GAME, settings, [RulePlayer(GAME, rule) for rule in rules], 10, 3, _nothing)
     batch = play_rules(GAME, settings, rules, 10, 3, _nothing)
     assert np.array_equal(host.returns, batch.returns)
+
+
+def test_who_plays_is_found_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that trains on meanwhile would be somebody else when the reference is measured against it."""
+    found: list[str] = []
+
+    def rule_named(game: Game, name: str) -> Rule | None:
+        found.append(name)
+        return game.rules[name]
+
+    monkeypatch.setattr(match, "rule_named", rule_named)
+    evaluate(GAME, OPTIONS, "random", "heuristic", 2)
+    assert sorted(found) == ["bayes", "heuristic", "random"]
 
 
 def test_progress_counts_every_episode_of_every_run() -> None:

@@ -11,11 +11,16 @@ from typing import Any
 
 import pytest
 
+from kibitz.core.chance import seed_key
+from kibitz.core.game import first_sight
 from kibitz.core.player import Choice, Turn
+from kibitz.games import get_game
 from kibitz.live.bus import Bus
 from kibitz.live.config import LiveConfig
+from kibitz.live.halt import Halt
 from kibitz.live.runner import Runner, end_broken, is_running, run_episode_in_proc
 from kibitz.live.schema import PAYLOADS
+from kibitz.live.seats import HumanSeat
 from kibitz.live.store import Store, StoreAway, open_store
 from kibitz.live.wire import decode
 
@@ -71,6 +76,17 @@ def test_a_person_who_sleeps_is_stood_in_for(bus: Bus) -> None:
     events = [decode(body) for body in bus.store.events(played["episode_id"], -1)]
     mine = [e.payload for e in events if e.type == "decision" and e.payload["seat"] == 0]
     assert mine and all(one["source"] == "heuristic" and "no answer" in one["fallback"] for one in mine)
+
+
+def test_a_person_who_has_answered_is_not_asked_again_before_the_loop_takes_the_answer() -> None:
+    game = get_game("deal_or_no_deal")
+    settings = game.options().settings()
+    view, masks = first_sight(game, settings)
+    seat = HumanSeat(game, 60.0, Halt())
+    seat._turn = Turn(settings, 0, 4, view, masks, [], seed_key(0))  # as `choose` leaves it until its thread runs
+    assert seat.asked()["turn"] == 4
+    seat.submit([0, 0, 0, 0], None, 4)
+    assert seat.asked() == {"your_turn": False, "deadline": None, "turn": None}
 
 
 def test_the_seeds_function_plays_a_whole_match_under_one_id_and_every_event_fits_its_schema(bus: Bus) -> None:

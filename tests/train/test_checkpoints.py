@@ -20,7 +20,7 @@ from kibitz.core.errors import BadInput
 from kibitz.core.game import seated
 from kibitz.core.named import rule_for
 from kibitz.evaluate.match import play_rules
-from kibitz.train import checkpoint
+from kibitz.train import advisers, checkpoint
 from kibitz.train.advisers import policy_of, rule_of_run
 from kibitz.train.run import Run
 from tests.train import toy
@@ -60,9 +60,10 @@ def test_a_number_picks_one_of_the_learners_trained_together(trained: Path) -> N
     np.testing.assert_array_equal(np.sort(vectors[1]), np.sort(saved.leaves["weights"][1]))
     assert not np.array_equal(vectors[0], vectors[1])
     assert rule_of_run(f"{trained}#1").name == f"policy:{trained}#1"
-    for name, words in ((f"{trained}#2", "learners 0 to 1"), (f"{trained}#x", "number of a learner")):
+    wrong = dict.fromkeys(("#x", "#²", "#" + "9" * 5000), "number of a learner") | {"#2": "learners 0 to 1"}
+    for number, words in wrong.items():
         with pytest.raises(BadInput, match=words):
-            rule_of_run(name)
+            rule_of_run(f"{trained}{number}")
 
 
 def test_the_command_evaluates_a_run_and_a_file(trained: Path, command: Command) -> None:
@@ -113,6 +114,25 @@ def test_a_run_that_trained_on_is_another_player(trained: Path, tmp_path: Path) 
     (run / "later").rename(first)
     after = rule_for(TOY, name)
     assert after is not before and rule_for(TOY, name) is after
+
+
+def test_a_policy_whose_adviser_trained_on_is_another_player(
+    trained: Path, train: Callable[..., Any], tmp_path: Path
+) -> None:
+    expert = tmp_path / "expert"
+    shutil.copytree(trained, expert)
+    pupil, _ = train("pupil", hints={"mode": "expert", "checkpoint": str(expert)}, **SMALL)
+    before = rule_for(TOY, f"policy:{pupil}")
+    assert rule_for(TOY, f"policy:{pupil}") is before
+    last_checkpoint(expert).unlink()  # as good as another one that came
+    assert rule_for(TOY, f"policy:{pupil}") is not before
+
+
+def test_of_a_checkpoint_only_the_weights_are_kept_in_memory(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its games may be millions; a server remembers many policies."""
+    monkeypatch.setattr(advisers, "_rule_of", lambda named: (named, []))
+    kept: Any = rule_of_run(str(trained))
+    assert list(kept.saved.leaves) == ["weights"]
 
 
 def test_another_version_of_the_game_is_refused(trained: Path) -> None:

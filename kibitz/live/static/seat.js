@@ -53,7 +53,8 @@ export class Seat {
   draw() {
     const { live } = this.timeline;
     const mine = Boolean(this.turn?.your_turn && !over(live));
-    const stamp = `${mine}.${live.turn}.${over(live)}`;
+    // the answer to `look` may be about a turn whose events are still on their way
+    const stamp = `${mine && this.turn.turn}.${live.turn}.${over(live)}`;
     put(this.title, over(live) ? "The episode is over" : mine ? "Your turn" : "Waiting for the other side");
     this.node.classList.toggle("mine", mine);
     this.count();
