@@ -75,7 +75,7 @@ export function rows(parent, items, key, words, make) {
   });
 }
 
-// the same moment of the same episode looks the same: a game is drawn once for each turn, not for each event
+// a moment of an episode always looks the same: a game is drawn once a turn, not for each event
 export const moment = ({ id, turn, status, private: told }) => `${id}.${turn}.${status}.${Object.keys(told)}`;
 export function eachMoment(draw) {
   let last;

@@ -34,7 +34,7 @@ export class Seat {
     this.turn = ok ? data : null;
     this.draw();
     if (over(this.timeline.live)) return;
-    // the answer may come before the other side has been asked: look again, ever more slowly
+    // it may be too early: look again, ever more slowly
     this.wait = ok && data.your_turn ? 1500 : Math.min(1000, this.wait * 1.5);
     this.timer = setTimeout(() => this.look(), this.wait);
   }
@@ -53,7 +53,7 @@ export class Seat {
   draw() {
     const { live } = this.timeline;
     const mine = Boolean(this.turn?.your_turn && !over(live));
-    // the answer to `look` may be about a turn whose events are still on their way
+    // `look` may know of a turn before its events come
     const stamp = `${mine && this.turn.turn}.${live.turn}.${over(live)}`;
     put(this.title, over(live) ? "The episode is over" : mine ? "Your turn" : "Waiting for the other side");
     this.node.classList.toggle("mine", mine);

@@ -202,7 +202,7 @@ class Watch extends HTMLElement {
     if (error) this.app.toast(error);
   }
 
-  // score, game and list take a frame each, and after a jump the list fills over a few: none of them is long
+  // score, game and list take a frame each, after a jump the list a few: none of them is long
   later() {
     if (this.drawing) return;
     this.drawing = true;
