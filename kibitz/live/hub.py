@@ -235,7 +235,7 @@ class Hub:
                 missed = told(body, channel.row.open_table)
                 if missed.seq == channel.next:
                     channel.add(missed)
-            if len(bodies) < CHUNK:
+            if not bodies:
                 break
         self._forget_if_over(channel)
 

@@ -14,6 +14,7 @@ from kibitz.core.errors import BadInput
 from kibitz.core.paths import named
 from kibitz.live.wire import Told
 
+READ = 8 << 20  # bytes of events that are read at once: a driver's event may have a megabyte
 STATUSES = ("running", "ended", "failed", "interrupted")
 
 
@@ -97,7 +98,7 @@ class Store(Protocol):
         """A whole episode at once, or nothing of it."""
 
     def events(self, episode_id: str, since: int, limit: int = 1000) -> list[bytes]:
-        """Bodies with seq above `since`, in order."""
+        """Bodies with seq above `since`, in order: fewer than `limit` if they are large, none only if there is none."""
 
     def episode(self, episode_id: str) -> Row | None: ...
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from kibitz.core.errors import BadInput
 from kibitz.live.rows import COLUMNS, LAST_SEQ, LEADERBOARD, conditions, row_of, standings, values_of
-from kibitz.live.store import Closed, Gap, Query, Row, StoreAway, outcome
+from kibitz.live.store import READ, Closed, Gap, Query, Row, StoreAway, outcome
 from kibitz.live.wire import Told
 from kibitz.live.writer import Writer
 
@@ -59,6 +59,13 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
 
 AWAY = (psycopg.OperationalError, psycopg.InterfaceError)
 SLOW = (Late, psycopg.errors.QueryCanceled, psycopg.errors.ConnectionTimeout)  # trying again would take as long
+# events that have place in memory, and at least one; the others do not leave PostgreSQL
+NOT_TOO_MANY = """
+select body from (
+  select seq, body, sum(length(body)) over (order by seq) - length(body) as before from (
+    select seq, body from events where episode_id = %s and seq > %s order by seq limit %s) as next) as counted
+where before < %s order by seq
+"""
 ALIVE = 0x6B696269  # first half of the advisory locks by which servers show that they live
 # a server whose machine is gone says no goodbye: PostgreSQL notices within half a minute
 NOTICED = ("set tcp_keepalives_idle = 10", "set tcp_keepalives_interval = 5", "set tcp_keepalives_count = 3")
@@ -169,10 +176,7 @@ class PostgresStore:
         self.writer.run(job)
 
     def events(self, episode_id: str, since: int, limit: int = 1000) -> list[bytes]:
-        found = self._read(
-            "select body from events where episode_id = %s and seq > %s order by seq limit %s",
-            (episode_id, since, limit),
-        )
+        found = self._read(NOT_TOO_MANY, (episode_id, since, limit, READ))
         return [bytes(body) for (body,) in found]
 
     def episode(self, episode_id: str) -> Row | None:

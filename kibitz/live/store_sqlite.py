@@ -12,7 +12,7 @@ from typing import IO, Any
 
 from kibitz.core.errors import BadInput
 from kibitz.live.rows import COLUMNS, LAST_SEQ, LEADERBOARD, conditions, row_of, standings, values_of
-from kibitz.live.store import Closed, Gap, Query, Row, StoreAway, outcome
+from kibitz.live.store import READ, Closed, Gap, Query, Row, StoreAway, outcome
 from kibitz.live.wire import Told
 from kibitz.live.writer import Writer
 
@@ -58,11 +58,13 @@ class SqliteStore:
             self._opened.append(db)
         return db
 
-    def _read(self, query: str, values: Iterable[Any] = ()) -> list[Any]:
+    def _read(
+        self, query: str, values: Iterable[Any] = (), keep: Callable[[Iterable[Any]], list[Any]] = list
+    ) -> list[Any]:
         try:
             if not hasattr(self._local, "db"):
                 self._local.db = self._connect()
-            return list(self._local.db.execute(query, tuple(values)))
+            return keep(self._local.db.execute(query, tuple(values)))
         except sqlite3.OperationalError as error:
             raise StoreAway(f"The store cannot be read: {error}") from None
 
@@ -105,10 +107,8 @@ class SqliteStore:
         self.writer.run(job)
 
     def events(self, episode_id: str, since: int, limit: int = 1000) -> list[bytes]:
-        found = self._read(
-            "select body from events where episode_id = ? and seq > ? order by seq limit ?", (episode_id, since, limit)
-        )
-        return [body for (body,) in found]
+        query = "select body from events where episode_id = ? and seq > ? order by seq limit ?"
+        return self._read(query, (episode_id, since, limit), _not_too_many)
 
     def episode(self, episode_id: str) -> Row | None:
         found = self._read(f"select {COLUMNS}, {LAST_SEQ} from episodes where id = ?", (episode_id,))
@@ -192,3 +192,14 @@ def _finish(db: sqlite3.Connection, told: Told) -> None:
         "update episodes set status = ?, ended_at = ?, return0 = ?, return1 = ?, text = ? where id = ?",
         (status, told.event.ts, first, second, text, told.episode_id),
     )
+
+
+def _not_too_many(rows: Iterable[tuple[bytes]]) -> list[bytes]:
+    """As many as have place in memory; the others are not read at all."""
+    bodies, held = [], 0
+    for (body,) in rows:
+        bodies.append(body)
+        held += len(body)
+        if held >= READ:
+            break
+    return bodies

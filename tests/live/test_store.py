@@ -61,6 +61,23 @@ def test_what_is_appended_comes_back_byte_for_byte_and_in_order(open_one: Open) 
     assert (found.status, found.returns, found.text, found.last_seq) == ("ended", (3.0, 1.0), "It is over.", 6)
 
 
+def test_large_events_are_read_a_few_at_a_time_and_all_of_them(open_one: Open) -> None:
+    store = open_one()
+    store.begin(row())
+    first, second, *_ = told()
+    big = replace(second.event, payload={**second.event.payload, "text": "x" * 3_000_000})
+    sent = [first, *(Told(replace(big, seq=seq)) for seq in range(1, 8))]
+    for one in sent:
+        store.append(one)
+    found: list[bytes] = []
+    parts = []
+    while bodies := store.events("ep-1", len(found) - 1):
+        found += bodies
+        parts.append(len(bodies))
+    assert found == [one.body for one in sent]
+    assert parts == [4, 3, 1], "so many that the last begins within 8 MiB"
+
+
 def test_doubles_are_taken_for_done_and_gaps_are_refused_with_the_seq_that_is_wanted(open_one: Open) -> None:
     store = open_one()
     store.begin(row())
