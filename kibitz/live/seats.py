@@ -66,7 +66,7 @@ class HumanSeat:
             if turn is None or self._answer is not None:
                 raise NotYourTurn("It is not your turn.")
             if meant not in (None, turn.number):
-                raise NotYourTurn(f"That was for turn {meant}; you are asked about turn {turn.number} now.")
+                raise NotYourTurn("That was meant for another turn; the game has gone on.")
             chosen = self._game.parse(text or "", turn.view, turn.masks) if act is None else tuple(act)
             # a head that does not matter may hold anything, but what it holds is stored and shown
             fits = all(0 <= value < len(mask) for value, mask in zip(chosen, turn.masks, strict=False))

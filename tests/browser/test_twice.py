@@ -86,7 +86,7 @@ def test_an_act_that_comes_too_late_is_not_played_in_the_next_turn(stage: Served
     # the page has not heard yet that the turn has passed
     page.evaluate(f"() => {{ clearTimeout({CHAIR}.timer); {CHAIR}.turn = {{ ...{CHAIR}.turn, turn: 7 }}; }}")
     page.get_by_role("button", name="Propose").click()
-    page.locator(".seat .error").filter(has_text="you are asked about turn 0 now").wait_for()
+    page.locator(".seat .error").filter(has_text="meant for another turn").wait_for()
 
 
 def test_what_may_be_chosen_is_drawn_again_for_another_turn_also_before_its_events_have_come(
