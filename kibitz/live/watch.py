@@ -141,12 +141,7 @@ async def _watch(socket: WebSocket) -> None:
         await asyncio.wait([hears, tells], return_when=asyncio.FIRST_COMPLETED)
         if tells.done() and (error := tells.exception()) is not None:
             level = logging.INFO if isinstance(error, LEFT) else logging.WARNING
-            log.log(
-                level,
-                "a watcher of %s was let go: %s",
-                session.episode_id or "whatever is played",
-                str(error) or repr(error),
-            )
+            log.log(level, "a watcher of %s was let go: %r", session.episode_id, error)
             await _close(socket, LATER, "something went wrong; come again")
         elif not hears.done():
             closing = session.hub.closing
