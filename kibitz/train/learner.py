@@ -89,15 +89,6 @@ def told_of(sums: dict[str, Any], updates: Any) -> dict[str, Any]:
     return {name: value / updates for name, value in sums.items()} | means | {"episodes": episodes}
 
 
-def mean_where(counts: Array, x: Array) -> Array:
-    """The mean of the samples that count."""
-    return jnp.sum(counts * x) / jnp.maximum(jnp.sum(counts), 1)
-
-
-def variance_where(counts: Array, x: Array) -> Array:
-    return mean_where(counts, (x - mean_where(counts, x)) ** 2)
-
-
 def samples_last(x: Array) -> Array:
     """[time, k, games] -> [k, samples]."""
     return jnp.moveaxis(x, 1, 0).reshape(x.shape[1], -1)

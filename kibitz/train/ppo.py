@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -17,11 +16,9 @@ from kibitz.train.learner import (
     averaged,
     device_key,
     episode_sums,
-    mean_where,
     optimiser,
     roll_out,
     samples_last,
-    variance_where,
 )
 from kibitz.train.network import Flat
 from kibitz.train.rollout import Practice, unpack_masks
@@ -39,7 +36,6 @@ class Batch(NamedTuple):
     value: Array  # f32[samples], then
     advantage: Array  # f32[samples]
     target: Array  # f32[samples], for the value
-    played: Array  # f32[samples], 0 where an opening act had ended the episode before the learner's turn
 
 
 def update(
@@ -89,8 +85,7 @@ def learn(
     keys = jax.random.split(device_key(shuffle_key, axis), config.epochs)
     (weights, moments), told = lax.scan(epoch, (learner.weights, learner.moments), keys)
     metrics = {name: jnp.mean(value) for name, value in told.items()} | episode_sums(seen, axis)
-    unexplained = variance_where(batch.played, batch.target - batch.value)
-    metrics["explained_variance"] = 1 - unexplained / (variance_where(batch.played, batch.target) + 1e-8)
+    metrics["explained_variance"] = 1 - jnp.var(batch.target - batch.value) / (jnp.var(batch.target) + 1e-8)
     metrics["ent"] = ent
     after = learner._replace(weights=weights, moments=moments, updates=learner.updates + 1)
     return after, averaged(metrics, axis)
@@ -123,22 +118,20 @@ def loss(
     logits, value = flat.rebuild(vector)(batch.features)
     masks = unpack_masks(batch.masks, game.sizes)
     log_prob = acts.log_prob(logits, masks, tuple(batch.act), game.matters)
-    mean = partial(mean_where, batch.played)
-    entropy = mean(acts.entropy(logits, masks, game.matters))
+    entropy = jnp.mean(acts.entropy(logits, masks, game.matters))
     change = log_prob - batch.log_prob
     ratio = jnp.exp(change)
-    spread = jnp.sqrt(variance_where(batch.played, batch.advantage))
-    advantage = (batch.advantage - mean(batch.advantage)) / (spread + 1e-8)
+    advantage = (batch.advantage - jnp.mean(batch.advantage)) / (jnp.std(batch.advantage) + 1e-8)
     clipped = jnp.clip(ratio, 1 - config.clip, 1 + config.clip)
-    policy_loss = -mean(jnp.minimum(ratio * advantage, clipped * advantage))
-    value_loss = 0.5 * mean((value - batch.target) ** 2)
+    policy_loss = -jnp.mean(jnp.minimum(ratio * advantage, clipped * advantage))
+    value_loss = 0.5 * jnp.mean((value - batch.target) ** 2)
     total = policy_loss + config.vf * value_loss - ent * entropy
     told = {
         "policy_loss": policy_loss,
         "value_loss": value_loss,
         "entropy": entropy,
-        "approx_kl": mean((ratio - 1) - change),
-        "clip_share": mean((jnp.abs(ratio - 1) > config.clip).astype(jnp.float32)),
+        "approx_kl": jnp.mean((ratio - 1) - change),
+        "clip_share": jnp.mean((jnp.abs(ratio - 1) > config.clip).astype(jnp.float32)),
     }
     return total, told
 
@@ -192,5 +185,4 @@ def flattened(seen: dict[str, Array], advantage: Array) -> Batch:
         value=seen["value"].reshape(-1),
         advantage=advantage.reshape(-1),
         target=(advantage + seen["value"]).reshape(-1),
-        played=(seen["steps"] > 0).astype(jnp.float32).reshape(-1),
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import jax
@@ -12,7 +11,7 @@ from jax import Array, lax
 
 from kibitz.core import act as acts
 from kibitz.train.config import TrainOptions
-from kibitz.train.learner import Learner, averaged, device_key, episode_sums, mean_where, optimiser, roll_out
+from kibitz.train.learner import Learner, averaged, device_key, episode_sums, optimiser, roll_out
 from kibitz.train.network import Flat
 from kibitz.train.rollout import Practice, unpack_masks
 
@@ -92,11 +91,11 @@ def loss(
     logits, value = flat.rebuild(vector)(features.reshape(features.shape[0], -1))
     masks = unpack_masks(jnp.moveaxis(seen["masks"], 1, 0).reshape(seen["masks"].shape[1], -1), game.sizes)
     act = tuple(jnp.moveaxis(seen["act"], 1, 0).reshape(len(game.heads), -1))
-    mean = partial(mean_where, played.reshape(-1).astype(jnp.float32))
+    weight = played.reshape(-1) / jnp.maximum(jnp.sum(played), 1)
     advantage = (target - seen["value"]).reshape(-1)
     log_prob = acts.log_prob(logits, masks, act, game.matters)
-    policy_loss = -mean(lax.stop_gradient(advantage) * log_prob)
-    entropy = mean(acts.entropy(logits, masks, game.matters))
-    value_loss = 0.5 * mean((value - target.reshape(-1)) ** 2)
+    policy_loss = -jnp.sum(weight * lax.stop_gradient(advantage) * log_prob)
+    entropy = jnp.sum(weight * acts.entropy(logits, masks, game.matters))
+    value_loss = 0.5 * jnp.sum(weight * (value - target.reshape(-1)) ** 2)
     total = policy_loss + config.vf * value_loss - ent * entropy
     return total, {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import jax
@@ -14,7 +13,7 @@ from kibitz.core import act as acts
 from kibitz.core.act import Act
 from kibitz.core.chance import block
 from kibitz.train.config import TrainOptions
-from kibitz.train.learner import Learner, averaged, device_key, episode_sums, mean_where, optimiser
+from kibitz.train.learner import Learner, averaged, device_key, episode_sums, optimiser
 from kibitz.train.network import Flat
 from kibitz.train.rollout import Games, Practice
 
@@ -37,20 +36,18 @@ def update(
         games, vector, moments = carry
         u = block(key, (heads + practice.step_uniforms, count))
         label = games.hint.act
-        # an opening act may have ended an episode before the learner's turn
-        mean = partial(mean_where, (games.steps >= 0).astype(jnp.float32))
         features, masks = practice.observe(settings, games._replace(hint=nothing))
 
         def loss(vector: Array) -> tuple[Array, Act]:
             logits, _ = flat.rebuild(vector)(features)
-            return -mean(acts.log_prob(logits, masks, label, game.matters)), acts.best(logits, masks)
+            return -jnp.mean(acts.log_prob(logits, masks, label, game.matters)), acts.best(logits, masks)
 
         (cost, own), gradient = jax.value_and_grad(loss, has_aux=True)(vector)
         change, moments = optimiser(config).update(averaged(gradient, axis), moments, vector)
         act = tuple(jnp.where(follows, told, mine) for told, mine in zip(label, own, strict=True))
         games, stepped = practice.step(settings, games, act, u[heads:])
         same = jnp.stack([a == b for a, b in zip(label, own, strict=True)])[0]
-        seen = {**stepped._asdict(), "loss": cost, "same_act": mean(same.astype(jnp.float32))}
+        seen = {**stepped._asdict(), "loss": cost, "same_act": jnp.mean(same.astype(jnp.float32))}
         return (games, optax.apply_updates(vector, change), moments), seen
 
     keys = jax.random.split(device_key(roll_key, axis), config.rollout)

@@ -25,7 +25,6 @@ from tests.train.conftest import tiny_job
 GAME = toy.build(False)
 FEATURES = 3 + 5
 SAMPLES = 24
-PLAYED = np.arange(SAMPLES) % 5 != 0  # in the others an opening act had ended the episode
 ONE_DEVICE = tuple(jax.local_devices()[:1])
 
 
@@ -108,8 +107,7 @@ class Data(NamedTuple):
 
 def ppo_loss(vector: Any, ent: Any, data: Data, config: Any) -> Any:
     old, value, advantage, target = data.numbers
-    masks, played = pack_masks(data.masks), jnp.asarray(PLAYED, jnp.float32)
-    batch = ppo.Batch(data.features.T, masks, data.act, old - 1, value, advantage, target, played)
+    batch = ppo.Batch(data.features.T, pack_masks(data.masks), data.act, old - 1, value, advantage, target)
     return ppo.loss(vector, flat(), batch, PRACTICE, config, ent)
 
 
@@ -121,7 +119,8 @@ def reinforce_loss(vector: Any, ent: Any, data: Data, config: Any) -> Any:
         "act": jnp.moveaxis(data.act.reshape(-1, 4, 6), 0, 1),
         "value": value,
     }
-    return reinforce.loss(vector, flat(), seen, jnp.asarray(PLAYED.reshape(4, 6)), target, PRACTICE, config, ent)
+    played = jnp.arange(24).reshape(4, 6) % 5 != 0
+    return reinforce.loss(vector, flat(), seen, played, target, PRACTICE, config, ent)
 
 
 @cache
@@ -214,8 +213,8 @@ def test_an_entropy_bonus_makes_acts_more_random(name: str) -> None:
 
 def test_ppo_loss_is_that_of_plain_numpy() -> None:
     sample = Sample()
-    log_prob, spread, value = (x[PLAYED] for x in sample.plain())
-    old, _, advantage, target = (np.asarray(x, float)[PLAYED] for x in sample.numbers)
+    log_prob, spread, value = sample.plain()
+    old, _, advantage, target = (np.asarray(x, float) for x in sample.numbers)
     ratio = np.exp(log_prob - (old - 1))
     scaled = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
     surrogate = np.minimum(ratio * scaled, np.clip(ratio, 0.8, 1.2) * scaled)
@@ -228,8 +227,9 @@ def test_reinforce_loss_is_that_of_plain_numpy_with_the_baseline_of_before() -> 
     sample = Sample()
     log_prob, spread, value = sample.plain()
     _, before, _, target = (np.asarray(x, float) for x in sample.numbers)
+    counts = np.arange(24) % 5 != 0
     each = -(target - before) * log_prob + 0.5 * 0.5 * (value - target) ** 2 - 0.3 * spread
-    assert sample.loss("reinforce", 0.3)[0] == pytest.approx(each[PLAYED].mean(), rel=1e-4)
+    assert sample.loss("reinforce", 0.3)[0] == pytest.approx(each[counts].mean(), rel=1e-4)
 
 
 def test_the_baseline_of_reinforce_does_not_see_the_returns_it_is_compared_with() -> None:
@@ -272,14 +272,14 @@ def test_shuffling_keeps_every_sample_whole() -> None:
     column = np.arange(n, dtype=np.float32)
     whole = np.arange(n, dtype=np.int32)
     features = np.repeat(column[:, None], 3, axis=1)
-    batch: Any = ppo.Batch(features, whole[None].astype(np.uint32), np.stack([whole] * 2), *[column] * 5)  # type: ignore[arg-type]
+    batch: Any = ppo.Batch(features, whole[None].astype(np.uint32), np.stack([whole] * 2), *[column] * 4)  # type: ignore[arg-type]
     parts = jax.device_get(jax.jit(ppo.shuffled, static_argnums=2)(batch, jax.random.key(0), 4))
     assert parts.features.shape == (4, 3, 6)
     assert parts.act.shape == (4, 2, 6)
     order = np.asarray(parts.log_prob)
     assert sorted(order.ravel().tolist()) == list(range(n))
     assert order.ravel().tolist() != list(range(n))
-    for x in (parts.features[:, 1], parts.masks[:, 0], parts.act[:, 0], parts.act[:, 1], parts.value, parts.played):
+    for x in (parts.features[:, 1], parts.masks[:, 0], parts.act[:, 0], parts.act[:, 1], parts.value, parts.target):
         np.testing.assert_array_equal(np.asarray(x, float), order)
 
 
@@ -308,20 +308,3 @@ def test_an_opening_act_that_ends_the_game_is_an_episode_with_its_pay_and_withou
     np.testing.assert_array_equal(stepped.returned[ended], paid[ended])
     assert (stepped.steps[ended] == 0).all()
     assert (stepped.steps[~ended] == 1).all()
-    blank = {"features": np.zeros((1, count, 2)), "masks": np.zeros((1, 1, count)), "act": np.zeros((1, 4, count))}
-    told = {name: np.asarray(value)[None] for name, value in stepped._asdict().items()}
-    seen = blank | told | dict.fromkeys(("log_prob", "value"), np.zeros((1, count), np.float32))
-    np.testing.assert_array_equal(ppo.flattened(seen, seen["value"]).played, ~ended)
-
-
-def test_a_teacher_says_nothing_where_the_learner_has_no_turn() -> None:
-    program = build(
-        tiny_job(algo="supervised", hints={"mode": "expert"}, train={"rollout": 1, "minibatch": 8}), ONE_DEVICE
-    )
-    moved = []
-    for steps in (-1, 0):  # -1: an opening act has ended the episode
-        learner = program.begin()
-        before = np.asarray(learner.weights)
-        learner = learner._replace(games=learner.games._replace(steps=jnp.full_like(learner.games.steps, steps)))
-        moved.append(np.abs(np.asarray(program.advance(learner, program.settings, 1)[0].weights) - before).max())
-    assert moved[0] == 0 < moved[1]
