@@ -176,7 +176,11 @@ def scattered(key: Array, count: int) -> Array:
 
 
 def flattened(seen: dict[str, Array], advantage: Array) -> Batch:
-    """Time and games become samples."""
+    """Time and games become samples.
+
+    Also those in which the other side's first act had ended the episode, of which only a player like `random` makes
+    many: weights that leave them out changed nothing in what was learnt, and slowed a GPU down.
+    """
     return Batch(
         features=seen["features"].reshape(-1, seen["features"].shape[-1]),
         masks=samples_last(seen["masks"]),

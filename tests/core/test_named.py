@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import combinations
 from typing import Any
 
 import jax
@@ -31,17 +32,15 @@ def test_each_rule_of_a_mix_sits_there_as_often_as_its_weight_says() -> None:
     np.testing.assert_allclose(np.bincount(np.asarray(which), minlength=3) / 4096, [1 / 8, 2 / 8, 5 / 8], atol=0.03)
 
 
-@pytest.mark.parametrize("index", [0, 1, 2, 3])
-def test_whoever_was_drawn_plays_as_if_it_sat_there_alone(index: int) -> None:
+def test_whoever_was_drawn_plays_as_if_it_sat_there_alone() -> None:
     """In positions of many episodes, each with a partner's offer on the table or none."""
     names = ["partner:conceder", "random", "partner:stubborn", "heuristic"]
     rule = rule_for(GAME, dict.fromkeys(names, 1.0))
-    alone = GAME.rule(names[index])
     settings = seated(SETTINGS, {1: rule})
-    told = seated(SETTINGS, {1: alone})
-    seen = 0
+    alone = [(one, seated(SETTINGS, {1: one})) for one in map(GAME.rule, names)]
 
     @jax.jit
+    @jax.vmap
     def both(luck: Any) -> Any:
         u = uniforms(luck, 0, 64)
         state = GAME.new(settings, u[: GAME.new_uniforms])
@@ -50,16 +49,15 @@ def test_whoever_was_drawn_plays_as_if_it_sat_there_alone(index: int) -> None:
         state = GAME.step(settings, state, (act, act), u[30:])[0]
         view, masks = GAME.view(settings, state, 1), GAME.legal(settings, state, 1)
         _, minds = rule.start(settings, 1, u[40:])
-        given = rule.choose(settings, (jnp.int32(index), minds), view, masks, u[50:])[1]
-        mind = alone.start(told, 1, u[41:])
-        return GAME.to_act(state)[1], jnp.stack(given), jnp.stack(alone.choose(told, mind, view, masks, u[50:])[1])
+        given = [rule.choose(settings, (jnp.int32(i), minds), view, masks, u[50:])[1] for i in range(4)]
+        wanted = [one.choose(told, one.start(told, 1, u[41:]), view, masks, u[50:])[1] for one, told in alone]
+        return GAME.to_act(state)[1], jnp.asarray(given), jnp.asarray(wanted)
 
-    for luck in jax.random.key_data(jax.random.split(jax.random.key(5), 40)):
-        turn, given, expected = both(luck)
-        if turn:
-            seen += 1
-            np.testing.assert_array_equal(given, expected)
-    assert seen > 5
+    turn, given, wanted = both(jax.random.key_data(jax.random.split(jax.random.key(5), 64)))
+    assert turn.sum() > 10 and given.shape == (64, 4, 4)
+    np.testing.assert_array_equal(given[turn], wanted[turn])
+    for one, other in combinations(range(4), 2):
+        assert (wanted[turn, one] != wanted[turn, other]).any(), "or nothing is compared"
 
 
 def test_a_mix_tells_nothing_about_itself_but_studies() -> None:

@@ -88,17 +88,13 @@ def test_a_run_can_be_expert_and_opponent_at_once(trained: Path, train: Callable
 
 
 def test_opponents_can_be_mixed_and_the_run_resumed(trained: Path, train: Callable[..., Any]) -> None:
-    """Met in turn by chance, so what is learnt differs from what either alone would teach."""
     mix = {f"policy:{trained}#1": 1.0, "heuristic": 1.0, "expert": 2.0}
     whole, told = train("whole", opponent=mix, **SMALL)
     assert told["finished"]
     half, _ = train("half", opponent=mix, **merged(SMALL, {"train": {"num_train_steps": 160}}))
     shutil.copytree(half, half.with_name("rest"))
     rest, _ = train("rest", opponent=mix, resume=True, **SMALL)
-    alone, _ = train("alone", opponent=f"policy:{trained}#1", **SMALL)
-    weights = [load_file(last_checkpoint(one))["weights"] for one in (whole, rest, alone)]
-    np.testing.assert_array_equal(weights[0], weights[1])
-    assert not np.array_equal(weights[0], weights[2])
+    np.testing.assert_array_equal(*(load_file(last_checkpoint(one))["weights"] for one in (whole, rest)))
     assert rule_of_run(str(whole)).name == f"policy:{whole}"
 
 

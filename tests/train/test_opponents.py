@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
+import jax
 import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
@@ -14,21 +15,21 @@ from kibitz.core.errors import BadInput
 from kibitz.core.named import rule_for
 from kibitz.games import deal_or_no_deal
 from kibitz.games.deal_or_no_deal.env import NegotiationVectorEnv
+from kibitz.train import checkpoint
 from kibitz.train.config import Job
-from kibitz.train.run import Run
+from kibitz.train.program import build
 from tests.games.deal_or_no_deal.envs import ID, N, make
 from tests.games.deal_or_no_deal.test_env_vector import random_actions
 from tests.twins import play_beside
 
-SMALL = {"num_envs": 16, "rollout": 4, "minibatch": 32, "epochs": 1, "hidden": [8], "num_train_steps": 64}
-QUIET = {"tensorboard": False, "eval_episodes": 16}
-
 
 @pytest.fixture(scope="module")
 def policy(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The name of somebody who has seen a little of the game."""
-    folder: Path = tmp_path_factory.mktemp("runs") / "little"
-    Run(Job.read({"env": {"id": ID.partition(":")[2]}, "train": SMALL, "logging": QUIET}), folder).train()
+    """The name of somebody who has not learnt much: how a network begins is a policy too."""
+    folder: Path = tmp_path_factory.mktemp("runs") / "fresh"
+    job = Job.read({"env": {"id": ID.partition(":")[2]}, "train": {"hidden": [8]}})
+    program = build(job, tuple(jax.local_devices()[:1]))
+    checkpoint.write(folder / "checkpoints", program.begin(), 0, program.game, job.model_dump(mode="json"))
     return f"policy:{folder}"
 
 
@@ -39,6 +40,7 @@ def test_a_policy_sits_in_the_other_seat_as_it_does_where_it_is_evaluated(policy
     check_env(env, skip_render_check=True)
 
 
+@pytest.mark.conformance
 def test_single_and_vector_environments_agree_about_a_mix_with_a_policy(policy: str) -> None:
     options: dict[str, Any] = {"opponent": {policy: 2.0, "heuristic": 1.0, "random": 1.0}}
 
@@ -56,6 +58,7 @@ def test_a_policy_of_other_options_is_refused_with_what_would_be_right(policy: s
         gym.make("kibitz:Cricket-v0", opponent=policy)
 
 
+@pytest.mark.conformance
 def test_captains_can_be_mixed() -> None:
     env = gym.make("kibitz:Cricket-v0", opponent={"balanced": 1.0, "aggressive": 1.0}, max_overs=1)
     _, info = env.reset(seed=3)
