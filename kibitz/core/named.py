@@ -47,7 +47,7 @@ def rule_for(game: Game, wanted: Wanted, find: Callable[[Game, str], Rule | None
     if isinstance(wanted, str):
         rule = find(game, wanted)
         if rule is None:
-            known = ", ".join([*sorted(game.rules), *(f"{prefix}..." for prefix in RULE_KINDS)])
+            known = ", ".join([*sorted(game.rules), *(f"{prefix}RUN" for prefix in RULE_KINDS)])
             raise BadInput(f"{game.name} has no player {wanted!r} that can be compiled; it has {known}.")
         return rule
     weights = list(wanted.values())
