@@ -106,6 +106,25 @@ def test_what_may_be_chosen_is_drawn_again_for_another_turn_also_before_its_even
     assert page.locator(".seat").get_by_text("Another turn.").count() == 1
 
 
+def test_who_leaves_an_episode_is_not_held_by_its_address(
+    stage: Served, open_page: Open, played: dict[str, str]
+) -> None:
+    """The address changes at once, the page when it has been fetched; in between the episode goes on."""
+    page = open_page(f"/e/{played['deal_or_no_deal']}")
+    page.locator(".status.ended").wait_for()
+    page.evaluate(
+        """() => {
+          const watch = document.querySelector('kibitz-watch');
+          const { need } = watch.app;
+          watch.app.need = async (name) => { await new Promise((done) => setTimeout(done, 800)); return need(name); };
+          document.querySelector('nav a[href="/lobby"]').click();
+          watch.paint();
+        }"""
+    )
+    page.locator("kibitz-episodes").wait_for(timeout=20_000)
+    assert page.url == stage.url + "/lobby"
+
+
 def test_a_branch_is_made_once(stage: Served, open_page: Open, played: dict[str, str]) -> None:
     page = open_page(f"/e/{played['deal_or_no_deal']}?seq=4")
     page.get_by_role("button", name="Branch from here").click()

@@ -29,7 +29,7 @@ const app = {
     clearTimeout(app.toastTimer);
     app.toastTimer = setTimeout(() => { toasts.hidden = true; }, 4000);
   },
-  // a part of the page that is fetched when somebody wants it; nothing while the server is away
+  // a part of the page, fetched when it is wanted; nothing while the server is away
   need: (name) => import(`./${name}.js`).catch(() => app.toast("The server does not answer.")),
   go(path) {
     history.pushState(null, "", path);
@@ -39,6 +39,7 @@ const app = {
 
 async function route() {
   const { pathname, search } = location;
+  app.shown = null; // the address has left it
   const [, episode] = pathname.match(/^\/e\/([^/]+)$/) || [];
   const name = episode ? "watch" : { "/lobby": "episodes", "/leaderboard": "leaderboard", "/runs": "runs" }[pathname] || "watch";
   for (const one of document.querySelectorAll("nav a")) set(one, "aria-current", one.pathname === pathname ? "page" : null);
@@ -48,6 +49,7 @@ async function route() {
   Object.assign(node, { app, episode: episode || null, seq: seq === null ? null : Number(seq) || 0 });
   if (name !== "watch") app.connection("gone");
   document.title = "kibitz";
+  app.shown = node;
   main.replaceChildren(node);
 }
 

@@ -66,7 +66,7 @@ export function list(parent, items, key, make, draw) {
   parent.kept = now;
 }
 
-// the same for rows that are cheap to describe: a row is built anew only when its words have changed
+// the same for rows that are cheap to describe: one is built anew only when its words change
 export function rows(parent, items, key, words, make) {
   list(parent, items, key, make, (node, item) => {
     const told = JSON.stringify(words(item));

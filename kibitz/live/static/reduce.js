@@ -1,4 +1,4 @@
-// One reducer for live and replay: events in, what the page draws out. It changes `state` and returns it.
+// One reducer for live and replay: events in, what is drawn out. `state` is changed.
 import { called, style, styled } from "./dom.js";
 
 const TURNS = 600; // kept for the text

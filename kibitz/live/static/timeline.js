@@ -1,4 +1,4 @@
-// The events of one episode as far as the page keeps them, the newest state, and the state that is shown.
+// The events of one episode as far as they are kept, the newest state, and the one that is shown.
 import { fetchGame, fresh, reduce } from "./reduce.js";
 
 const KEPT = 2400; // events in memory, a whole T20 match; older ones are read again when somebody goes back
@@ -128,7 +128,7 @@ export class Timeline {
     return found;
   }
 
-  // once it is over everything may be seen: reasons and hints that were withheld are read again
+  // once it is over everything may be seen: what was withheld is read again
   async reveal() {
     if (this.base > 0 || !this.log.some((event) => withheld(event))) return;
     const events = await this.read(-1, Infinity).catch(() => []);

@@ -169,7 +169,7 @@ class Watch extends HTMLElement {
     if (!this.episode && this.timeline.following) return;
     clearTimeout(this.addressTimer);
     const { replay } = this;
-    this.addressTimer = setTimeout(() => { if (this.isConnected && location.pathname + location.search !== replay.address) history.replaceState(null, "", replay.address); }, 250);
+    this.addressTimer = setTimeout(() => { if (this.app.shown === this && location.pathname + location.search !== replay.address) history.replaceState(null, "", replay.address); }, 250);
   }
 
   drawScore(state) {
@@ -261,7 +261,7 @@ const cost = ({ usage, latency }) => {
   return [tokens && `${tokens} tokens`, money && `$${money.toFixed(5)}`, latency >= 0.05 && `${latency.toFixed(1)} s`].filter(Boolean).join(" · ");
 };
 
-// what stands beside a turn: of whom, what, whether somebody had to stand in, what it cost, and why
+// what stands beside a turn: whose, what, whether somebody stood in, what it cost, and why
 const note = (cls, one, words, spent) => h("div", { class: `note ${cls}` }, badge(one.seat), h("span", words), one.fallback && h("span.fallback", `⚠ fallback: ${one.fallback}`),
   spent && h("span.cost.num", spent), one.reason && h("blockquote", one.reason));
 
