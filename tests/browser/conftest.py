@@ -138,6 +138,8 @@ def open_page(browser: Any, stage: Served) -> Iterator[Open]:
 
     yield run
     for context in contexts:
+        for page in context.pages:
+            page.unroute_all(behavior="ignoreErrors")  # a page goes on asking until it is closed
         context.close()
     assert not wrong, wrong
 

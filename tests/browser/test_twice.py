@@ -60,7 +60,7 @@ def test_what_was_asked_before_an_act_is_not_taken_for_the_next_turn(stage: Serv
     start_from_page(page, "Deal or no deal", Seat_0="human", Seat_1="heuristic", Agent_starts="true")
     page.locator(".seat.mine").wait_for()
     held = Held(page, "**/turn?*", hold=1)
-    page.wait_for_function(f"() => {CHAIR}.asking")
+    held.wait()
     page.evaluate(
         f"""() => {{
           const chair = {CHAIR};
@@ -84,7 +84,15 @@ def test_an_act_that_comes_too_late_is_not_played_in_the_next_turn(stage: Served
     start_from_page(page, "Deal or no deal", Seat_0="human", Seat_1="heuristic", Agent_starts="true")
     page.locator(".seat.mine").wait_for()
     # the page has not heard yet that the turn has passed
-    page.evaluate(f"() => {{ clearTimeout({CHAIR}.timer); {CHAIR}.turn = {{ ...{CHAIR}.turn, turn: 7 }}; }}")
+    page.wait_for_function(
+        f"""() => {{
+          const chair = {CHAIR};
+          if (chair.asking) return false;
+          clearTimeout(chair.timer);
+          chair.turn = {{ ...chair.turn, turn: 7 }};
+          return true;
+        }}"""
+    )
     page.get_by_role("button", name="Propose").click()
     page.locator(".seat .error").filter(has_text="meant for another turn").wait_for()
 
@@ -127,6 +135,7 @@ def test_who_leaves_an_episode_is_not_held_by_its_address(
 
 def test_a_branch_is_made_once(stage: Served, open_page: Open, played: dict[str, str]) -> None:
     page = open_page(f"/e/{played['deal_or_no_deal']}?seq=4")
+    page.wait_for_function("() => document.querySelector('kibitz-watch')?.timeline?.shown.seq === 4")
     page.get_by_role("button", name="Branch from here").click()
     sent = Held(page, "**/branch", hold=1)
     page.get_by_role("button", name="Play on").dblclick()
