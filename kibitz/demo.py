@@ -18,10 +18,10 @@ from typing import Any
 import httpx
 from rich.table import Table
 
-from kibitz.core.episode import play_episode
 from kibitz.core.errors import BadInput
-from kibitz.core.event import spoken
 from kibitz.core.game import Game, seated
+from kibitz.core.play.episode import play_episode
+from kibitz.core.play.events import spoken
 from kibitz.evaluate import match
 from kibitz.games import get_game
 from kibitz.players import player_named

@@ -15,11 +15,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from kibitz.core.episode import play_episode
 from kibitz.core.errors import BadInput
-from kibitz.core.event import Event, spoken
 from kibitz.core.game import Game, seated
-from kibitz.core.named import rule_named
+from kibitz.core.play.episode import play_episode
+from kibitz.core.play.events import Event, spoken
+from kibitz.core.play.resolve import rule_named
 from kibitz.evaluate.packs import evaluate_pack
 from kibitz.games import get_game, get_pack
 from kibitz.players import player_named

@@ -24,8 +24,8 @@ MATCH, TALK = "ep-picture-match", "ep-picture-talk"
 
 def record() -> dict[str, list[str]]:
     """Two episodes with fixed seeds."""
-    from kibitz.core.episode import play_episode
     from kibitz.core.game import seated
+    from kibitz.core.play.episode import play_episode
     from kibitz.games import cricket, deal_or_no_deal
     from kibitz.players import player_named
 

@@ -16,7 +16,7 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
-from kibitz.core import setup as _setup  # noqa: F401  (says how JAX is wanted)
+from kibitz.core.xla import setup as _setup  # noqa: F401  (says how JAX is wanted)
 
 Act: TypeAlias = tuple[Any, ...]  # i32[...] for each head; plain numbers on the host
 Masks: TypeAlias = tuple[Any, ...]  # bool[size, ...] for each head; NumPy arrays on the host

@@ -17,8 +17,8 @@ import numpy as np
 
 from kibitz.core import act as acts
 from kibitz.core.game import SEATS, Game, against, seated
-from kibitz.core.kernel import large
-from kibitz.core.pack import Layout
+from kibitz.core.xla.jit import large
+from kibitz.core.xla.packing import Layout
 
 
 def check_game(game: Game, options: Any = None, games: int = 256, seed: int = 0) -> None:

@@ -18,7 +18,7 @@ from jax import Array
 
 from kibitz.core.act import Act, Head, Masks, Matters
 from kibitz.core.errors import BadInput
-from kibitz.core.pack import Layout
+from kibitz.core.xla.packing import Layout
 
 SEATS = (0, 1)
 

@@ -11,8 +11,8 @@ from jax import Array, lax
 
 from kibitz.core.chance import episode_luck, seat_luck, uniforms
 from kibitz.core.game import SEATS, Game, Rule, blank, choose
-from kibitz.core.pack import Layout, once
-from kibitz.core.scenario import Regret
+from kibitz.core.play.packs import Regret
+from kibitz.core.xla.packing import Layout, once
 
 COUNT_BITS = 16  # of the number of steps
 

@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kibitz.core.chance import seed_key
-from kibitz.core.episode import play_episode
 from kibitz.core.errors import BadInput
 from kibitz.core.game import SEATS, Game, Rule, seated
-from kibitz.core.kernel import large
-from kibitz.core.named import rule_named
-from kibitz.core.player import Player, RulePlayer
+from kibitz.core.play.episode import play_episode
+from kibitz.core.play.player import Player, RulePlayer
+from kibitz.core.play.resolve import rule_named
+from kibitz.core.xla.jit import large
 from kibitz.evaluate.loop import match_program
 from kibitz.evaluate.statistics import mean_ci95
 from kibitz.players import player_named

@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kibitz.core.chance import episode_luck, seed_key
-from kibitz.core.episode import Episode, play_episode, table_for
 from kibitz.core.errors import BadInput
 from kibitz.core.game import SEATS, Game, Rule, seated
-from kibitz.core.kernel import large
-from kibitz.core.named import rule_named
-from kibitz.core.scenario import Pack, Regret, Scenario
+from kibitz.core.play.episode import Episode, play_episode, table_for
+from kibitz.core.play.packs import Pack, Regret, Scenario
+from kibitz.core.play.resolve import rule_named
+from kibitz.core.xla.jit import large
 from kibitz.evaluate.loop import pack_program
 from kibitz.evaluate.match import CHUNK, Progress, check_players, plain
 from kibitz.evaluate.statistics import mean_ci95

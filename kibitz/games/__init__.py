@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from kibitz.core.errors import BadInput
 
 if TYPE_CHECKING:
-    from kibitz.core.environment import Environment
+    from kibitz.core.envs.tool_env import Environment
     from kibitz.core.game import Game
-    from kibitz.core.scenario import Pack
+    from kibitz.core.play.packs import Pack
 
 GAMES = {
     "deal_or_no_deal": "kibitz.games.deal_or_no_deal",

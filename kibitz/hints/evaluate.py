@@ -23,8 +23,8 @@ from kibitz.core.act import Act, matter
 from kibitz.core.chance import episode_luck, happens, pick, seat_luck, seed_key, uniforms
 from kibitz.core.errors import BadInput
 from kibitz.core.game import Against, Game, Rule, against, choose, game_over, seated
-from kibitz.core.kernel import large
-from kibitz.core.named import rule_named
+from kibitz.core.play.resolve import rule_named
+from kibitz.core.xla.jit import large
 from kibitz.hints import overhear
 from kibitz.hints.asker import Asker, History, Position
 from kibitz.hints.injector import expert_rule

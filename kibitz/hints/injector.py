@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from kibitz.core.act import Act, Masks
 from kibitz.core.chance import seat_luck, uniforms
+from kibitz.core.envs.gym_env import GameEnv, Program, Session, Single, program_for
 from kibitz.core.errors import BadInput
 from kibitz.core.game import Game, Rule, seated
-from kibitz.core.gym import GameEnv, Program, Session, Single, program_for
-from kibitz.core.named import rule_named
-from kibitz.core.player import Player, RulePlayer, Turn
+from kibitz.core.play.player import Player, RulePlayer, Turn
+from kibitz.core.play.resolve import rule_named
 from kibitz.hints import overhear
 from kibitz.hints.adapter import Hint, HintAdapter
 from kibitz.hints.asker import Asker, History, prompt_path

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from kibitz.core.errors import NotHere
-from kibitz.core.event import Event
+from kibitz.core.play.events import Event
 from kibitz.live import models
 from kibitz.live.store import Row, Store
 from kibitz.live.wire import decode
 
 if TYPE_CHECKING:
-    from kibitz.core.player import Choice
+    from kibitz.core.play.player import Choice
 
 DRAWN = ("seed", "number", "match")
 
@@ -88,7 +88,7 @@ def _events(store: Store, episode_id: str) -> Iterator[Event]:
 
 def _choice(row: Row, seat: int, act: list[int] | None, asked: dict[int, Any]) -> Choice | None:
     """What the step says was done; how it came about is in the decision, if there was one."""
-    from kibitz.core.player import Choice  # loads JAX
+    from kibitz.core.play.player import Choice  # loads JAX
 
     if act is None:
         return None

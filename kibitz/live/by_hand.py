@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from kibitz.core.event import Event, Stream
+from kibitz.core.play.events import Event, Stream
 
 
 class ByHand:

@@ -18,7 +18,7 @@ from typing import Any
 
 from kibitz.core.errors import BadInput
 from kibitz.core.game import Game
-from kibitz.core.telling import Commentate
+from kibitz.core.play.recorder import Commentate
 from kibitz.llm.answer import Answer, Text
 from kibitz.llm.blocking import Blocking
 from kibitz.llm.client import connect

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from kibitz.core.episode import play_episode
 from kibitz.core.errors import BadInput
-from kibitz.core.event import Event, spoken
+from kibitz.core.play.episode import play_episode
+from kibitz.core.play.events import Event, spoken
 from kibitz.live.plan import Wish, let_go, prepare
 from kibitz.live.publisher import BusObserver, HttpOutlet, Refused
 from kibitz.live.runner import Live, Steps
@@ -27,7 +27,7 @@ def drive(
     give_up: float = float("inf"),
 ) -> dict[str, Any]:
     """One episode; a server that is away does not stop it, and gets every event once it is back."""
-    from kibitz.core.telling import Stopped
+    from kibitz.core.play.recorder import Stopped
 
     if urlsplit(server).scheme not in ("http", "https") or not urlsplit(server).netloc:
         raise BadInput(f"{server!r} is not the address of a server, such as http://127.0.0.1:8000.")

@@ -22,7 +22,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.exceptions import HTTPException
 
-from kibitz.core.environment import models
+from kibitz.core.envs.tool_env import models
 from kibitz.core.errors import BadInput, NotHere
 from kibitz.games import get_environment
 from kibitz.live import openenv_mcp, openenv_tasks

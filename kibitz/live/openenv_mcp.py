@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from kibitz.core.environment import Tool, action_of, tools
+from kibitz.core.envs.tool_env import Tool, action_of, tools
 from kibitz.core.errors import BadInput
 from kibitz.core.options import sentence
 from kibitz.games import get_environment

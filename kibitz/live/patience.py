@@ -8,8 +8,8 @@ from typing import Any
 
 from jax import Array
 
-from kibitz.core.player import Choice, Player, Turn
-from kibitz.core.telling import Stopped
+from kibitz.core.play.player import Choice, Player, Turn
+from kibitz.core.play.recorder import Stopped
 from kibitz.live.halt import Halt
 
 

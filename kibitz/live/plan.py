@@ -12,8 +12,8 @@ from typing import Any
 
 from kibitz.core.errors import BadInput, NotHere
 from kibitz.core.game import Game, Rule
-from kibitz.core.named import rule_named
-from kibitz.core.player import Choice, Player, RulePlayer
+from kibitz.core.play.player import Choice, Player, RulePlayer
+from kibitz.core.play.resolve import rule_named
 from kibitz.games import get_game, get_pack, pack_names
 from kibitz.live.halt import Halt
 from kibitz.live.patience import Patient

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import httpx
 
-from kibitz.core.event import Event
+from kibitz.core.play.events import Event
 from kibitz.live.bus import Bus
 from kibitz.live.by_hand import ByHand
 from kibitz.live.wire import Told

@@ -13,8 +13,8 @@ from pydantic import ValidationError
 
 import kibitz
 from kibitz.core.errors import BadInput
-from kibitz.core.event import TYPES
 from kibitz.core.options import sentence
+from kibitz.core.play.events import TYPES
 from kibitz.live import models
 from kibitz.live.bus import Bus
 from kibitz.live.numbers import JsonRoute

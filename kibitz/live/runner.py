@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from kibitz.core.errors import BadInput
-from kibitz.core.event import Event
+from kibitz.core.play.events import Event
 from kibitz.live.bus import Bus
 from kibitz.live.config import LiveConfig
 from kibitz.live.halt import Halt
@@ -133,8 +133,8 @@ class Runner:
         return plan
 
     def _play(self, wish: Wish, plan: Plan, live: Live) -> None:
-        from kibitz.core.episode import play_episode
-        from kibitz.core.telling import Stopped
+        from kibitz.core.play.episode import play_episode
+        from kibitz.core.play.recorder import Stopped
         from kibitz.live.commentator import commentator_for
         from kibitz.live.plan import let_go
 

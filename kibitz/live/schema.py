@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from kibitz.core.event import VERSION
+from kibitz.core.play.events import VERSION
 
 Private = dict[str, dict[str, Any]]
 Frame = dict[str, Any]

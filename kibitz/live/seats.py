@@ -11,10 +11,10 @@ import numpy as np
 from jax import Array
 
 from kibitz.core.act import Act
-from kibitz.core.episode import table_for
 from kibitz.core.errors import BadInput
 from kibitz.core.game import Game
-from kibitz.core.player import Choice, Turn
+from kibitz.core.play.episode import table_for
+from kibitz.core.play.player import Choice, Turn
 from kibitz.live.halt import Halt
 from kibitz.live.patience import Left
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from pydantic import ValidationError
 
-from kibitz.core.environment import Environment, models
+from kibitz.core.envs.tool_env import Environment, models
 from kibitz.core.errors import BadInput
 from kibitz.games import get_environment
 from kibitz.live.openenv_tasks import checked_options

@@ -30,8 +30,8 @@ from typing import Any
 from fastapi import APIRouter, Response
 from fastapi.responses import FileResponse, JSONResponse
 
-from kibitz.core.event import Event, spoken
 from kibitz.core.paths import cache_folder
+from kibitz.core.play.events import Event, spoken
 from kibitz.live.voices import CartesiaTTS, Chosen, Speaker, Unspoken, choose, chosen
 
 __all__ = ["CartesiaTTS", "Chosen", "Speaker", "Speech", "choose", "chosen", "open_speech"]

@@ -43,8 +43,8 @@ class Warmth:
 
 def _warm(name: str, runs: Path, halt: Halt) -> None:
     """A whole episode for nobody: every function is compiled and the players stay in the pool."""
-    from kibitz.core.episode import play_episode
-    from kibitz.core.telling import Stopped
+    from kibitz.core.play.episode import play_episode
+    from kibitz.core.play.recorder import Stopped
     from kibitz.games import get_game
     from kibitz.live.plan import Wish, describe, prepare
 

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import orjson
 
-from kibitz.core.event import LAST, Event
+from kibitz.core.play.events import LAST, Event
 from kibitz.live.frames import frame_of
 
 ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")

@@ -6,8 +6,8 @@ from importlib import import_module
 
 from kibitz.core.errors import BadInput
 from kibitz.core.game import Game
-from kibitz.core.named import here, rule_named
-from kibitz.core.player import Player, RulePlayer
+from kibitz.core.play.player import Player, RulePlayer
+from kibitz.core.play.resolve import here, rule_named
 from kibitz.players.human import HumanPlayer
 
 

@@ -15,10 +15,10 @@ from pathlib import Path
 from threading import RLock
 from typing import Any
 
-from kibitz.core.episode import table_for
 from kibitz.core.errors import BadInput
-from kibitz.core.named import player_and_rule
-from kibitz.core.player import Choice, Player, Turn
+from kibitz.core.play.episode import table_for
+from kibitz.core.play.player import Choice, Player, Turn
+from kibitz.core.play.resolve import player_and_rule
 from kibitz.games.cricket import game
 from kibitz.games.cricket.captains import CAPTAINS
 from kibitz.games.cricket.env import CricketAction, CricketObservation

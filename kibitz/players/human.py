@@ -9,7 +9,7 @@ from jax import Array
 
 from kibitz.core.errors import BadInput
 from kibitz.core.game import Game
-from kibitz.core.player import Choice, Turn
+from kibitz.core.play.player import Choice, Turn
 
 
 class HumanPlayer:

@@ -10,7 +10,7 @@ from typing import Any
 from jax import Array
 
 from kibitz.core.game import Game
-from kibitz.core.player import Choice, Turn
+from kibitz.core.play.player import Choice, Turn
 from kibitz.hints.asker import Advice, Asker, Position
 from kibitz.llm.failure import Failure
 

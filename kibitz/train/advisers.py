@@ -14,8 +14,8 @@ import jax.numpy as jnp
 
 from kibitz.core.errors import BadInput
 from kibitz.core.game import Game, Rule
-from kibitz.core.named import rule_for, rule_named
 from kibitz.core.paths import cache_folder
+from kibitz.core.play.resolve import rule_for, rule_named
 from kibitz.games import get_game
 from kibitz.hints.asker import prompt_path
 from kibitz.hints.batched import LLMHints

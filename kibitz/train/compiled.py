@@ -19,7 +19,7 @@ from jax import Array, lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from kibitz.core.game import Game, Rule
-from kibitz.core.kernel import large
+from kibitz.core.xla.jit import large
 from kibitz.evaluate.loop import match_program
 from kibitz.train import ppo, reinforce, supervised
 from kibitz.train.advisers import self_rule

@@ -75,7 +75,7 @@ def driver(stage: Served) -> Iterator[Any]:
 def _match() -> list[dict[str, Any]]:
     """One whole match, played once."""
     if not _MATCH:
-        from kibitz.core.episode import play_episode
+        from kibitz.core.play.episode import play_episode
         from kibitz.games import cricket
         from kibitz.players import player_named
 

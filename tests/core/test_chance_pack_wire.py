@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from jax import Array
 
 from kibitz.core.chance import block, episode_luck, happens, pick, seat_luck, seed_key, uniforms
-from kibitz.core.pack import Layout
-from kibitz.core.wire import Wire
+from kibitz.core.xla.flat_tree import Wire
+from kibitz.core.xla.packing import Layout
 
 
 class Small(NamedTuple):

@@ -10,11 +10,11 @@ import pytest
 from jax import Array
 
 from kibitz.core.check import check_game
-from kibitz.core.episode import play_episode
-from kibitz.core.event import LAST, TYPES, Event
 from kibitz.core.game import seated
-from kibitz.core.player import Choice, RulePlayer, Turn
-from kibitz.core.telling import Stopped
+from kibitz.core.play.episode import play_episode
+from kibitz.core.play.events import LAST, TYPES, Event
+from kibitz.core.play.player import Choice, RulePlayer, Turn
+from kibitz.core.play.recorder import Stopped
 from kibitz.games import get_game
 
 GAME = get_game("deal_or_no_deal")

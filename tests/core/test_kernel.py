@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from jax import Array
 
-from kibitz.core import kernel
-from kibitz.core.kernel import large, one_kernel
+from kibitz.core.xla import jit as kernel
+from kibitz.core.xla.jit import large, one_kernel
 
 X = jnp.linspace(-1.0, 1.0, 500)
 

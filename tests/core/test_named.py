@@ -13,7 +13,7 @@ import pytest
 from kibitz.core.chance import uniforms
 from kibitz.core.errors import BadInput
 from kibitz.core.game import Game, Rule, seated
-from kibitz.core.named import mixed, player_and_rule, rule_for
+from kibitz.core.play.resolve import mixed, player_and_rule, rule_for
 from kibitz.games import cricket, deal_or_no_deal
 
 GAME = deal_or_no_deal.game()

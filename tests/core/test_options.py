@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from kibitz.core.episode import play_episode
 from kibitz.core.errors import BadInput
 from kibitz.core.options import parse_settings
+from kibitz.core.play.episode import play_episode
 from kibitz.games import get_game
 from kibitz.players import player_named
 from kibitz.players.human import HumanPlayer

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kibitz.core.episode import play_episode
 from kibitz.core.errors import BadInput
 from kibitz.core.game import Game, Rule, seated
-from kibitz.core.player import RulePlayer
+from kibitz.core.play.episode import play_episode
+from kibitz.core.play.player import RulePlayer
 from kibitz.evaluate import match
 from kibitz.evaluate.match import evaluate, play_hosts, play_rules, runs_of
 from kibitz.evaluate.statistics import mean_ci95

@@ -17,7 +17,7 @@ from rich.console import Console
 
 from kibitz.cli import evaluate
 from kibitz.core.errors import BadInput
-from kibitz.core.scenario import Pack
+from kibitz.core.play.packs import Pack
 from kibitz.evaluate.packs import evaluate_pack, luck_of, paired, play_hosts, play_rules
 from kibitz.games import get_game, get_pack, pack_names
 from kibitz.games.cricket import regret

@@ -17,7 +17,7 @@ from safetensors.numpy import load_file
 
 import kibitz.games
 from kibitz.core.errors import BadInput
-from kibitz.core.kernel import large
+from kibitz.core.xla.jit import large
 from kibitz.games import get_game
 from kibitz.hints.asker import Asker, Position
 from kibitz.hints.batched import COLUMNS

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from kibitz.core.episode import Episode, play_episode
 from kibitz.core.errors import BadInput
+from kibitz.core.play.episode import Episode, play_episode
 from kibitz.games import get_game
 from kibitz.live import commentator as module
 from kibitz.live.commentator import Commentator, commentator_for

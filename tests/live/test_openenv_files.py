@@ -13,7 +13,7 @@ import yaml
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
-from kibitz.core.environment import tools
+from kibitz.core.envs.tool_env import tools
 from kibitz.games import GAMES, get_environment, get_pack
 from kibitz.live.openenv_mcp import COMMON
 from tests.live.conftest import Serve

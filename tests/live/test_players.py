@@ -13,7 +13,7 @@ import pytest
 
 from kibitz.core.chance import seed_key
 from kibitz.core.game import first_sight
-from kibitz.core.player import Choice, Turn
+from kibitz.core.play.player import Choice, Turn
 from kibitz.games import get_game
 from kibitz.live.bus import Bus
 from kibitz.live.config import LiveConfig

@@ -20,9 +20,9 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from kibitz.core.episode import play_episode
 from kibitz.core.errors import BadInput
-from kibitz.core.event import Event
+from kibitz.core.play.episode import play_episode
+from kibitz.core.play.events import Event
 from kibitz.games import get_game
 from kibitz.live import speech as speech_module
 from kibitz.live.speech import CartesiaTTS, Speech, choose, open_speech

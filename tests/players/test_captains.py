@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from kibitz.core.episode import play_episode
 from kibitz.core.errors import BadInput
-from kibitz.core.telling import Stopped
+from kibitz.core.play.episode import play_episode
+from kibitz.core.play.recorder import Stopped
 from kibitz.games.cricket import captains, game
 from kibitz.games.cricket.captains import OPPONENT_PRESETS, HeuristicCaptain, captain_presets, pick_action, to_ui_frame
 from kibitz.games.cricket.env import CricketAction, CricketEnvironment, CricketObservation
@@ -206,7 +206,7 @@ def test_the_real_embedded_model_plays_a_ball_of_an_episode_without_help() -> No
 
 def test_a_prompt_names_players_and_legal_values_and_begins_with_what_never_changes() -> None:
     from kibitz.core.chance import episode_luck, seed_key
-    from kibitz.core.episode import table_for
+    from kibitz.core.play.episode import table_for
     from kibitz.hints.asker import prompt_path
     from kibitz.llm.answer import Answer
     from kibitz.llm.prompt import Prompt

@@ -11,10 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from kibitz.core.episode import play_episode, table_for
 from kibitz.core.errors import BadInput
 from kibitz.core.game import Game
-from kibitz.core.player import Turn
+from kibitz.core.play.episode import play_episode, table_for
+from kibitz.core.play.player import Turn
 from kibitz.evaluate.match import evaluate
 from kibitz.games import get_game
 from kibitz.games.deal_or_no_deal.env import first_state

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from kibitz.core.act import entropy
-from kibitz.core.kernel import large
+from kibitz.core.xla.jit import large
 from kibitz.games import get_game
 from kibitz.train import ppo, reinforce
 from kibitz.train.learner import roll_out

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from kibitz.cli import app
 from kibitz.core.errors import BadInput
 from kibitz.core.game import seated
-from kibitz.core.named import rule_for
+from kibitz.core.play.resolve import rule_for
 from kibitz.evaluate.match import play_rules
 from kibitz.train import advisers, checkpoint
 from kibitz.train.advisers import policy_of, rule_of_run

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from kibitz.core.errors import BadInput
-from kibitz.core.kernel import large
+from kibitz.core.xla.jit import large
 from kibitz.games import get_game
 from kibitz.hints import Hint, HintAdapter
 from kibitz.train.program import build

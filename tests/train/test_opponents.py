@@ -12,7 +12,7 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 from kibitz.core.errors import BadInput
-from kibitz.core.named import rule_for
+from kibitz.core.play.resolve import rule_for
 from kibitz.games import deal_or_no_deal
 from kibitz.games.deal_or_no_deal.env import NegotiationVectorEnv
 from kibitz.train import checkpoint

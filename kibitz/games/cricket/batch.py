@@ -12,7 +12,7 @@ from jax import Array
 
 from kibitz.core.chance import uniforms
 from kibitz.core.game import Rule
-from kibitz.core.pack import Layout, once
+from kibitz.core.xla.packing import Layout, once
 from kibitz.games.cricket.opening import NEW_UNIFORMS, new
 from kibitz.games.cricket.rules import STEP_UNIFORMS, Settings, legal, step
 from kibitz.games.cricket.state import WIDTHS, State, start

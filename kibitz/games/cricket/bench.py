@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from kibitz.core.chance import episode_luck, seed_key
-from kibitz.core.kernel import large
+from kibitz.core.xla.jit import large
 from kibitz.games.cricket import numpy_batch, winprob
 from kibitz.games.cricket.batch import batch
 from kibitz.games.cricket.captains import BALANCED

@@ -21,11 +21,11 @@ import jax
 import numpy as np
 
 from kibitz.core.chance import episode_luck, seat_luck, seed_key
-from kibitz.core.episode import ask, table_for
 from kibitz.core.errors import BadInput
 from kibitz.core.game import SEATS
-from kibitz.core.named import player_and_rule
-from kibitz.core.player import Turn
+from kibitz.core.play.episode import ask, table_for
+from kibitz.core.play.player import Turn
+from kibitz.core.play.resolve import player_and_rule
 from kibitz.games.cricket import commentary, game, roster, tools
 from kibitz.games.cricket.analysis import Duel, analyze
 from kibitz.games.cricket.glimpse import glimpse_for

@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 from kibitz.core.game import SEATS, Game, blank
-from kibitz.core.wire import Wire
+from kibitz.core.xla.flat_tree import Wire
 
 
 class Sight(NamedTuple):

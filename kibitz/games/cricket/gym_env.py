@@ -19,13 +19,13 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from kibitz.core.act import Masks
+from kibitz.core.envs.gym_env import GameEnv
+from kibitz.core.envs.gym_spaces import OpenActs, act_of, acts_of
+from kibitz.core.envs.gym_vector import GameVectorEnv
 from kibitz.core.errors import BadInput
 from kibitz.core.game import Game, Rule
-from kibitz.core.gym import GameEnv
-from kibitz.core.gym_acts import OpenActs, act_of, acts_of
-from kibitz.core.gym_vector import GameVectorEnv
-from kibitz.core.named import rule_for
 from kibitz.core.options import Wanted
+from kibitz.core.play.resolve import rule_for
 from kibitz.games.cricket import game as game_for
 from kibitz.games.cricket.pack import scenario
 from kibitz.games.cricket.rules import Settings

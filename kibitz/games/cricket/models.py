@@ -46,7 +46,7 @@ class CricketObservation(BaseModel):
     frame: dict[str, Any] = Field(default_factory=dict, description="what a page draws")
     metadata: dict[str, Any] = Field(default_factory=dict, description="of a ball: both captains' acts; first: options")
 
-    _turn: Any = PrivateAttr(None)  # kibitz.core.player.Turn, for captains that live in this process
+    _turn: Any = PrivateAttr(None)  # kibitz.core.play.player.Turn, for captains that live in this process
 
 
 class CricketState(BaseModel):

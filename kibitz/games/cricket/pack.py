@@ -1,7 +1,7 @@
 """Packs of cricket scenarios: the files in `packs/`, or a person's own.
 
     packs() -> ("default", "powerplay", ...)                 the names that are shipped
-    pack(name) -> kibitz.core.scenario.Pack                  one of them, or the path of a YAML file
+    pack(name) -> kibitz.core.play.packs.Pack                  one of them, or the path of a YAML file
     scenario(name, index) -> (options, settings, state)      match `index` of a pack
 
 `pack(name).matches` says how many matches (tasks) there are, and `index` counts them from 0. Matches 2 i and 2 i + 1
@@ -31,7 +31,7 @@ from pydantic import Field, model_validator
 from kibitz.core.chance import episode_luck, seed_key, uniforms
 from kibitz.core.errors import BadInput
 from kibitz.core.options import Options, load_yaml
-from kibitz.core.scenario import Pack, Scenario
+from kibitz.core.play.packs import Pack, Scenario
 from kibitz.games.cricket.elevens import VARIANTS
 from kibitz.games.cricket.opening import NEW_UNIFORMS, new
 from kibitz.games.cricket.regret import REGRET

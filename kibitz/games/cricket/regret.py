@@ -17,7 +17,7 @@ from jax import Array
 
 from kibitz.core.act import Act
 from kibitz.core.game import choose
-from kibitz.core.scenario import Regret
+from kibitz.core.play.packs import Regret
 from kibitz.games.cricket import captains, potential, rules, tactics
 from kibitz.games.cricket.ball import BYE, NO_BALL, WICKET, WIDE, phase_of, weights
 from kibitz.games.cricket.calibration import ERAS

@@ -3,7 +3,7 @@
 Every step is one delivery. Both captains choose at the same time: the batting side its intent and
 who comes in if a wicket falls, the bowling side plan and field and, on the first delivery of an
 over, who bowls it. Small numbers live in scalars and bit masks, so that a batch of matches packs
-into a few words (`kibitz.core.pack`).
+into a few words (`kibitz.core.xla.packing`).
 """
 
 from __future__ import annotations

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from kibitz.core.chance import episode_luck, seed_key
 from kibitz.core.game import Rule
-from kibitz.core.kernel import large
-from kibitz.core.pack import Layout
+from kibitz.core.xla.jit import large
+from kibitz.core.xla.packing import Layout
 from kibitz.games.cricket import sheet
 from kibitz.games.cricket.ball import FOUR, NO_BALL, SIX
 from kibitz.games.cricket.batch import batch

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from kibitz.core.errors import BadInput
 from kibitz.core.game import Rule, seated
-from kibitz.core.scenario import is_swapped
+from kibitz.core.play.packs import is_swapped
 from kibitz.games.cricket.models import ResetOptions
 from kibitz.games.cricket.settings import CricketOptions
 

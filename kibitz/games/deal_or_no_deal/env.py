@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from kibitz.core.act import Masks
+from kibitz.core.envs.gym_env import GameEnv
+from kibitz.core.envs.gym_spaces import OpenActs, OpenNow, act_of
+from kibitz.core.envs.gym_vector import GameVectorEnv
 from kibitz.core.errors import BadInput
 from kibitz.core.game import Game, Rule
-from kibitz.core.gym import GameEnv
-from kibitz.core.gym_acts import OpenActs, OpenNow, act_of
-from kibitz.core.gym_vector import GameVectorEnv
-from kibitz.core.named import rule_for
 from kibitz.core.options import Wanted
+from kibitz.core.play.resolve import rule_for
 from kibitz.games.deal_or_no_deal import game as game_for
 from kibitz.games.deal_or_no_deal import rules
 from kibitz.games.deal_or_no_deal.rules import ACT_NAMES, ITEM_NAMES, MAX_UTILITY, SILENT, Items, Settings, dot

@@ -27,10 +27,10 @@ from numpy.typing import NDArray
 
 from kibitz.core.act import Act
 from kibitz.core.chance import episode_luck, uniforms
+from kibitz.core.envs.gym_env import Session, Single, from_shapes, shapes_of
 from kibitz.core.errors import BadInput
 from kibitz.core.game import SEATS, Game, game_over
-from kibitz.core.gym import Session, Single, from_shapes, shapes_of
-from kibitz.core.pack import Layout
+from kibitz.core.xla.packing import Layout
 from kibitz.games.deal_or_no_deal import frame, rules, words
 from kibitz.games.deal_or_no_deal import game as game_for
 from kibitz.games.deal_or_no_deal.env import first_state, flat_acts, flat_mask, observe

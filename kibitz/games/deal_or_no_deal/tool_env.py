@@ -1,4 +1,4 @@
-"""The negotiation for agents that call tools: `NegotiationEnvironment`, in the shape of `kibitz.core.environment`.
+"""The negotiation for agents that call tools: `NegotiationEnvironment`, in the shape of `kibitz.core.envs.tool_env`.
 
 It plays the very episodes that `play_episode` plays under the same seed, with the caller in seat 0.
 """
@@ -14,12 +14,12 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, WithJsonSchema
 
 from kibitz.core.chance import episode_luck, seat_luck, seed_key
-from kibitz.core.environment import Tool
-from kibitz.core.episode import ask, table_for
+from kibitz.core.envs.tool_env import Tool
 from kibitz.core.errors import BadInput
 from kibitz.core.game import Rule, seated
-from kibitz.core.named import player_and_rule
-from kibitz.core.player import Player, RulePlayer, Turn
+from kibitz.core.play.episode import ask, table_for
+from kibitz.core.play.player import Player, RulePlayer, Turn
+from kibitz.core.play.resolve import player_and_rule
 from kibitz.games.deal_or_no_deal import game as game_for
 from kibitz.games.deal_or_no_deal.env import first_state
 from kibitz.games.deal_or_no_deal.frame import ints

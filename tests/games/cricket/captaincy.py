@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from kibitz.core.player import Choice, Turn
+from kibitz.core.play.player import Choice, Turn
 from kibitz.games.cricket.env import CricketAction, CricketEnvironment, CricketObservation
 
 

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from kibitz.core.kernel import one_kernel
+from kibitz.core.xla.jit import one_kernel
 from kibitz.games.cricket import rules
 from kibitz.games.cricket import state as state_
 from kibitz.games.cricket.ball import FOUR, HOWS, ONE, SIX, WICKET, WIDE

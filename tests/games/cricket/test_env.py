@@ -13,9 +13,9 @@ import pytest
 
 import kibitz
 from kibitz.core.chance import episode_luck, seed_key
-from kibitz.core.episode import play_episode, table_for
 from kibitz.core.errors import BadInput
-from kibitz.core.kernel import one_kernel
+from kibitz.core.play.episode import play_episode, table_for
+from kibitz.core.xla.jit import one_kernel
 from kibitz.games.cricket import game, rules
 from kibitz.games.cricket.env import CricketAction, CricketEnvironment, CricketObservation
 from kibitz.games.cricket.models import ResetOptions

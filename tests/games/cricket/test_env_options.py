@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from kibitz.core.episode import play_episode
 from kibitz.core.errors import BadInput
+from kibitz.core.play.episode import play_episode
 from kibitz.games import get_pack
 from kibitz.games.cricket import game
 from kibitz.games.cricket.env import CricketEnvironment

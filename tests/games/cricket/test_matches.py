@@ -13,8 +13,8 @@ import pytest
 
 from kibitz.core.act import sample
 from kibitz.core.chance import block
-from kibitz.core.kernel import large, one_kernel
-from kibitz.core.pack import Layout
+from kibitz.core.xla.jit import large, one_kernel
+from kibitz.core.xla.packing import Layout
 from kibitz.games.cricket import game, opening, rules
 from kibitz.games.cricket import state as state_
 from kibitz.games.cricket.captains import CAPTAINS

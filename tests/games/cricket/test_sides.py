@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 import yaml
 
-from kibitz.core.episode import table_for
 from kibitz.core.errors import BadInput
-from kibitz.core.kernel import large, one_kernel
+from kibitz.core.play.episode import table_for
+from kibitz.core.xla.jit import large, one_kernel
 from kibitz.games.cricket import CricketOptions, captains, elevens, game, opening, words
 from kibitz.games.cricket.calibration import calibration
 from tests.games.cricket.pitch import begin, plain

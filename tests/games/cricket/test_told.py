@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from kibitz.core.episode import Episode, play_episode
-from kibitz.core.event import spoken
+from kibitz.core.play.episode import Episode, play_episode
+from kibitz.core.play.events import spoken
 from kibitz.games.cricket import game, roster
 from kibitz.games.cricket.ball import HOWS, NO_BALL
 from kibitz.games.cricket.fielders import fielders, outside

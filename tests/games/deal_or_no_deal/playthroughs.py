@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from kibitz.core.gym import program_for
+from kibitz.core.envs.gym_env import program_for
 from kibitz.games.deal_or_no_deal import rules
 from kibitz.games.deal_or_no_deal.env import NegotiationEnv
 from tests.games.deal_or_no_deal import board

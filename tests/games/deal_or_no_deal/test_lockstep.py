@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from kibitz.core.game import Solo, against
-from kibitz.core.pack import Layout
+from kibitz.core.xla.packing import Layout
 from kibitz.games.deal_or_no_deal import build, partner, rules
 from kibitz.games.deal_or_no_deal.rules import Settings
 from tests.games.deal_or_no_deal import board, oracle

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from kibitz.core.episode import Episode, play_episode
 from kibitz.core.game import seated
+from kibitz.core.play.episode import Episode, play_episode
 from kibitz.games import deal_or_no_deal
 from kibitz.players import player_named
 

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from kibitz.core.environment import models, tools
-from kibitz.core.episode import play_episode
+from kibitz.core.envs.tool_env import models, tools
 from kibitz.core.errors import BadInput, NotHere
 from kibitz.core.game import seated
-from kibitz.core.player import RulePlayer
+from kibitz.core.play.episode import play_episode
+from kibitz.core.play.player import RulePlayer
 from kibitz.games import get_environment, get_game
 from kibitz.games.deal_or_no_deal.settings import NegotiationOptions
 from kibitz.games.deal_or_no_deal.tool_env import (

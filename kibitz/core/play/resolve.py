@@ -14,7 +14,7 @@ from kibitz.core.act import Act, Masks
 from kibitz.core.errors import BadInput, NotHere
 from kibitz.core.game import Game, Rule, choose
 from kibitz.core.options import Wanted
-from kibitz.core.player import Player, RulePlayer
+from kibitz.core.play.player import Player, RulePlayer
 
 # a kind of player is one line: its prefix, and who makes a rule of what follows it (loaded when named)
 RULE_KINDS = {"policy:": "kibitz.train.advisers:rule_of_run"}

@@ -16,10 +16,10 @@ from jax import Array
 from numpy.typing import NDArray
 
 from kibitz.core.act import Act
+from kibitz.core.envs.gym_env import Illegal, Observe, Program, Seen, Session, from_shapes, program_for, shapes_of
 from kibitz.core.errors import BadInput
 from kibitz.core.game import Game, Rule, choose, seated
-from kibitz.core.gym import Illegal, Observe, Program, Seen, Session, from_shapes, program_for, shapes_of
-from kibitz.core.kernel import large
+from kibitz.core.xla.jit import large
 
 
 class GameVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):

@@ -16,12 +16,12 @@ from jax import Array
 from kibitz.core.act import is_legal
 from kibitz.core.chance import episode_luck, seat_luck, seed_key, uniforms
 from kibitz.core.errors import BadInput
-from kibitz.core.event import Event, Observer, Stream
 from kibitz.core.game import SEATS, Game
-from kibitz.core.kernel import one_kernel
-from kibitz.core.player import Choice, Player, RulePlayer, Turn
-from kibitz.core.scenario import is_swapped
-from kibitz.core.telling import Commentate, Telling
+from kibitz.core.play.events import Event, Observer, Stream
+from kibitz.core.play.packs import is_swapped
+from kibitz.core.play.player import Choice, Player, RulePlayer, Turn
+from kibitz.core.play.recorder import Commentate, Telling
+from kibitz.core.xla.jit import one_kernel
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,8 @@ from kibitz.core.act import Act, Masks
 from kibitz.core.chance import episode_luck, seed_key, uniforms
 from kibitz.core.errors import BadInput
 from kibitz.core.game import Against, Game, Rule, Solo, against, seated
-from kibitz.core.kernel import one_kernel
-from kibitz.core.wire import Wire
+from kibitz.core.xla.flat_tree import Wire
+from kibitz.core.xla.jit import one_kernel
 
 Illegal: TypeAlias = Literal["error", "penalty"]
 Observe: TypeAlias = Callable[[Any, Any, Masks], tuple[dict[str, Array], dict[str, Array]]]

@@ -19,7 +19,7 @@ from typing import Any
 import jax
 from jax.experimental.xla_metadata import set_xla_metadata
 
-from kibitz.core import setup as _setup  # noqa: F401  (says how JAX is wanted)
+from kibitz.core.xla import setup as _setup  # noqa: F401  (says how JAX is wanted)
 
 WISH = {"xla_cpu_use_fusion_emitters": False}
 log = logging.getLogger("kibitz.core")

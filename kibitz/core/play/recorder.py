@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from kibitz.core.event import Stream
 from kibitz.core.game import SEATS, Game
-from kibitz.core.player import Choice
+from kibitz.core.play.events import Stream
+from kibitz.core.play.player import Choice
 
 Commentate = Callable[[Mapping[str, Any], Mapping[str, Any]], str]
 """An event, with its `players`, and the whole frame after it -> a line of commentary, or nothing."""

@@ -1,0 +1,1 @@
+"""Playing one episode on the host: players, the loop, its events, packs. Batched play is in `evaluate` and `train`."""
