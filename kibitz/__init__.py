@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kibitz.core.errors import BadInput
     from kibitz.games import get_game
     from kibitz.games.cricket.env import CricketEnvironment
-    from kibitz.games.deal_or_no_deal.env import NegotiationEnv
+    from kibitz.games.deal_or_no_deal.envs.gym_env import NegotiationEnv
     from kibitz.hints import HintInjectorEnv
 
 __version__ = "0.1.0"
@@ -26,15 +26,15 @@ _LATE = {
     "BadInput": "kibitz.core.errors",
     "CricketEnvironment": "kibitz.games.cricket.env",
     "HintInjectorEnv": "kibitz.hints",
-    "NegotiationEnv": "kibitz.games.deal_or_no_deal.env",
+    "NegotiationEnv": "kibitz.games.deal_or_no_deal.envs.gym_env",
     "check_game": "kibitz.core.check",
     "get_game": "kibitz.games",
 }
 
 gymnasium.register(
     id="DealOrNoDialog-v0",
-    entry_point="kibitz.games.deal_or_no_deal.env:NegotiationEnv",
-    vector_entry_point="kibitz.games.deal_or_no_deal.env:NegotiationVectorEnv",
+    entry_point="kibitz.games.deal_or_no_deal.envs.gym_env:NegotiationEnv",
+    vector_entry_point="kibitz.games.deal_or_no_deal.envs.gym_env:NegotiationVectorEnv",
 )
 gymnasium.register(
     id="Cricket-v0",

@@ -177,7 +177,7 @@ def branch(served: Served, episode_id: str, turn: int) -> httpx.Response:
 
 
 def test_a_negotiation_stepped_by_hand_is_published_and_can_be_branched(served: Served) -> None:
-    from kibitz.games.deal_or_no_deal.tool_env import NegotiationAction, NegotiationEnvironment
+    from kibitz.games.deal_or_no_deal.envs.tool_env import NegotiationAction, NegotiationEnvironment
 
     async def drive() -> list[list[Any]]:
         observer = BusObserver(

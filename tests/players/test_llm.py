@@ -17,7 +17,7 @@ from kibitz.core.play.episode import play_episode, table_for
 from kibitz.core.play.player import Turn
 from kibitz.evaluate.match import evaluate
 from kibitz.games import get_game
-from kibitz.games.deal_or_no_deal.env import first_state
+from kibitz.games.deal_or_no_deal.envs.gym_env import first_state
 from kibitz.hints.asker import Asker
 from kibitz.llm.answer import Answer
 from kibitz.llm.failure import Trouble

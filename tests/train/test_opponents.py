@@ -14,7 +14,7 @@ from gymnasium.utils.env_checker import check_env
 from kibitz.core.errors import BadInput
 from kibitz.core.play.resolve import rule_for
 from kibitz.games import deal_or_no_deal
-from kibitz.games.deal_or_no_deal.env import NegotiationVectorEnv
+from kibitz.games.deal_or_no_deal.envs.gym_env import NegotiationVectorEnv
 from kibitz.train import checkpoint
 from kibitz.train.config import Job
 from kibitz.train.program import build

@@ -9,8 +9,11 @@ from typing import Any
 import numpy as np
 
 from kibitz.core.game import Game, Rule
-from kibitz.games.deal_or_no_deal import bayes, contexts, frame, partner, reference, review, rules, view, words
-from kibitz.games.deal_or_no_deal.settings import NegotiationOptions
+from kibitz.games.deal_or_no_deal import contexts, rules, view, words
+from kibitz.games.deal_or_no_deal import yardsticks as reference
+from kibitz.games.deal_or_no_deal.bots import bayes, partner
+from kibitz.games.deal_or_no_deal.drawing import frame, review
+from kibitz.games.deal_or_no_deal.options import NegotiationOptions
 
 # the counts of AGREE and DISAGREE do not matter
 MATTERS = np.array([[True, *[act_type in (rules.PROPOSE, rules.INSIST, rules.END)] * 3] for act_type in range(5)])
@@ -76,4 +79,4 @@ def game(options: NegotiationOptions | None = None) -> Game:
 
 def environment() -> Any:
     """The game for agents that call tools."""
-    return import_module("kibitz.games.deal_or_no_deal.tool_env").NegotiationEnvironment
+    return import_module("kibitz.games.deal_or_no_deal.envs.tool_env").NegotiationEnvironment

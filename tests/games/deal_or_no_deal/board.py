@@ -11,9 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from kibitz.core.act import is_legal
-from kibitz.games.deal_or_no_deal import MATTERS, build, partner, rules
+from kibitz.games.deal_or_no_deal import MATTERS, build, rules
+from kibitz.games.deal_or_no_deal.bots import partner
+from kibitz.games.deal_or_no_deal.options import NegotiationOptions
 from kibitz.games.deal_or_no_deal.rules import Items, Settings, State
-from kibitz.games.deal_or_no_deal.settings import NegotiationOptions
 from tests.games.deal_or_no_deal import oracle
 
 MOST = 7  # counts and heads of the widest record; its programs serve every pool

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import kibitz
-from kibitz.games.deal_or_no_deal.env import NegotiationEnv
+from kibitz.games.deal_or_no_deal.envs.gym_env import NegotiationEnv
 from tests.games.deal_or_no_deal.oracle import PROPOSE
 
 ID = "kibitz:DealOrNoDialog-v0"

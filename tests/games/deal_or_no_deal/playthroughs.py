@@ -20,7 +20,7 @@ import numpy as np
 
 from kibitz.core.envs.gym_env import program_for
 from kibitz.games.deal_or_no_deal import rules
-from kibitz.games.deal_or_no_deal.env import NegotiationEnv
+from kibitz.games.deal_or_no_deal.envs.gym_env import NegotiationEnv
 from tests.games.deal_or_no_deal import board
 
 FOLDER = Path(__file__).parent / "golden"

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from kibitz.games.deal_or_no_deal.env import NegotiationEnv
+from kibitz.games.deal_or_no_deal.envs.gym_env import NegotiationEnv
 from tests.games.deal_or_no_deal.envs import CONTEXT, ID, act, at_table, make
 from tests.games.deal_or_no_deal.oracle import AGREE, DISAGREE, INSIST, PROPOSE
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from kibitz.core.errors import BadInput
-from kibitz.games.deal_or_no_deal.env import NegotiationEnv, NegotiationVectorEnv
+from kibitz.games.deal_or_no_deal.envs.gym_env import NegotiationEnv, NegotiationVectorEnv
 from tests.games.deal_or_no_deal.envs import CONTEXT, ID, MODES, N, act, at_table, complaint, make
 from tests.games.deal_or_no_deal.oracle import PROPOSE
 from tests.twins import assert_same

@@ -9,7 +9,7 @@ import pytest
 from gymnasium.vector import SyncVectorEnv
 
 from kibitz.core.errors import BadInput
-from kibitz.games.deal_or_no_deal.env import NegotiationVectorEnv
+from kibitz.games.deal_or_no_deal.envs.gym_env import NegotiationVectorEnv
 from tests.games.deal_or_no_deal.envs import MODES, N, act, ask_for_all, at_table, complaint, make
 from tests.games.deal_or_no_deal.oracle import AGREE, DISAGREE, END, INSIST, PROPOSE
 from tests.twins import assert_same

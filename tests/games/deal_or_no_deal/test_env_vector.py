@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
-from kibitz.games.deal_or_no_deal.env import NegotiationVectorEnv
+from kibitz.games.deal_or_no_deal.envs.gym_env import NegotiationVectorEnv
 from tests.games.deal_or_no_deal.envs import ID, MODES, N, act, ask_for_all, at_table, make
 from tests.games.deal_or_no_deal.oracle import DISAGREE, INSIST, PROPOSE
 from tests.twins import assert_same, play_beside

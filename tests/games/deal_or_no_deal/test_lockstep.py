@@ -15,7 +15,8 @@ import pytest
 
 from kibitz.core.game import Solo, against
 from kibitz.core.xla.packing import Layout
-from kibitz.games.deal_or_no_deal import build, partner, rules
+from kibitz.games.deal_or_no_deal import build, rules
+from kibitz.games.deal_or_no_deal.bots import partner
 from kibitz.games.deal_or_no_deal.rules import Settings
 from tests.games.deal_or_no_deal import board, oracle
 from tests.games.deal_or_no_deal.oracle import AGREE, DISAGREE, END, INSIST, NOTHING, PROPOSE, Act, Game, Triple

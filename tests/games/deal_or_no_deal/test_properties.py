@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from kibitz.games.deal_or_no_deal import build
-from kibitz.games.deal_or_no_deal.env import NegotiationEnv, observe
+from kibitz.games.deal_or_no_deal.envs.gym_env import NegotiationEnv, observe
 from tests.games.deal_or_no_deal import board, oracle
 from tests.games.deal_or_no_deal.oracle import AGREE, DISAGREE, END, Game, Triple
 

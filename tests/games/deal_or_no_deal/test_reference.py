@@ -18,7 +18,8 @@ import pytest
 from kibitz.core.act import is_legal
 from kibitz.core.game import Against, against, seated
 from kibitz.core.xla.jit import large
-from kibitz.games.deal_or_no_deal import MATTERS, build, reference
+from kibitz.games.deal_or_no_deal import MATTERS, build
+from kibitz.games.deal_or_no_deal import yardsticks as reference
 from tests.games.deal_or_no_deal import board, oracle
 from tests.games.deal_or_no_deal.oracle import AGREE, DISAGREE, END, INSIST, PROPOSE, Game, Points, Triple
 

@@ -15,8 +15,9 @@ import pytest
 
 from kibitz.core.errors import BadInput
 from kibitz.core.game import seated
-from kibitz.games.deal_or_no_deal import build, partner, rules
-from kibitz.games.deal_or_no_deal.settings import NegotiationOptions
+from kibitz.games.deal_or_no_deal import build, rules
+from kibitz.games.deal_or_no_deal.bots import partner
+from kibitz.games.deal_or_no_deal.options import NegotiationOptions
 from tests.games.deal_or_no_deal import board, oracle
 from tests.games.deal_or_no_deal.oracle import AGREE, DISAGREE, END, INSIST, NOTHING, PROPOSE, Act, Game, Triple
 

@@ -15,13 +15,13 @@ from kibitz.core.game import seated
 from kibitz.core.play.episode import play_episode
 from kibitz.core.play.player import RulePlayer
 from kibitz.games import get_environment, get_game
-from kibitz.games.deal_or_no_deal.settings import NegotiationOptions
-from kibitz.games.deal_or_no_deal.tool_env import (
+from kibitz.games.deal_or_no_deal.envs.tool_env import (
     NegotiationAction,
     NegotiationEnvironment,
     NegotiationObservation,
     NegotiationState,
 )
+from kibitz.games.deal_or_no_deal.options import NegotiationOptions
 
 GAME = "deal_or_no_deal"
 TOO_MUCH = NegotiationAction(act_type=0, oA=[9, 9, 9])

@@ -12,7 +12,7 @@ from pydantic.json_schema import JsonSchemaValue
 
 from kibitz.core.options import OPERATOR, Options
 from kibitz.games.deal_or_no_deal import contexts
-from kibitz.games.deal_or_no_deal.partner import KINDS, Row, tempers
+from kibitz.games.deal_or_no_deal.bots.partner import KINDS, Row, tempers
 from kibitz.games.deal_or_no_deal.rules import MAX_UTILITY, Settings
 
 Share = Annotated[float, Field(ge=0.0, le=1.0)]

@@ -24,8 +24,8 @@ from kibitz.core.options import Wanted
 from kibitz.core.play.resolve import rule_for
 from kibitz.games.deal_or_no_deal import game as game_for
 from kibitz.games.deal_or_no_deal import rules
+from kibitz.games.deal_or_no_deal.options import NegotiationOptions
 from kibitz.games.deal_or_no_deal.rules import ACT_NAMES, ITEM_NAMES, MAX_UTILITY, SILENT, Items, Settings, dot
-from kibitz.games.deal_or_no_deal.settings import NegotiationOptions
 from kibitz.games.deal_or_no_deal.view import View, shown_act
 from kibitz.games.deal_or_no_deal.words import share
 

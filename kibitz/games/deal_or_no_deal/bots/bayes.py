@@ -23,8 +23,7 @@ from numpy.typing import NDArray
 
 from kibitz.core.act import Act, Masks
 from kibitz.core.game import Rule
-from kibitz.games.deal_or_no_deal import partner
-from kibitz.games.deal_or_no_deal.reference import grid
+from kibitz.games.deal_or_no_deal.bots import partner
 from kibitz.games.deal_or_no_deal.rules import (
     AGREE,
     INSIST,
@@ -38,6 +37,7 @@ from kibitz.games.deal_or_no_deal.rules import (
     is_offer,
 )
 from kibitz.games.deal_or_no_deal.view import View
+from kibitz.games.deal_or_no_deal.yardsticks import grid
 
 RUNGS = 5  # how far ahead it plans: an episode of ten turns has five answers
 WORDS = -(-UTILITY_VECTORS // 32)

@@ -10,7 +10,7 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
-from kibitz.games.deal_or_no_deal import partner
+from kibitz.games.deal_or_no_deal.bots import partner
 from kibitz.games.deal_or_no_deal.rules import (
     Items,
     Settings,

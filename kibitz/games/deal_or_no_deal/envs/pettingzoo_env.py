@@ -31,10 +31,11 @@ from kibitz.core.envs.gym_env import Session, Single, from_shapes, shapes_of
 from kibitz.core.errors import BadInput
 from kibitz.core.game import SEATS, Game, game_over
 from kibitz.core.xla.packing import Layout
-from kibitz.games.deal_or_no_deal import frame, rules, words
 from kibitz.games.deal_or_no_deal import game as game_for
-from kibitz.games.deal_or_no_deal.env import first_state, flat_acts, flat_mask, observe
-from kibitz.games.deal_or_no_deal.settings import NegotiationOptions
+from kibitz.games.deal_or_no_deal import rules, words
+from kibitz.games.deal_or_no_deal.drawing import frame
+from kibitz.games.deal_or_no_deal.envs.gym_env import first_state, flat_acts, flat_mask, observe
+from kibitz.games.deal_or_no_deal.options import NegotiationOptions
 
 try:
     from pettingzoo import AECEnv, ParallelEnv

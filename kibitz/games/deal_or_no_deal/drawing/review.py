@@ -11,11 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from kibitz.games.deal_or_no_deal import bayes
-from kibitz.games.deal_or_no_deal.reference import allocations
+from kibitz.games.deal_or_no_deal.bots import bayes
 from kibitz.games.deal_or_no_deal.rules import Settings, State
 from kibitz.games.deal_or_no_deal.view import view
 from kibitz.games.deal_or_no_deal.words import say
+from kibitz.games.deal_or_no_deal.yardsticks import allocations
 
 LARGEST = 40_000  # cells of the reference's tables that are worked out in well under a second
 

@@ -21,10 +21,10 @@ from kibitz.core.play.episode import ask, table_for
 from kibitz.core.play.player import Player, RulePlayer, Turn
 from kibitz.core.play.resolve import player_and_rule
 from kibitz.games.deal_or_no_deal import game as game_for
-from kibitz.games.deal_or_no_deal.env import first_state
-from kibitz.games.deal_or_no_deal.frame import ints
+from kibitz.games.deal_or_no_deal.drawing.frame import ints
+from kibitz.games.deal_or_no_deal.envs.gym_env import first_state
+from kibitz.games.deal_or_no_deal.options import NegotiationOptions
 from kibitz.games.deal_or_no_deal.rules import ACT_NAMES, AGREE, DISAGREE, SILENT
-from kibitz.games.deal_or_no_deal.settings import NegotiationOptions
 from kibitz.games.deal_or_no_deal.words import history_line
 
 Acts = list[list[int] | None]  # of one step, by seat

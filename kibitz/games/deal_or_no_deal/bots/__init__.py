@@ -1,0 +1,1 @@
+"""Players of the negotiation that are pure functions: partners and the Bayesian reference. Rules are in `rules.py`."""
