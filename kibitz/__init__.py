@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kibitz.core.check import check_game
     from kibitz.core.errors import BadInput
     from kibitz.games import get_game
-    from kibitz.games.cricket.env import CricketEnvironment
+    from kibitz.games.cricket.envs.tool_env import CricketEnvironment
     from kibitz.games.deal_or_no_deal.envs.gym_env import NegotiationEnv
     from kibitz.hints import HintInjectorEnv
 
@@ -24,7 +24,7 @@ __all__ = ["BadInput", "CricketEnvironment", "HintInjectorEnv", "NegotiationEnv"
 
 _LATE = {
     "BadInput": "kibitz.core.errors",
-    "CricketEnvironment": "kibitz.games.cricket.env",
+    "CricketEnvironment": "kibitz.games.cricket.envs.tool_env",
     "HintInjectorEnv": "kibitz.hints",
     "NegotiationEnv": "kibitz.games.deal_or_no_deal.envs.gym_env",
     "check_game": "kibitz.core.check",
@@ -38,8 +38,8 @@ gymnasium.register(
 )
 gymnasium.register(
     id="Cricket-v0",
-    entry_point="kibitz.games.cricket.gym_env:CricketEnv",
-    vector_entry_point="kibitz.games.cricket.gym_env:CricketVectorEnv",
+    entry_point="kibitz.games.cricket.envs.gym_env:CricketEnv",
+    vector_entry_point="kibitz.games.cricket.envs.gym_env:CricketVectorEnv",
 )
 
 

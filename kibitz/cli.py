@@ -182,7 +182,7 @@ def bench_hints(
 def bench_cricket(as_json: Json = False) -> None:
     """Cricket: balls a second, beside a plain NumPy batch; milliseconds of a win probability."""
     from kibitz import show
-    from kibitz.games.cricket.bench import bench as subject
+    from kibitz.bench.cricket import bench as subject
 
     with show.progress("timing", 1, quiet=as_json):
         result = subject()

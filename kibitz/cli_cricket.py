@@ -25,8 +25,8 @@ def simulate(
 ) -> None:
     """Matches between default captains: inn,total,wkts,legal,pp,mid_,death,fours,sixes,target,won."""
     from kibitz import show
-    from kibitz.games.cricket import sheet
-    from kibitz.games.cricket import simulate as simulator
+    from kibitz.games.cricket.fitting import csv_out as sheet
+    from kibitz.games.cricket.fitting import simulate as simulator
 
     sheet.check_place(out)
     with show.progress("matches", 1, quiet=as_json):
@@ -53,7 +53,7 @@ def winprob(
 ) -> None:
     """Adds the batting side's chance to win to balls_left,runs_needed,wickets_left,first_innings_total."""
     from kibitz import show
-    from kibitz.games.cricket.winprob import write_winprob
+    from kibitz.games.cricket.chances.winprob import write_winprob
 
     show.facts({"states": write_winprob(states, out), "out": out}, as_json)
 
@@ -67,10 +67,10 @@ def fit(
 ) -> None:
     """Fits calibration.json to the tables, or shows our figures beside the real ones and their standard errors."""
     from kibitz import show
-    from kibitz.games.cricket import fit as fitting
-    from kibitz.games.cricket import report as reporting
-    from kibitz.games.cricket.calibration import FILE
-    from kibitz.games.cricket.tables import Tables
+    from kibitz.games.cricket.fitting import fit as fitting
+    from kibitz.games.cricket.fitting import report as reporting
+    from kibitz.games.cricket.fitting.tables import Tables
+    from kibitz.games.cricket.model.calibration import FILE
 
     if report:
         with show.progress("playing matches of three eras", 1, quiet=as_json):

@@ -12,7 +12,7 @@ from typer.models import CommandInfo
 
 from kibitz.cli import app
 from kibitz.games import GAMES, get_game, pack_names
-from kibitz.games.cricket.gym_env import EnvOptions as CricketOptions
+from kibitz.games.cricket.envs.gym_env import EnvOptions as CricketOptions
 from kibitz.games.deal_or_no_deal.envs.gym_env import EnvOptions
 from kibitz.train.config import HintOptions, Job, LogOptions, Phase, TrainOptions, read_job
 

@@ -28,7 +28,7 @@ def get_game(name: str, options: Any = None) -> Game:
 
 def pack_names(game: str) -> tuple[str, ...]:
     """The packs a game ships; none if its folder has no module `pack`."""
-    names: tuple[str, ...] = import_module(f"{_folder(game)}.pack").packs() if _has_packs(game) else ()
+    names: tuple[str, ...] = import_module(f"{_folder(game)}.packs").packs() if _has_packs(game) else ()
     return names
 
 
@@ -36,7 +36,7 @@ def get_pack(game: str, name: str) -> Pack:
     """A pack of a game by its name, or from a person's own file."""
     if not _has_packs(game):
         raise BadInput(f"{game} has no packs; evaluate it with a number of episodes.")
-    pack: Pack = import_module(f"{_folder(game)}.pack").pack(name)
+    pack: Pack = import_module(f"{_folder(game)}.packs").pack(name)
     return pack
 
 
@@ -47,7 +47,7 @@ def get_environment(name: str) -> type[Environment]:
 
 
 def _has_packs(game: str) -> bool:
-    return find_spec(f"{_folder(game)}.pack") is not None
+    return find_spec(f"{_folder(game)}.packs") is not None
 
 
 def _folder(name: str) -> str:

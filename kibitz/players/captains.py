@@ -20,8 +20,8 @@ from kibitz.core.play.episode import table_for
 from kibitz.core.play.player import Choice, Player, Turn
 from kibitz.core.play.resolve import player_and_rule
 from kibitz.games.cricket import game
-from kibitz.games.cricket.captains import CAPTAINS
-from kibitz.games.cricket.env import CricketAction, CricketObservation
+from kibitz.games.cricket.captains.bots import CAPTAINS
+from kibitz.games.cricket.envs.tool_env import CricketAction, CricketObservation
 from kibitz.llm.preset import read_presets
 from kibitz.llm.usable import why_not
 

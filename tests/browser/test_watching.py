@@ -56,7 +56,7 @@ def test_a_cricket_match_is_started_from_the_page_and_watched_to_its_end(stage: 
 def test_the_card_on_the_page_is_the_card_of_the_rules(stage: Served, open_page: Open) -> None:
     from kibitz.core.play.episode import play_episode
     from kibitz.games import cricket
-    from kibitz.games.cricket.scorecard import Scorecard
+    from kibitz.games.cricket.drawing.scorecard import Scorecard
     from kibitz.players import player_named
 
     game, settings = cricket.game(), cricket.CricketOptions(max_overs=3).settings()

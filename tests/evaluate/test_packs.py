@@ -20,8 +20,8 @@ from kibitz.core.errors import BadInput
 from kibitz.core.play.packs import Pack
 from kibitz.evaluate.packs import evaluate_pack, luck_of, paired, play_hosts, play_rules
 from kibitz.games import get_game, get_pack, pack_names
-from kibitz.games.cricket import regret
-from kibitz.games.cricket.settings import CricketOptions
+from kibitz.games.cricket.chances import regret
+from kibitz.games.cricket.options import CricketOptions
 from kibitz.show import pack_table
 from tests.games.cricket.pitch import begin
 

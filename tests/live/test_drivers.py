@@ -207,7 +207,7 @@ def test_a_negotiation_stepped_by_hand_is_published_and_can_be_branched(served: 
 
 
 def test_the_seeds_driver_publishes_a_real_match_ball_by_ball(served: Served) -> None:
-    from kibitz.games.cricket.env import CricketAction, CricketEnvironment
+    from kibitz.games.cricket.envs.tool_env import CricketAction, CricketEnvironment
 
     async def drive() -> tuple[str, Any]:
         async with httpx.AsyncClient() as client:

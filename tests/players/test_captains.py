@@ -12,11 +12,12 @@ import pytest
 from kibitz.core.errors import BadInput
 from kibitz.core.play.episode import play_episode
 from kibitz.core.play.recorder import Stopped
-from kibitz.games.cricket import captains, game
+from kibitz.games.cricket import game
 from kibitz.games.cricket.captains import OPPONENT_PRESETS, HeuristicCaptain, captain_presets, pick_action, to_ui_frame
-from kibitz.games.cricket.env import CricketAction, CricketEnvironment, CricketObservation
-from kibitz.games.cricket.settings import CricketOptions
-from kibitz.games.cricket.tactics import FIELDS, INTENTS, PLANS
+from kibitz.games.cricket.captains import bots as captains
+from kibitz.games.cricket.envs.tool_env import CricketAction, CricketEnvironment, CricketObservation
+from kibitz.games.cricket.model.tactics import FIELDS, INTENTS, PLANS
+from kibitz.games.cricket.options import CricketOptions
 from kibitz.players import player_named
 from kibitz.players.captains import CAPTAINS_HERE
 from kibitz.players.llm import llm_player

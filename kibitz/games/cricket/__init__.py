@@ -10,9 +10,17 @@ import jax.numpy as jnp
 from jax import Array
 
 from kibitz.core.game import Game, matters_always
-from kibitz.games.cricket import calls, captains, commentary, frame, opening, review, roster, rules, state, view, words
-from kibitz.games.cricket.rules import Settings
-from kibitz.games.cricket.settings import CricketOptions
+from kibitz.games.cricket.captains import bots as captains
+from kibitz.games.cricket.drawing import frame, review
+from kibitz.games.cricket.envs import calls
+from kibitz.games.cricket.laws import start as opening
+from kibitz.games.cricket.laws import state, view
+from kibitz.games.cricket.laws import step as rules
+from kibitz.games.cricket.laws.step import Settings
+from kibitz.games.cricket.options import CricketOptions
+from kibitz.games.cricket.teams import roster
+from kibitz.games.cricket.words import commentary
+from kibitz.games.cricket.words import prompt as words
 
 
 def score(settings: Settings, final: state.State) -> Mapping[str, Array]:
@@ -74,7 +82,7 @@ def game(options: CricketOptions | None = None) -> Game:
 
 
 def environment() -> Any:
-    """The class for agents that call tools; see `kibitz.games.cricket.env`."""
-    from kibitz.games.cricket.env import CricketEnvironment
+    """The class for agents that call tools; see `kibitz.games.cricket.envs.tool_env`."""
+    from kibitz.games.cricket.envs.tool_env import CricketEnvironment
 
     return CricketEnvironment

@@ -6,7 +6,7 @@ import random
 from typing import Any
 
 from kibitz.core.play.player import Choice, Turn
-from kibitz.games.cricket.env import CricketAction, CricketEnvironment, CricketObservation
+from kibitz.games.cricket.envs.tool_env import CricketAction, CricketEnvironment, CricketObservation
 
 
 def begin(env: CricketEnvironment | None = None, **options: Any) -> tuple[CricketEnvironment, CricketObservation]:

@@ -10,10 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from kibitz.core.xla.jit import one_kernel
-from kibitz.games.cricket import rules
-from kibitz.games.cricket import state as state_
-from kibitz.games.cricket.ball import FOUR, HOWS, ONE, SIX, WICKET, WIDE
-from kibitz.games.cricket.settings import CricketOptions
+from kibitz.games.cricket.laws import state as state_
+from kibitz.games.cricket.laws import step as rules
+from kibitz.games.cricket.model.delivery import FOUR, HOWS, ONE, SIX, WICKET, WIDE
+from kibitz.games.cricket.options import CricketOptions
 
 NEUTRAL = tuple(np.int32(x) for x in (2, 2, 1, 0, 0))
 

@@ -16,12 +16,13 @@ from kibitz.core.chance import episode_luck, seed_key
 from kibitz.core.errors import BadInput
 from kibitz.core.play.episode import play_episode, table_for
 from kibitz.core.xla.jit import one_kernel
-from kibitz.games.cricket import game, rules
-from kibitz.games.cricket.env import CricketAction, CricketEnvironment, CricketObservation
-from kibitz.games.cricket.models import ResetOptions
-from kibitz.games.cricket.page import next_bowlers
-from kibitz.games.cricket.settings import CricketOptions
-from kibitz.games.cricket.tactics import INTENTS, PLANS
+from kibitz.games.cricket import game
+from kibitz.games.cricket.envs.page import next_bowlers
+from kibitz.games.cricket.envs.tool_env import CricketAction, CricketEnvironment, CricketObservation
+from kibitz.games.cricket.envs.tool_models import ResetOptions
+from kibitz.games.cricket.laws import step as rules
+from kibitz.games.cricket.model.tactics import INTENTS, PLANS
+from kibitz.games.cricket.options import CricketOptions
 from kibitz.players import player_named
 from tests.games.cricket.captaincy import Scripted, ball, begin, call, names, open_values, play_out, tool
 

@@ -10,7 +10,7 @@ from kibitz.core.errors import BadInput
 from kibitz.core.play.episode import play_episode
 from kibitz.games import get_pack
 from kibitz.games.cricket import game
-from kibitz.games.cricket.env import CricketEnvironment
+from kibitz.games.cricket.envs.tool_env import CricketEnvironment
 from kibitz.players import player_named
 from tests.games.cricket.captaincy import Scripted, begin, play_out
 

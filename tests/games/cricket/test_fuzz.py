@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from kibitz.games.cricket.env import CricketAction, CricketEnvironment, CricketObservation
-from kibitz.games.cricket.tools import SPECS
+from kibitz.games.cricket.envs.tool_calls import SPECS
+from kibitz.games.cricket.envs.tool_env import CricketAction, CricketEnvironment, CricketObservation
 from tests.games.cricket.captaincy import any_legal
 
 ODD: list[Any] = [

@@ -11,8 +11,8 @@ from gymnasium.utils.env_checker import check_env
 
 import kibitz
 from kibitz.core.errors import BadInput
-from kibitz.games.cricket.gym_env import CricketEnv, CricketVectorEnv
-from kibitz.games.cricket.pack import scenario
+from kibitz.games.cricket.envs.gym_env import CricketEnv, CricketVectorEnv
+from kibitz.games.cricket.packs import scenario
 from tests.twins import play_beside
 
 ID = "kibitz:Cricket-v0"

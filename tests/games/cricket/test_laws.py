@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kibitz.games.cricket import rules
-from kibitz.games.cricket import state as state_
-from kibitz.games.cricket.ball import BYE, DOT, HOWS, NO_BALL
-from kibitz.games.cricket.course import powerplay_balls
+from kibitz.games.cricket.laws import state as state_
+from kibitz.games.cricket.laws import step as rules
+from kibitz.games.cricket.model.delivery import BYE, DOT, HOWS, NO_BALL
+from kibitz.games.cricket.model.par import powerplay_balls
 from tests.games.cricket.pitch import (
     FOUR,
     ONE,

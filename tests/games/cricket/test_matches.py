@@ -15,13 +15,15 @@ from kibitz.core.act import sample
 from kibitz.core.chance import block
 from kibitz.core.xla.jit import large, one_kernel
 from kibitz.core.xla.packing import Layout
-from kibitz.games.cricket import game, opening, rules
-from kibitz.games.cricket import state as state_
-from kibitz.games.cricket.captains import CAPTAINS
-from kibitz.games.cricket.potential import chance
-from kibitz.games.cricket.scorecard import Scorecard
-from kibitz.games.cricket.settings import CricketOptions
-from kibitz.games.cricket.simulate import BATCH, POOL, deliveries, innings
+from kibitz.games.cricket import game
+from kibitz.games.cricket.captains.bots import CAPTAINS
+from kibitz.games.cricket.chances.potential import chance
+from kibitz.games.cricket.drawing.scorecard import Scorecard
+from kibitz.games.cricket.fitting.simulate import BATCH, POOL, deliveries, innings
+from kibitz.games.cricket.laws import start as opening
+from kibitz.games.cricket.laws import state as state_
+from kibitz.games.cricket.laws import step as rules
+from kibitz.games.cricket.options import CricketOptions
 
 MATCHES = 100_000
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from kibitz.core.errors import BadInput
-from kibitz.games.cricket import rules
-from kibitz.games.cricket.pack import FOLDER, mirrored, pack, packs, read, scenario
-from kibitz.games.cricket.state import NOBODY
+from kibitz.games.cricket.laws import step as rules
+from kibitz.games.cricket.laws.state import NOBODY
+from kibitz.games.cricket.packs import FOLDER, mirrored, pack, packs, read, scenario
 
 NAMES = ("default", "chase", "collapse", "death", "defend", "powerplay")
 

@@ -15,8 +15,12 @@ import yaml
 from kibitz.core.errors import BadInput
 from kibitz.core.play.episode import table_for
 from kibitz.core.xla.jit import large, one_kernel
-from kibitz.games.cricket import CricketOptions, captains, elevens, game, opening, words
-from kibitz.games.cricket.calibration import calibration
+from kibitz.games.cricket import CricketOptions, game
+from kibitz.games.cricket.captains import bots as captains
+from kibitz.games.cricket.laws import start as opening
+from kibitz.games.cricket.model.calibration import calibration
+from kibitz.games.cricket.teams import ratings as elevens
+from kibitz.games.cricket.words import prompt as words
 from tests.games.cricket.pitch import begin, plain
 
 

@@ -12,13 +12,14 @@ import pytest
 
 from kibitz.core.play.episode import Episode, play_episode
 from kibitz.core.play.events import spoken
-from kibitz.games.cricket import game, roster
-from kibitz.games.cricket.ball import HOWS, NO_BALL
-from kibitz.games.cricket.fielders import fielders, outside
-from kibitz.games.cricket.frame import chance, frame
-from kibitz.games.cricket.phrases import PHRASES
-from kibitz.games.cricket.settings import CricketOptions
-from kibitz.games.cricket.tactics import FIELDS, INTENTS, OUTCOMES, PLANS, declared
+from kibitz.games.cricket import game
+from kibitz.games.cricket.drawing.fielders import fielders, outside
+from kibitz.games.cricket.drawing.frame import chance, frame
+from kibitz.games.cricket.model.delivery import HOWS, NO_BALL
+from kibitz.games.cricket.model.tactics import FIELDS, INTENTS, OUTCOMES, PLANS, declared
+from kibitz.games.cricket.options import CricketOptions
+from kibitz.games.cricket.teams import roster
+from kibitz.games.cricket.words.phrases import PHRASES
 from kibitz.players import player_named
 from tests.games.cricket.pitch import FOUR, ONE, SIX, WICKET, WIDE, begin, certain, plain, play
 

@@ -10,15 +10,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from kibitz.bench import cricket_numpy as numpy_batch
 from kibitz.core.errors import BadInput
-from kibitz.games.cricket import numpy_batch, report, sheet, tactics, winprob
-from kibitz.games.cricket.calibration import ERAS, calibration
-from kibitz.games.cricket.fit import static
-from kibitz.games.cricket.matrix import ball_matrix, captains_matrix, value_matrix
-from kibitz.games.cricket.moments import chances, jumps, moments
-from kibitz.games.cricket.settings import CricketOptions
-from kibitz.games.cricket.simulate import COLUMNS, simulate, write_rows
-from kibitz.games.cricket.tables import Tables, column
+from kibitz.games.cricket.chances import winprob
+from kibitz.games.cricket.fitting import csv_out as sheet
+from kibitz.games.cricket.fitting import report
+from kibitz.games.cricket.fitting.fit import static
+from kibitz.games.cricket.fitting.matrix import ball_matrix, captains_matrix, value_matrix
+from kibitz.games.cricket.fitting.moments import chances, jumps, moments
+from kibitz.games.cricket.fitting.simulate import COLUMNS, simulate, write_rows
+from kibitz.games.cricket.fitting.tables import Tables, column
+from kibitz.games.cricket.model import tactics
+from kibitz.games.cricket.model.calibration import ERAS, calibration
+from kibitz.games.cricket.options import CricketOptions
 
 FOLDER = Path(__file__).parents[4] / "shared/data/cricket/calibration"
 needs_tables = pytest.mark.skipif(not FOLDER.is_dir(), reason="the calibration tables are not here")

@@ -1,0 +1,73 @@
+"""Balls a second in one compiled program, against the NumPy batch in the same run; win probability's time."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from kibitz.bench import cricket_numpy as numpy_batch
+from kibitz.core.chance import episode_luck, seed_key
+from kibitz.core.xla.jit import large
+from kibitz.games.cricket.captains.bots import BALANCED
+from kibitz.games.cricket.chances import winprob
+from kibitz.games.cricket.fitting.batch import batch
+from kibitz.games.cricket.options import CricketOptions
+
+STEPS = 120  # deliveries from the start of twenty-over matches: no match is over before
+
+
+def compiled_rate(matches: int = 4096, repeats: int = 5) -> float:
+    """Balls a second, the best of a few runs; choosing, bowling and drawing chance all count."""
+    settings = CricketOptions(max_overs=20, pool=32).settings()
+    program = batch((BALANCED, BALANCED))
+
+    @large
+    def run(settings: Any, packed: Any, key: Array, one: Any) -> Any:
+        def many(packed: Any, t: Array) -> tuple[Any, None]:
+            u = jax.random.uniform(jax.random.fold_in(key, t), (program.width, matches))
+            return program.turn(settings, packed, u, one), None
+
+        return jax.lax.scan(many, packed, jnp.arange(STEPS))[0]
+
+    lucks = jax.vmap(lambda i: episode_luck(seed_key(0), i))(jnp.arange(matches))
+    packed = large(program.begin)(settings, lucks)
+    jax.block_until_ready(run(settings, packed, jax.random.key(1), 1))
+    best = 0.0
+    for turn in range(repeats):
+        start = time.perf_counter()
+        jax.block_until_ready(run(settings, packed, jax.random.key(turn), 1))
+        best = max(best, matches * STEPS / (time.perf_counter() - start))
+    return best
+
+
+def numpy_rate(matches: int = 4096) -> float:
+    settings = CricketOptions(max_overs=20, pool=32).settings()
+    start = time.perf_counter()
+    balls, _, _ = numpy_batch.play(settings, matches, 0)
+    return balls / (time.perf_counter() - start)
+
+
+def winprob_ms(calls: int = 200) -> float:
+    afresh = winprob.win_probability.__wrapped__
+    afresh(second=False, score=0, first=0, legal=0, wickets=0, overs=20, era=2)
+    start = time.perf_counter()
+    for i in range(calls):
+        afresh(second=i % 2 == 1, score=80, first=180, legal=60, wickets=3, overs=20, era=2)
+    return 1000 * (time.perf_counter() - start) / calls
+
+
+def bench(matches: int = 4096) -> dict[str, float | str | int]:
+    """What `kibitz bench cricket` shows."""
+    ours, theirs = compiled_rate(matches), numpy_rate(4096)
+    return {
+        "device": jax.devices()[0].device_kind,
+        "matches": matches,
+        "balls_per_s": ours,
+        "numpy_balls_per_s": theirs,
+        "ratio_to_numpy": ours / theirs,
+        "winprob_ms": winprob_ms(),
+    }

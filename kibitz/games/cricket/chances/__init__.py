@@ -1,0 +1,1 @@
+"""Win probability and what follows from it: solved innings, potential, regret."""

@@ -1,0 +1,1 @@
+"""What people see of a match: frame, fielders, scorecard, review."""

@@ -1,0 +1,28 @@
+"""What can be said of a match once it is over: the balls that decided it."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import jax
+
+from kibitz.games.cricket.drawing.frame import chance, frame
+from kibitz.games.cricket.words import commentary
+
+MOMENTS = 5
+
+
+def review(settings: Any, past: list[tuple[Any, Any]], state: Any) -> dict[str, Any]:
+    """`moments`: the balls that moved win probability most, in order; `change` is seat 0's."""
+    settings = jax.device_get(settings)
+    states = [*(before for before, _ in past), state]
+    mine = [now if int(s.batting) == 0 else 1 - now for s in states for now in [chance(settings, s)]]
+    moved = [after - before for before, after in pairwise(mine)]
+    largest = sorted(range(len(moved)), key=lambda turn: -abs(moved[turn]))[:MOMENTS]
+    moments = []
+    for turn in sorted(largest):
+        drawn = frame(settings, states[turn + 1], None)
+        line = commentary.tell({"type": "step", "payload": {"turn": turn}}, drawn)
+        moments.append({"turn": turn, "change": round(moved[turn], 4), "text": line})
+    return {"moments": moments}

@@ -1,0 +1,1 @@
+"""Cricket for other trainers: Gymnasium and tool calls. All of them run `laws`."""

@@ -1,0 +1,65 @@
+"""Where a match of `CricketEnvironment` begins, and who sits opposite."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from importlib import import_module
+from typing import Any, NamedTuple
+
+from kibitz.core.errors import BadInput
+from kibitz.core.game import Rule, seated
+from kibitz.core.play.packs import is_swapped
+from kibitz.games.cricket.envs.tool_models import ResetOptions
+from kibitz.games.cricket.options import CricketOptions
+
+
+class Start(NamedTuple):
+    settings: Any
+    state: Any  # None: dealt by the luck
+    luck: int  # the seed of it
+    match: int | None  # of a pack
+    swapped: bool  # the second match of a pair
+    about: str
+    options: CricketOptions  # as played
+
+
+def find_start(
+    chosen: ResetOptions, given: Mapping[str, Any], fixed: CricketOptions, rule: Rule | None, seed: int, counted: int
+) -> Start:
+    """From the options of `reset`; `counted` picks the match of a pack."""
+    if chosen.eval_pack_id is not None:
+        return _from_pack(chosen, given, fixed, rule, counted)
+    options = fixed.model_copy(
+        update={name: getattr(chosen, name) for name in ("max_overs", "era", "captain_side", "random_start")}
+    )
+    return Start(_seated(options, rule), None, seed, None, False, "", options)
+
+
+def _from_pack(
+    chosen: ResetOptions, given: Mapping[str, Any], fixed: CricketOptions, rule: Rule | None, counted: int
+) -> Start:
+    """A pack says how a match begins. One from the first ball may be played over another number of overs."""
+    for name in ("random_start", "captain_side"):
+        if getattr(chosen, name) != ResetOptions.model_fields[name].default:
+            raise BadInput(f"A pack says how a match begins; leave {name} away with eval_pack_id.")
+    pack = import_module("kibitz.games.cricket.packs").pack(str(chosen.eval_pack_id))
+    index = counted % pack.matches
+    scenario = pack.scenario(index)
+    first = scenario.state
+    fresh = not bool(first.second) and int(first.legal) == 0 and int(first.score) == 0
+    names = [name for name in ("max_overs", "era") if fresh and name in given]
+    changed = {name: getattr(chosen, name) for name in names} | {"shaping": fixed.shaping}
+    options = scenario.options.model_copy(update=changed)
+    about = f"Pack {pack.name}, match {index} of {pack.matches}."
+    return Start(_seated(options, rule), first, pack.seed(index), index, is_swapped(index), about, options)
+
+
+def _seated(options: CricketOptions, rule: Rule | None) -> Any:
+    settings = options.settings() if options.elevens else _settings(options)
+    return seated(settings, {1: rule} if rule is not None else {})
+
+
+@lru_cache(maxsize=64)
+def _settings(options: CricketOptions) -> Any:
+    return options.settings()

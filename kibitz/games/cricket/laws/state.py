@@ -1,0 +1,90 @@
+"""The state of a match: scalars and bit masks, so that a batch of matches packs into a few words."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+from jax import Array
+
+from kibitz.games.cricket.model.delivery import LEVELS, NOTHING
+from kibitz.games.cricket.model.tactics import ACCUMULATE, BALANCED, GOOD
+
+NOBODY = 15  # in place of a player
+TIE, UNDECIDED = 2, 3  # in place of a winner
+
+
+class Ball(NamedTuple):
+    """The last delivery, for whoever keeps the scorecard; `NOTHING` before the first."""
+
+    outcome: Array  # i32[]
+    runs: Array  # i32[], to the score
+    how: Array  # i32[], index of ball.HOWS
+    out: Array  # i32[], who is out, or NOBODY
+    leg_bye: Array  # bool[]
+    batter: Array  # i32[], who faced
+    bowler: Array  # i32[]
+    intent: Array
+    plan: Array
+    field: Array
+
+
+class State(NamedTuple):
+    elevens: tuple[Array, Array]  # i32[], the seats' sides among `Sides`
+    levels: tuple[Array, Array, Array]  # i32[], of the match, of its first innings, of its second; hidden
+    batting: Array  # i32[], the seat that bats
+    second: Array  # bool[], the innings of the chase
+    supers: Array  # i32[], super overs begun; 0 in the match itself
+    first: Array  # i32[], what the side before made; 0 in a first innings
+    first_wickets: Array  # i32[]
+    first_legal: Array  # i32[]
+    score: Array  # i32[]
+    wickets: Array  # i32[]
+    legal: Array  # i32[], legal balls of this innings
+    striker: Array  # i32[], place in the batting order 0..10
+    other: Array  # i32[], at the far end
+    faced: tuple[Array, Array]  # i32[], balls the striker and the other have had
+    batted: Array  # i32[], bit i: player i has come in
+    bowler: Array  # i32[], of this over; NOBODY before its first delivery
+    last_bowler: Array  # i32[], of the over before, or NOBODY
+    overs: tuple[Array, Array]  # i32[], four bits for each bowler's overs begun: players 0..5, 6..10
+    super_bowlers: tuple[Array, Array]  # i32[], who bowled each seat's last super over
+    free_hit: Array  # bool[]
+    deliveries: Array  # i32[], of the whole match
+    ball: Ball
+    over: Array  # bool[]
+    winner: Array  # i32[], a seat, TIE or UNDECIDED
+
+
+BALL_BITS: dict[str, Any] = {
+    "outcome": 4, "runs": 3, "how": 3, "out": 4, "leg_bye": 1, "batter": 4, "bowler": 4, "intent": 3, "plan": 3,
+    "field": 2,
+}  # fmt: skip
+STATE_BITS: dict[str, Any] = {
+    "elevens": (10, 10), "levels": (8, 8, 8), "batting": 1, "second": 1, "supers": 5, "first": 10,
+    "first_wickets": 4, "first_legal": 7, "score": 10, "wickets": 4, "legal": 7, "striker": 4, "other": 4,
+    "faced": (8, 8), "batted": 11, "bowler": 4, "last_bowler": 4, "overs": (24, 20), "super_bowlers": (4, 4),
+    "free_hit": 1, "deliveries": 11, "ball": Ball(**BALL_BITS), "over": 1, "winner": 2,
+}  # fmt: skip
+WIDTHS = State(**STATE_BITS)
+assert 1 << STATE_BITS["levels"][0] == LEVELS
+
+
+def no_ball_yet() -> Ball:
+    zero, nobody = jnp.int32(0), jnp.int32(NOBODY)
+    return Ball(
+        jnp.int32(NOTHING), zero, zero, nobody, jnp.bool_(False), nobody, nobody,
+        jnp.int32(ACCUMULATE), jnp.int32(GOOD), jnp.int32(BALANCED),
+    )  # fmt: skip
+
+
+def start(elevens: tuple[Array, Array], levels: tuple[Array, Array, Array], batting: Array) -> State:
+    """The first ball of a match between two sides."""
+    zero, no, nobody = jnp.int32(0), jnp.bool_(False), jnp.int32(NOBODY)
+    return State(
+        elevens=elevens, levels=levels, batting=batting, second=no, supers=zero, first=zero, first_wickets=zero,
+        first_legal=zero, score=zero, wickets=zero, legal=zero, striker=zero, other=jnp.int32(1),
+        faced=(zero, zero), batted=jnp.int32(3), bowler=nobody, last_bowler=nobody, overs=(zero, zero),
+        super_bowlers=(nobody, nobody), free_hit=no, deliveries=zero, ball=no_ball_yet(), over=no,
+        winner=jnp.int32(UNDECIDED),
+    )  # fmt: skip

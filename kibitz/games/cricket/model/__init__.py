@@ -1,0 +1,1 @@
+"""One delivery and what shapes it: calibration, tactics, par. Matches are in `laws`, fitting in `fitting`."""

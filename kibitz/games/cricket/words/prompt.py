@@ -1,0 +1,236 @@
+"""The match in words: prompt variables, the answer's fields, acts said and typed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from kibitz.core.errors import BadInput
+from kibitz.games.cricket.chances import winprob
+from kibitz.games.cricket.laws.state import NOBODY
+from kibitz.games.cricket.model.delivery import HOWS, NO_BALL, NOTHING, WIDE
+from kibitz.games.cricket.model.tactics import (
+    ACCUMULATE,
+    BALANCED,
+    FIELDS,
+    GOOD,
+    INTENTS,
+    PHASES,
+    PLANS,
+    open_in_powerplay,
+)
+from kibitz.games.cricket.teams import roster
+from kibitz.games.cricket.teams.roster import Eleven
+
+CONFIDENCES = tuple(tenth / 10 for tenth in range(11))
+HEAD_VALUES = {"intent": INTENTS, "plan": PLANS, "field": FIELDS}
+NAMES = ("intent", "plan", "field", "bowler", "next_batter")
+
+
+def overs_text(legal: int) -> str:
+    """`14.2` for 86 balls."""
+    return f"{legal // 6}.{legal % 6}"
+
+
+def outcome_text(ball: Any) -> str:
+    """What the last ball brought, in a few words."""
+    outcome, runs, how = int(ball.outcome), int(ball.runs), int(ball.how)
+    if outcome == NOTHING:
+        return "no ball yet"
+    if how:
+        return f"wicket, {HOWS[how]}" + (f", {runs} run" + "s" * (runs > 1) if runs else "")
+    if outcome == WIDE:
+        return f"wide, {runs} in all"
+    if outcome == NO_BALL:
+        return f"no-ball, {runs} in all, free hit"
+    if outcome == 9:
+        return f"{runs} {'leg bye' if ball.leg_bye else 'bye'}" + "s" * (runs > 1)
+    return {0: "dot ball", 4: "four", 6: "six"}.get(runs, f"{runs} run" + "s" * (runs > 1))
+
+
+def describe(settings: Any, view: Any, history: list[Mapping[str, Any]]) -> dict[str, str]:
+    """Prompt variables; every one is a string and none knows more than the view."""
+    left, second = int(view.balls_left), bool(view.second)
+    needed = int(view.first) + 1 - int(view.score)
+    chance = _chance(settings, view)
+    bats = bool(view.bats)
+    batters, bowlers = roster.side(view.batting_mark), roster.side(view.bowling_mark)
+    overs, era = int(settings.overs), int(settings.era)
+    projected = winprob.projected(int(view.score), int(view.legal), int(view.wickets), overs, era)
+    return {
+        "role": "batting" if bats else "bowling",
+        "my_side": (batters if bats else bowlers).name,
+        "other_side": (bowlers if bats else batters).name,
+        "overs": str(overs),
+        "innings": "super over" if int(view.supers) else "chase" if second else "first innings",
+        "score": f"{int(view.score)}/{int(view.wickets)}",
+        "over_now": overs_text(int(view.legal)),
+        "balls_left": str(left),
+        "target": str(int(view.first) + 1) if second else "none",
+        "needed": str(needed) if second else "none",
+        "required_rate": f"{6 * needed / max(left, 1):.1f}" if second else "none",
+        "run_rate": f"{6 * int(view.score) / max(int(view.legal), 1):.1f}",
+        "par": f"{winprob.par_score(overs, era):.0f}",
+        "projected": "none" if second or int(view.supers) else f"{float(projected):.0f}",
+        "phase": phase_text(view),
+        "striker": f"{_strength(batters, int(view.striker))}, {int(view.faced[0])} balls faced",
+        "non_striker": f"{_strength(batters, int(view.other))}, {int(view.faced[1])} balls faced",
+        "bowler": "to be chosen" if int(view.bowler) == NOBODY else _guile(bowlers, int(view.bowler)),
+        "free_hit": "yes" if bool(view.free_hit) else "no",
+        "last_ball": last_ball_text(view),
+        "win_probability": f"{chance if bats else 1 - chance:.2f}",
+        "history_str": "\n".join(history_line(entry) for entry in history[-12:]),
+        "legal_fields": ", ".join(
+            name for name, up in zip(FIELDS, open_in_powerplay(), strict=True) if up or not bool(view.powerplay)
+        ),
+        "legal_players": "; ".join(
+            _strength(batters, i) if bats else _guile(bowlers, i)
+            for i in range(11)
+            if (int(view.waiting if bats else view.may_bowl) >> i) & 1
+        ),
+    }
+
+
+def _strength(side: Eleven, place: int) -> str:
+    """A batter with the ratings that matter to his captain."""
+    player = side.players[place]
+    return f"{player.name} ({player.hand}-hander, power {player.power}, safety {player.safety})"
+
+
+def _guile(side: Eleven, place: int) -> str:
+    player = side.players[place]
+    return f"{player.name} ({player.bowls.replace('_', ' ')}, economy {player.economy}, threat {player.threat})"
+
+
+def phase_text(view: Any) -> str:
+    return "powerplay" if bool(view.powerplay) else PHASES[_phase(view)]
+
+
+def last_ball_text(view: Any) -> str:
+    """The last ball with its players, unless the innings has just begun: they were other sides' then."""
+    ball = view.ball
+    text = outcome_text(ball)
+    if int(ball.outcome) == NOTHING or (int(view.legal) == 0 and int(view.score) == 0):
+        return text
+    who = f"{roster.name(view.bowling_mark, ball.bowler)} to {roster.name(view.batting_mark, ball.batter)}"
+    plan, field, intent = PLANS[int(ball.plan)], FIELDS[int(ball.field)], INTENTS[int(ball.intent)]
+    return f"{who}, {plan} ball to a {field} field, batter's intent {intent}: {text}"
+
+
+def brief(view: Any) -> str:
+    """The position, for the person in the seat."""
+    doing = "You are batting" if bool(view.bats) else "You are bowling"
+    board = f"{int(view.score)}/{int(view.wickets)} after {overs_text(int(view.legal))} overs"
+    chasing = f", {int(view.first) + 1 - int(view.score)} needed from {int(view.balls_left)} balls"
+    bowling = "a new over" if int(view.bowler) == NOBODY else f"{roster.name(view.bowling_mark, view.bowler)} bowling"
+    middle = f"{roster.name(view.batting_mark, view.striker)} on strike, {bowling}"
+    extra = " Free hit." if bool(view.free_hit) else ""
+    return f"{doing}: {board}{chasing if bool(view.second) else ''}; {middle}.{extra}"
+
+
+def _phase(view: Any) -> int:
+    over = int(view.twenty_over)
+    return (over >= 6) + (over >= 15)
+
+
+def _chance(settings: Any, view: Any) -> float:
+    return winprob.win_probability(
+        second=bool(view.second),
+        score=int(view.score),
+        first=int(view.first),
+        legal=int(view.legal),
+        wickets=int(view.wickets),
+        overs=int(settings.overs),
+        era=int(settings.era),
+        supers=int(view.supers),
+    )
+
+
+def history_line(entry: Mapping[str, Any]) -> str:
+    if "act" not in entry:
+        return str(entry.get("text", ""))
+    intent, plan, field, *_ = (int(x) for x in entry["act"])
+    bats = is_batting(entry["act"])
+    said = f"bats {INTENTS[intent]}" if bats else f"bowls {PLANS[plan]} to a {FIELDS[field]} field"
+    return f"seat {entry['seat']} {said}"
+
+
+def is_batting(act: Any) -> bool:
+    """Whose act it looks like: what a side does not choose is neutral in its act.
+
+    Both read the same only when nothing but neutral choices were made.
+    """
+    intent, plan, field, bowler, coming = (int(x) for x in act)
+    return bool(coming) or intent != ACCUMULATE or (plan == GOOD and field == BALANCED and bowler == 0)
+
+
+def fields(view: Any, masks: Any) -> dict[str, Any]:
+    """The answer's fields with the values that are open now: only what this side can choose."""
+    opened = [np.flatnonzero(np.asarray(mask)).tolist() for mask in masks]
+    mine = (0, 4) if bool(view.bats) else (1, 2, 3)
+    people = roster.side(view.batting_mark if bool(view.bats) else view.bowling_mark).players
+    chosen: dict[str, Any] = {}
+    for head in mine:
+        name = NAMES[head]
+        if name in HEAD_VALUES:
+            chosen[name] = [HEAD_VALUES[name][i] for i in opened[head]]
+        elif len(opened[head]) > 1:  # a single man is no choice, and costs an LLM tokens
+            chosen[name] = [people[i].name for i in opened[head]]
+    return chosen | {"confidence": list(CONFIDENCES)}
+
+
+def say(act: Any) -> str:
+    """An act in words, without the parts the side does not choose."""
+    intent, plan, field, bowler, coming = (int(x) for x in act)
+    if is_batting(act):
+        return f"bat {INTENTS[intent]}" + (f" (no. {coming + 1} comes in next)" if coming else "")
+    return f"bowl {PLANS[plan]} to a {FIELDS[field]} field (no. {bowler + 1} bowls)"
+
+
+def parse(text: str, view: Any, masks: Any) -> tuple[int, ...]:
+    """What a person typed: `attack`, `attack 5`, `yorker death`, `good balanced redfern`. Players count from 1."""
+    words = re.findall(r"[^\W\d]+|\d+", text.lower())
+    if not words:
+        raise BadInput(f"Type one of {legal_text(view, masks)}.")
+    opened = [np.flatnonzero(np.asarray(mask)).tolist() for mask in masks]
+    act = [values[0] for values in opened]
+    mine = [0] if bool(view.bats) else [1, 2]
+    who = 4 if bool(view.bats) else 3
+    people = roster.side(view.batting_mark if bool(view.bats) else view.bowling_mark).players
+    for head, neutral in ((0, ACCUMULATE), (1, GOOD), (2, BALANCED)):
+        act[head] = neutral if neutral in opened[head] else act[head]
+    for word in words:
+        if word.isdecimal():
+            if int(word) - 1 not in opened[who]:
+                choices = ", ".join(str(i + 1) for i in opened[who])
+                raise BadInput(f"Player {word} cannot be chosen now; there are {choices}.")
+            act[who] = int(word) - 1
+            continue
+        found = [(h, i) for h in mine for i, v in enumerate(HEAD_VALUES[NAMES[h]]) if v.startswith(word)]
+        found = found or [(who, i) for i in opened[who] if word in people[i].name.lower().split()]
+        if len(found) != 1:
+            raise BadInput(f"{word!r} is not a choice; type one of {legal_text(view, masks)}.")
+        head, value = found[0]
+        if value not in opened[head]:
+            raise BadInput(f"{HEAD_VALUES[NAMES[head]][value]} is not allowed in the powerplay.")
+        act[head] = value
+    return tuple(act)
+
+
+def legal_text(view: Any, masks: Any) -> str:
+    """What may be typed now."""
+    opened = [np.flatnonzero(np.asarray(mask)).tolist() for mask in masks]
+    bats = bool(view.bats)
+    people = roster.side(view.batting_mark if bats else view.bowling_mark).players
+
+    def men(head: int) -> str:
+        return ", ".join(f"{i + 1} {people[i].name}" for i in opened[head])
+
+    if bats:
+        coming = f", and the number of the next batter ({men(4)})" if len(opened[4]) > 1 else ""
+        return f"{' | '.join(INTENTS)}{coming}"
+    allowed = " | ".join(FIELDS[i] for i in opened[2])
+    return f"{' | '.join(PLANS)}, a field {allowed}, and the number of the bowler ({men(3)})"
