@@ -25,7 +25,7 @@ Json = Annotated[bool, typer.Option("--json", help="one JSON object on standard 
 def install(as_json: Json = False) -> None:
     """Put the embedded model in place: its engine and its weights (145 MB), checked by hash."""
     from kibitz import show
-    from kibitz.llm import weights
+    from kibitz.llm.providers import weights
 
     lines: list[str] = []
 
@@ -47,7 +47,7 @@ def list_presets(
 ) -> None:
     """Every preset, whether it is usable here, and if not, why."""
     from kibitz import show
-    from kibitz.llm.preset import read_presets
+    from kibitz.llm.presets import read_presets
     from kibitz.llm.usable import why_not
 
     found = []
@@ -72,7 +72,7 @@ def ask(
     from kibitz import show
     from kibitz.hints.asker import Asker, prompt_path
     from kibitz.hints.evaluate import draw_positions, position
-    from kibitz.llm.prompt import Prompt
+    from kibitz.llm.answers.prompt import Prompt
 
     record, chosen = _game(game, options)
     with Asker(record, preset, prompt=Prompt.read(prompt or prompt_path(record))) as asker:
@@ -115,7 +115,7 @@ def evaluate(
     """Score a source of hints: legality, agreement, regret, distance, calibration, latency, cost."""
     from kibitz import show
     from kibitz.hints.evaluate import evaluate_hints
-    from kibitz.llm.prompt import Prompt
+    from kibitz.llm.answers.prompt import Prompt
 
     record, chosen = _game(game, options)
     if prompt is not None and not source.startswith("llm:"):

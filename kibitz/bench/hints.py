@@ -21,13 +21,13 @@ from numpy.typing import NDArray
 
 from kibitz.hints.asker import prompt_path
 from kibitz.hints.batched import COLUMNS, Hints, LLMHints, Looked, Source
-from kibitz.llm.answer import Answer
-from kibitz.llm.cache import Cache
-from kibitz.llm.client import Client
-from kibitz.llm.limits import Limits
-from kibitz.llm.preset import Preset
-from kibitz.llm.prompt import Prompt
-from kibitz.llm.reply import Completion, Messages
+from kibitz.llm.answers.answer import Answer
+from kibitz.llm.answers.prompt import Prompt
+from kibitz.llm.client.cache import Cache
+from kibitz.llm.client.client import Client
+from kibitz.llm.client.limits import Limits
+from kibitz.llm.client.reply import Completion, Messages
+from kibitz.llm.presets import Preset
 from kibitz.train.config import Job
 from kibitz.train.program import Program, build
 

@@ -11,14 +11,14 @@ import numpy as np
 from kibitz.core.act import Masks
 from kibitz.core.errors import BadInput
 from kibitz.core.game import Game, first_sight
-from kibitz.llm.answer import CONFIDENCE, Answer
-from kibitz.llm.blocking import Blocking
-from kibitz.llm.client import Client, connect
+from kibitz.llm.answers.answer import CONFIDENCE, Answer
+from kibitz.llm.answers.prompt import DEFAULT, Prompt
+from kibitz.llm.client.blocking import Blocking
+from kibitz.llm.client.client import Client, connect
+from kibitz.llm.client.limits import Budget, Policy
+from kibitz.llm.client.reply import Question, Reply
 from kibitz.llm.files import find
-from kibitz.llm.limits import Budget, Policy
-from kibitz.llm.preset import Preset
-from kibitz.llm.prompt import DEFAULT, Prompt
-from kibitz.llm.reply import Question, Reply
+from kibitz.llm.presets import Preset
 
 History = list[Mapping[str, Any]]  # {"seat", "act"} of everything said so far, oldest first
 

@@ -14,11 +14,11 @@ from kibitz.core.errors import BadInput
 from kibitz.core.game import Game, first_sight
 from kibitz.hints.asker import Advice, Asker, History, Position
 from kibitz.hints.known import Known, scope_of
-from kibitz.llm.client import Client, connect
-from kibitz.llm.failure import Kind
-from kibitz.llm.limits import Budget, Policy
-from kibitz.llm.preset import Preset
-from kibitz.llm.prompt import Prompt
+from kibitz.llm.answers.prompt import Prompt
+from kibitz.llm.client.client import Client, connect
+from kibitz.llm.client.failure import Kind
+from kibitz.llm.client.limits import Budget, Policy
+from kibitz.llm.presets import Preset
 from kibitz.llm.usable import why_not
 
 COUNTED = ("asked", "given", "hits", "shared", "calls", "prompt_tokens", "completion_tokens", "money")

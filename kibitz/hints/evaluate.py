@@ -28,7 +28,7 @@ from kibitz.core.xla.jit import large
 from kibitz.hints import overhear
 from kibitz.hints.asker import Asker, History, Position
 from kibitz.hints.injector import expert_rule
-from kibitz.llm.prompt import Prompt
+from kibitz.llm.answers.prompt import Prompt
 
 AT_ONCE = 128  # games in one compiled batch: a reference player's tables stay in the processor's cache
 CONTINUATIONS = 4  # lines of luck an act is followed along

@@ -24,7 +24,7 @@ from kibitz.core.play.resolve import rule_named
 from kibitz.hints import overhear
 from kibitz.hints.adapter import Hint, HintAdapter
 from kibitz.hints.asker import Asker, History, prompt_path
-from kibitz.llm.prompt import Prompt
+from kibitz.llm.answers.prompt import Prompt
 from kibitz.players.llm import LLMPlayer
 
 log = logging.getLogger("kibitz.hints")

@@ -30,7 +30,7 @@ def _llm(name: str, why: str) -> dict[str, Any]:
 
 def _presets() -> list[tuple[str, str]]:
     from kibitz.core.errors import BadInput
-    from kibitz.llm.preset import read_presets
+    from kibitz.llm.presets import read_presets
     from kibitz.llm.usable import why_not
 
     try:

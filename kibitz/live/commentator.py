@@ -19,12 +19,12 @@ from typing import Any
 from kibitz.core.errors import BadInput
 from kibitz.core.game import Game
 from kibitz.core.play.recorder import Commentate
-from kibitz.llm.answer import Answer, Text
-from kibitz.llm.blocking import Blocking
-from kibitz.llm.client import connect
-from kibitz.llm.failure import clean
-from kibitz.llm.preset import Preset
-from kibitz.llm.reply import Question
+from kibitz.llm.answers.answer import Answer, Text
+from kibitz.llm.client.blocking import Blocking
+from kibitz.llm.client.client import connect
+from kibitz.llm.client.failure import clean
+from kibitz.llm.client.reply import Question
+from kibitz.llm.presets import Preset
 
 log = logging.getLogger("kibitz.live")
 

@@ -8,9 +8,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from kibitz.core.errors import BadInput
-from kibitz.llm import weights
-from kibitz.llm.post import Post, shown
-from kibitz.llm.preset import GROQ_KEY, Preset
+from kibitz.llm.presets import GROQ_KEY, Preset
+from kibitz.llm.providers import weights
+from kibitz.llm.providers.post import Post, shown
 
 
 def why_not(preset: Preset, probe: float = 0.0) -> str:

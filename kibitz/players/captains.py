@@ -22,7 +22,7 @@ from kibitz.core.play.resolve import player_and_rule
 from kibitz.games.cricket import game
 from kibitz.games.cricket.captains.bots import CAPTAINS
 from kibitz.games.cricket.envs.tool_env import CricketAction, CricketObservation
-from kibitz.llm.preset import read_presets
+from kibitz.llm.presets import read_presets
 from kibitz.llm.usable import why_not
 
 log = logging.getLogger(__name__)

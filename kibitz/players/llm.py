@@ -12,7 +12,7 @@ from jax import Array
 from kibitz.core.game import Game
 from kibitz.core.play.player import Choice, Turn
 from kibitz.hints.asker import Advice, Asker, Position
-from kibitz.llm.failure import Failure
+from kibitz.llm.client.failure import Failure
 
 
 class NoAnswer(RuntimeError):

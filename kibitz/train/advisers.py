@@ -19,9 +19,9 @@ from kibitz.core.play.resolve import rule_for, rule_named
 from kibitz.games import get_game
 from kibitz.hints.asker import prompt_path
 from kibitz.hints.batched import LLMHints
-from kibitz.llm.limits import Policy as FailurePolicy
-from kibitz.llm.preset import Preset, get_preset
-from kibitz.llm.prompt import DEFAULT, Prompt
+from kibitz.llm.answers.prompt import DEFAULT, Prompt
+from kibitz.llm.client.limits import Policy as FailurePolicy
+from kibitz.llm.presets import Preset, get_preset
 from kibitz.train import checkpoint
 from kibitz.train.config import HintOptions, Job
 from kibitz.train.network import Policy, feature_size, flatten, new_policy

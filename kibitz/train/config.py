@@ -15,7 +15,7 @@ from kibitz.core.errors import BadInput
 from kibitz.core.options import Options, Wanted, load_yaml
 from kibitz.core.paths import find
 from kibitz.games import ENV_IDS
-from kibitz.llm.limits import Budget
+from kibitz.llm.client.limits import Budget
 
 Algo = Literal["ppo", "reinforce", "supervised"]
 HintMode = Literal["none", "random", "llm", "expert"]

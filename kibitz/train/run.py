@@ -26,7 +26,7 @@ import yaml
 from kibitz.core.errors import BadInput
 from kibitz.evaluate.statistics import mean_ci95
 from kibitz.hints.batched import COLUMNS
-from kibitz.llm.limits import TooManyFailures
+from kibitz.llm.client.limits import TooManyFailures
 from kibitz.train import checkpoint
 from kibitz.train.config import Job
 from kibitz.train.logs import Curve, Rows, Tensorboard, read_rows, write_whole

@@ -13,8 +13,8 @@ import pytest
 from kibitz.bench import hints as bench
 from kibitz.hints.asker import prompt_path
 from kibitz.hints.batched import LLMHints
-from kibitz.llm.preset import Preset
-from kibitz.llm.prompt import Prompt
+from kibitz.llm.answers.prompt import Prompt
+from kibitz.llm.presets import Preset
 from kibitz.train.config import Job
 from kibitz.train.program import Program, build
 

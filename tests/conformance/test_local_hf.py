@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from kibitz.core.errors import BadInput
-from kibitz.llm.answer import Answer, Text
-from kibitz.llm.client import Client, connect
-from kibitz.llm.preset import Preset
-from kibitz.llm.reply import Question, Reply
+from kibitz.llm.answers.answer import Answer, Text
+from kibitz.llm.client.client import Client, connect
+from kibitz.llm.client.reply import Question, Reply
+from kibitz.llm.presets import Preset
 from kibitz.llm.usable import why_not
 
 pytestmark = pytest.mark.conformance

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from kibitz.core.errors import BadInput
-from kibitz.llm import weights
+from kibitz.llm.providers import weights
 from tests.llm.fake_server import MODELS, FakeServer
 
 QUICK = {"deadline": 2.0, "timeout": 1.0, "attempts": 2, "backoff": 0.01, "breaker_failures": 1000}

@@ -13,7 +13,7 @@ from kibitz.core.act import Head
 from kibitz.core.errors import BadInput
 from kibitz.games import get_game
 from kibitz.hints.asker import Asker, act_of_fields
-from kibitz.llm.prompt import Prompt
+from kibitz.llm.answers.prompt import Prompt
 
 HEADS = (Head("plan", 3), Head("left", 4), Head("bowler", 3), Head("right", 2))
 MASKS = tuple(np.array(mask, bool) for mask in ([1, 0, 1], [0, 1, 1, 1], [0, 1, 1], [1, 1]))

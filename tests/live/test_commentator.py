@@ -12,7 +12,7 @@ from kibitz.core.play.episode import Episode, play_episode
 from kibitz.games import get_game
 from kibitz.live import commentator as module
 from kibitz.live.commentator import Commentator, commentator_for
-from kibitz.llm.preset import Preset
+from kibitz.llm.presets import Preset
 from kibitz.players import player_named
 from tests.llm import fake_server
 from tests.llm.fake_server import FakeServer, Plan, completion, said

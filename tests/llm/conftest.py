@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from kibitz.llm.answer import Answer
-from kibitz.llm.client import Client, make_provider
-from kibitz.llm.preset import Preset
-from kibitz.llm.reply import Question, Reply
+from kibitz.llm.answers.answer import Answer
+from kibitz.llm.client.client import Client, make_provider
+from kibitz.llm.client.reply import Question, Reply
+from kibitz.llm.presets import Preset
 from tests.llm.fake_server import FakeServer
 
 # AGREE is closed; one book, two hats, three balls

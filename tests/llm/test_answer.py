@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kibitz.llm.answer import Answer, Text
-from kibitz.llm.failure import Trouble
+from kibitz.llm.answers.answer import Answer, Text
+from kibitz.llm.client.failure import Trouble
 from tests.llm.conftest import FIELDS
 from tests.llm.fake_server import GOOD, LINE
 

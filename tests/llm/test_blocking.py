@@ -10,10 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from kibitz.core.errors import BadInput
-from kibitz.llm.answer import Answer
-from kibitz.llm.blocking import Blocking
-from kibitz.llm.client import Client, connect
-from kibitz.llm.preset import Preset
+from kibitz.llm.answers.answer import Answer
+from kibitz.llm.client.blocking import Blocking
+from kibitz.llm.client.client import Client, connect
+from kibitz.llm.presets import Preset
 from tests.llm.conftest import questions, words
 from tests.llm.test_client import PRESET, Scripted, numbers
 
@@ -49,6 +49,6 @@ def test_a_client_that_cannot_be_made_leaves_no_thread(monkeypatch: pytest.Monke
 
 
 def test_nothing_heavy_is_loaded_before_a_provider_is_asked() -> None:
-    code = "import sys, kibitz.llm.client, kibitz.llm.blocking, kibitz.llm.prompt; print(*sys.modules)"
+    code = "import sys, kibitz.llm.client.client, kibitz.llm.client.blocking, kibitz.llm.answers.prompt; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not {"torch", "transformers", "xgrammar", "xllamacpp", "openai", "httpx"} & set(loaded)

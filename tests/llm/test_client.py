@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 
 from kibitz.core.errors import BadInput
-from kibitz.llm.answer import Answer
-from kibitz.llm.cache import Cache
-from kibitz.llm.client import Client, make_provider
-from kibitz.llm.failure import Kind, Trouble
-from kibitz.llm.limits import Breaker, Budget, Limits, Policy, TooManyFailures
-from kibitz.llm.preset import Preset
-from kibitz.llm.reply import Completion, Messages, Question, Reply
+from kibitz.llm.answers.answer import Answer
+from kibitz.llm.client.cache import Cache
+from kibitz.llm.client.client import Client, make_provider
+from kibitz.llm.client.failure import Kind, Trouble
+from kibitz.llm.client.limits import Breaker, Budget, Limits, Policy, TooManyFailures
+from kibitz.llm.client.reply import Completion, Messages, Question, Reply
+from kibitz.llm.presets import Preset
 from tests.llm.conftest import questions, words
 from tests.llm.fake_server import GOOD
 
@@ -174,7 +174,7 @@ def test_bad_answers_are_not_cached(answer: Answer, tmp_path: Path) -> None:
 
 
 def test_another_prompt_version_model_or_sampling_is_another_key(answer: Answer) -> None:
-    from kibitz.llm.remote import Remote
+    from kibitz.llm.providers.remote import Remote
 
     def key(prompt_version: str = "", **changes: Any) -> str:
         preset = PRESET.model_copy(update=changes)

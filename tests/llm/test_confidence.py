@@ -7,9 +7,9 @@ import math
 
 import pytest
 
-from kibitz.llm.answer import Answer
-from kibitz.llm.confidence import likelihood
-from kibitz.llm.reply import Completion, Token
+from kibitz.llm.answers.answer import Answer
+from kibitz.llm.answers.confidence import likelihood
+from kibitz.llm.client.reply import Completion, Token
 
 
 def plain(text: str) -> Token:

@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 
 from kibitz.games import get_game
-from kibitz.llm import weights
-from kibitz.llm.answer import Answer
-from kibitz.llm.client import Client
-from kibitz.llm.preset import Preset, read_presets
-from kibitz.llm.prompt import Prompt
-from kibitz.llm.reply import Question, Reply
+from kibitz.llm.answers.answer import Answer
+from kibitz.llm.answers.prompt import Prompt
+from kibitz.llm.client.client import Client
+from kibitz.llm.client.reply import Question, Reply
+from kibitz.llm.presets import Preset, read_presets
+from kibitz.llm.providers import weights
 from tests.hints.conftest import embedded as installed
 from tests.llm.conftest import words
 
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.usefixtures("installed")
 
 
 def embedded(reuse_prefix: bool = True, **limits: Any) -> Client:
-    from kibitz.llm.embedded import Embedded
+    from kibitz.llm.providers.embedded import Embedded
 
     preset = read_presets()["embedded"]
     preset = preset.model_copy(update={"limits": preset.limits.model_copy(update=limits)})
@@ -168,7 +168,7 @@ def test_the_installed_weights_are_known_without_being_read(monkeypatch: pytest.
 
 
 def test_a_file_that_is_no_model_is_refused(tmp_path: Any, answer: Answer) -> None:
-    from kibitz.llm.embedded import Embedded
+    from kibitz.llm.providers.embedded import Embedded
 
     (tmp_path / "x.gguf").write_bytes(b"no model")
     preset = Preset(provider="embedded", model=str(tmp_path / "x.gguf"))

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kibitz.llm import gguf
-from kibitz.llm.gguf import Q4_1, Q8_0, Head
+from kibitz.llm.providers import gguf
+from kibitz.llm.providers.gguf import Q4_1, Q8_0, Head
 
 F32 = 0
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from kibitz.core.errors import BadInput
-from kibitz.llm import preset as presets
-from kibitz.llm import weights
-from kibitz.llm.client import connect
-from kibitz.llm.preset import Preset, get_preset, read_presets
+from kibitz.llm import presets
+from kibitz.llm.client.client import connect
+from kibitz.llm.presets import Preset, get_preset, read_presets
+from kibitz.llm.providers import weights
 from kibitz.llm.usable import why_not
 from tests.llm.fake_server import FakeServer
 from tests.llm.test_gguf import written

@@ -12,8 +12,8 @@ import pytest
 
 from kibitz.core.errors import BadInput
 from kibitz.games import get_game
-from kibitz.llm.answer import Answer
-from kibitz.llm.prompt import Prompt, system_message
+from kibitz.llm.answers.answer import Answer
+from kibitz.llm.answers.prompt import Prompt, system_message
 
 SEED_NAMES = {"counts_csv", "my_utils_csv", "last_partner_act_token", "last_offer_csv", "turns", "p", "history_str"}
 SAMPLE = {

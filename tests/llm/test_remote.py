@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from kibitz.llm.answer import Answer
-from kibitz.llm.blocking import Blocking
-from kibitz.llm.cache import Cache
-from kibitz.llm.client import Client, make_provider
-from kibitz.llm.preset import Preset
-from kibitz.llm.remote import retry_after
+from kibitz.llm.answers.answer import Answer
+from kibitz.llm.client.blocking import Blocking
+from kibitz.llm.client.cache import Cache
+from kibitz.llm.client.client import Client, make_provider
+from kibitz.llm.presets import Preset
+from kibitz.llm.providers.remote import retry_after
 from tests.llm.conftest import QUICK, ask, questions, words
 from tests.llm.fake_server import GOOD, FakeServer
 

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from kibitz.llm.answer import Answer
-from kibitz.llm.client import Client, make_provider
-from kibitz.llm.preset import Preset
-from kibitz.llm.reply import Question
+from kibitz.llm.answers.answer import Answer
+from kibitz.llm.client.client import Client, make_provider
+from kibitz.llm.client.reply import Question
+from kibitz.llm.presets import Preset
 from tests.llm.conftest import questions, words
 
 # timed against a bound, so it runs where nothing else does

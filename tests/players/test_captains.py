@@ -209,8 +209,8 @@ def test_a_prompt_names_players_and_legal_values_and_begins_with_what_never_chan
     from kibitz.core.chance import episode_luck, seed_key
     from kibitz.core.play.episode import table_for
     from kibitz.hints.asker import prompt_path
-    from kibitz.llm.answer import Answer
-    from kibitz.llm.prompt import Prompt
+    from kibitz.llm.answers.answer import Answer
+    from kibitz.llm.answers.prompt import Prompt
 
     record, settings = game(), CricketOptions(max_overs=5).settings()
     assert prompt_path(record) == "configs/llm_prompt_cricket.txt"

@@ -19,8 +19,8 @@ from kibitz.evaluate.match import evaluate
 from kibitz.games import get_game
 from kibitz.games.deal_or_no_deal.envs.gym_env import first_state
 from kibitz.hints.asker import Asker
-from kibitz.llm.answer import Answer
-from kibitz.llm.failure import Trouble
+from kibitz.llm.answers.answer import Answer
+from kibitz.llm.client.failure import Trouble
 from kibitz.players import player_named
 from kibitz.players.llm import LLMPlayer, NoAnswer, llm_player
 from tests.hints.conftest import KEY, Prompts

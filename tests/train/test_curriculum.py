@@ -13,7 +13,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from kibitz.core.errors import BadInput
-from kibitz.llm.limits import TooManyFailures
+from kibitz.llm.client.limits import TooManyFailures
 from kibitz.train import checkpoint
 from kibitz.train.advisers import job_at, rule_of_run
 from kibitz.train.config import read_job

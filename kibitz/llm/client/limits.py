@@ -13,8 +13,8 @@ from typing import Any, Literal
 from pydantic import Field
 
 from kibitz.core.options import Options
-from kibitz.llm.failure import Failure, Kind, Trouble
-from kibitz.llm.reply import Usage
+from kibitz.llm.client.failure import Failure, Kind, Trouble
+from kibitz.llm.client.reply import Usage
 
 log = logging.getLogger("kibitz.llm")
 Clock = Callable[[], float]

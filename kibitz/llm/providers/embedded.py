@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Any
 
 from kibitz.core.errors import BadInput
-from kibitz.llm import weights
-from kibitz.llm.answer import Answer
-from kibitz.llm.failure import Kind, Trouble, clean
-from kibitz.llm.preset import Preset
-from kibitz.llm.reply import Completion, Messages, Token
+from kibitz.llm.answers.answer import Answer
+from kibitz.llm.client.failure import Kind, Trouble, clean
+from kibitz.llm.client.reply import Completion, Messages, Token
+from kibitz.llm.presets import Preset
+from kibitz.llm.providers import weights
 
 SHOWN = 40  # alternatives looked at for each token; open values are few
 

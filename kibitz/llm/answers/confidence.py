@@ -10,8 +10,8 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 
-from kibitz.llm.answer import Answer, Field, _json
-from kibitz.llm.reply import Completion, Token
+from kibitz.llm.answers.answer import Answer, Field, _json
+from kibitz.llm.client.reply import Completion, Token
 
 AFTER_VALUE = re.compile(r"[,\]}\s]|$")
 

@@ -14,9 +14,9 @@ from pydantic import Field, field_validator, model_validator
 
 from kibitz.core.errors import BadInput
 from kibitz.core.options import Options
+from kibitz.llm.client.limits import Limits
+from kibitz.llm.client.reply import Usage
 from kibitz.llm.files import find, own_folder
-from kibitz.llm.limits import Limits
-from kibitz.llm.reply import Usage
 
 log = logging.getLogger("kibitz.llm")
 

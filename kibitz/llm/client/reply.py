@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
-from kibitz.llm.answer import Answer
-from kibitz.llm.failure import Failure
+from kibitz.llm.answers.answer import Answer
+from kibitz.llm.client.failure import Failure
 
 Messages: TypeAlias = Sequence[Mapping[str, str]]  # role and content, as every chat interface has them
 

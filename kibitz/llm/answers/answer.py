@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias
 
-from kibitz.llm.failure import Kind, Trouble, clean
+from kibitz.llm.client.failure import Kind, Trouble, clean
 
 Value: TypeAlias = int | float | str
 CONFIDENCE = "confidence"  # a field of this name may be measured from log-probabilities instead of asked for

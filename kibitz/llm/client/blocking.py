@@ -7,9 +7,9 @@ import threading
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Self, TypeVar
 
-from kibitz.llm.answer import Answer
-from kibitz.llm.client import Client
-from kibitz.llm.reply import Messages, Question, Reply
+from kibitz.llm.answers.answer import Answer
+from kibitz.llm.client.client import Client
+from kibitz.llm.client.reply import Messages, Question, Reply
 
 T = TypeVar("T")
 

@@ -12,7 +12,7 @@ import jinja2.meta
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from kibitz.core.errors import BadInput
-from kibitz.llm.answer import Answer
+from kibitz.llm.answers.answer import Answer
 from kibitz.llm.files import find
 
 DEFAULT = "configs/llm_prompt.txt"

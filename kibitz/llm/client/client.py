@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from kibitz.core.errors import BadInput
-from kibitz.llm.answer import CONFIDENCE, Answer
-from kibitz.llm.cache import Cache, Entry, key_of
-from kibitz.llm.confidence import likelihood
-from kibitz.llm.failure import Failure, Kind, Trouble, clean
-from kibitz.llm.limits import Book, Breaker, Budget, Policy, Purse, Watch, jitter
-from kibitz.llm.preset import Preset, get_preset
-from kibitz.llm.reply import Completion, Messages, Provider, Question, Reply, Usage
+from kibitz.llm.answers.answer import CONFIDENCE, Answer
+from kibitz.llm.answers.confidence import likelihood
+from kibitz.llm.client.cache import Cache, Entry, key_of
+from kibitz.llm.client.failure import Failure, Kind, Trouble, clean
+from kibitz.llm.client.limits import Book, Breaker, Budget, Policy, Purse, Watch, jitter
+from kibitz.llm.client.reply import Completion, Messages, Provider, Question, Reply, Usage
+from kibitz.llm.presets import Preset, get_preset
 from kibitz.llm.usable import why_not
 
 log = logging.getLogger("kibitz.llm")
@@ -311,14 +311,14 @@ class Client:
 def make_provider(preset: Preset) -> Provider:
     """The provider of a preset; heavy libraries are imported here and not before."""
     if preset.provider == "embedded":
-        from kibitz.llm.embedded import Embedded
+        from kibitz.llm.providers.embedded import Embedded
 
         return Embedded(preset)
     if preset.provider == "local_hf":
-        from kibitz.llm.local_hf import LocalHF
+        from kibitz.llm.providers.huggingface import LocalHF
 
         return LocalHF(preset)
-    from kibitz.llm.remote import Remote
+    from kibitz.llm.providers.remote import Remote
 
     return Remote(preset)
 

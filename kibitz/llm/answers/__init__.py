@@ -1,0 +1,1 @@
+"""What a model may answer: grammar and parser, confidence, prompts. Asking it is in `client`."""
