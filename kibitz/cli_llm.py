@@ -70,8 +70,8 @@ def ask(
 ) -> None:
     """Ask a model about one random position; prints the prompt, the answer and how long it took."""
     from kibitz import show
-    from kibitz.hints.asker import Asker, prompt_path
-    from kibitz.hints.evaluate import draw_positions, position
+    from kibitz.advice.ask import Asker, prompt_path
+    from kibitz.advice.quality import draw_positions, position
     from kibitz.llm.answers.prompt import Prompt
 
     record, chosen = _game(game, options)
@@ -114,7 +114,7 @@ def evaluate(
 ) -> None:
     """Score a source of hints: legality, agreement, regret, distance, calibration, latency, cost."""
     from kibitz import show
-    from kibitz.hints.evaluate import evaluate_hints
+    from kibitz.advice.quality import evaluate_hints
     from kibitz.llm.answers.prompt import Prompt
 
     record, chosen = _game(game, options)

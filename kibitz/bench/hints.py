@@ -19,8 +19,8 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from kibitz.hints.asker import prompt_path
-from kibitz.hints.batched import COLUMNS, Hints, LLMHints, Looked, Source
+from kibitz.advice.ask import prompt_path
+from kibitz.advice.batch import COLUMNS, Hints, LLMHints, Looked, Source
 from kibitz.llm.answers.answer import Answer
 from kibitz.llm.answers.prompt import Prompt
 from kibitz.llm.client.cache import Cache

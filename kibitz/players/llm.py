@@ -9,9 +9,9 @@ from typing import Any
 
 from jax import Array
 
+from kibitz.advice.ask import Advice, Asker, Position
 from kibitz.core.game import Game
 from kibitz.core.play.player import Choice, Turn
-from kibitz.hints.asker import Advice, Asker, Position
 from kibitz.llm.client.failure import Failure
 
 

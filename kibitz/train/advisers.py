@@ -12,13 +12,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from kibitz.advice.ask import prompt_path
+from kibitz.advice.batch import LLMHints
 from kibitz.core.errors import BadInput
 from kibitz.core.game import Game, Rule
 from kibitz.core.paths import cache_folder
 from kibitz.core.play.resolve import rule_for, rule_named
 from kibitz.games import get_game
-from kibitz.hints.asker import prompt_path
-from kibitz.hints.batched import LLMHints
 from kibitz.llm.answers.prompt import DEFAULT, Prompt
 from kibitz.llm.client.limits import Policy as FailurePolicy
 from kibitz.llm.presets import Preset, get_preset

@@ -17,8 +17,8 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
-from kibitz.hints.adapter import Hint
-from kibitz.hints.batched import COLUMNS, Source
+from kibitz.advice.batch import COLUMNS, Source
+from kibitz.advice.features import Hint
 from kibitz.train.compiled import Compiled
 from kibitz.train.learner import Learner, told_of
 from kibitz.train.rollout import Games

@@ -14,9 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from kibitz.advice import overhear
 from kibitz.core.act import Act, Masks
 from kibitz.core.game import Game, choose
-from kibitz.hints import overhear
 from kibitz.train.rollout import Games, Practice, Stepped, pack_masks
 
 LANES = 4  # 128 bits: among a billion positions two alike are less likely than a broken disk

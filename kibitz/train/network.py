@@ -13,9 +13,9 @@ import numpy as np
 from jax import Array
 from jax.flatten_util import ravel_pytree
 
+from kibitz.advice.features import HintAdapter
 from kibitz.core.act import Logits
 from kibitz.core.game import Game
-from kibitz.hints.adapter import HintAdapter
 
 
 class Policy(eqx.Module):

@@ -11,10 +11,10 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from kibitz.advice.batch import LLMHints
 from kibitz.core.chance import seed_key
 from kibitz.core.errors import BadInput
 from kibitz.core.game import Game, Rule, seated
-from kibitz.hints.batched import LLMHints
 from kibitz.train.advisers import adviser_for, game_of, opponent_for, whisperer_for
 from kibitz.train.compiled import Compiled, shared
 from kibitz.train.config import Job, TrainOptions

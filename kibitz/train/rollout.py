@@ -14,10 +14,10 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from kibitz.advice.features import Hint, HintAdapter
 from kibitz.core import act as acts
 from kibitz.core.act import Act, Masks
 from kibitz.core.game import Against, Game, Rule, Solo, against, choose, game_over
-from kibitz.hints.adapter import Hint, HintAdapter
 
 
 class Games(NamedTuple):

@@ -23,9 +23,9 @@ import jax
 import numpy as np
 import yaml
 
+from kibitz.advice.batch import COLUMNS
 from kibitz.core.errors import BadInput
 from kibitz.evaluate.statistics import mean_ci95
-from kibitz.hints.batched import COLUMNS
 from kibitz.llm.client.limits import TooManyFailures
 from kibitz.train import checkpoint
 from kibitz.train.config import Job

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 import jax
 import pytest
 
+from kibitz.advice.ask import prompt_path
+from kibitz.advice.batch import LLMHints
 from kibitz.bench import hints as bench
-from kibitz.hints.asker import prompt_path
-from kibitz.hints.batched import LLMHints
 from kibitz.llm.answers.prompt import Prompt
 from kibitz.llm.presets import Preset
 from kibitz.train.config import Job

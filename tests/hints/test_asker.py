@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from kibitz.advice.ask import Asker, act_of_fields
 from kibitz.core.act import Head
 from kibitz.core.errors import BadInput
 from kibitz.games import get_game
-from kibitz.hints.asker import Asker, act_of_fields
 from kibitz.llm.answers.prompt import Prompt
 
 HEADS = (Head("plan", 3), Head("left", 4), Head("bowler", 3), Head("right", 2))

@@ -7,9 +7,9 @@ import json
 import numpy as np
 import pytest
 
+from kibitz.advice.quality import draw_positions, evaluate_hints, position
 from kibitz.core.errors import BadInput
 from kibitz.games import get_game
-from kibitz.hints.evaluate import draw_positions, evaluate_hints, position
 from tests.hints.conftest import KEY, Prompts
 
 GAME = get_game("deal_or_no_deal")

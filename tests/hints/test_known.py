@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kibitz.hints.known import Known
+from kibitz.advice.known import Known
 
 SIZES = (5, 11, 11, 11)
 ACT = (4, 3, 2, 1)

@@ -16,11 +16,11 @@ import yaml
 from safetensors.numpy import load_file
 
 import kibitz.games
+from kibitz.advice.ask import Asker, Position
+from kibitz.advice.batch import COLUMNS
 from kibitz.core.errors import BadInput
 from kibitz.core.xla.jit import large
 from kibitz.games import get_game
-from kibitz.hints.asker import Asker, Position
-from kibitz.hints.batched import COLUMNS
 from kibitz.train import compiled
 from kibitz.train.listening import Listening, most_lines
 from kibitz.train.run import Run

@@ -206,9 +206,9 @@ def test_the_real_embedded_model_plays_a_ball_of_an_episode_without_help() -> No
 
 
 def test_a_prompt_names_players_and_legal_values_and_begins_with_what_never_changes() -> None:
+    from kibitz.advice.ask import prompt_path
     from kibitz.core.chance import episode_luck, seed_key
     from kibitz.core.play.episode import table_for
-    from kibitz.hints.asker import prompt_path
     from kibitz.llm.answers.answer import Answer
     from kibitz.llm.answers.prompt import Prompt
 

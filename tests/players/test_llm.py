@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from kibitz.advice.ask import Asker
 from kibitz.core.errors import BadInput
 from kibitz.core.game import Game
 from kibitz.core.play.episode import play_episode, table_for
@@ -18,7 +19,6 @@ from kibitz.core.play.player import Turn
 from kibitz.evaluate.match import evaluate
 from kibitz.games import get_game
 from kibitz.games.deal_or_no_deal.envs.gym_env import first_state
-from kibitz.hints.asker import Asker
 from kibitz.llm.answers.answer import Answer
 from kibitz.llm.client.failure import Trouble
 from kibitz.players import player_named

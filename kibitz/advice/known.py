@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from kibitz.core.game import Game
 from kibitz.core.paths import PACKAGE
 
-log = logging.getLogger("kibitz.hints")
+log = logging.getLogger("kibitz.advice")
 PLACE = 16  # bytes of a position's hash
 MOST = 2_000_000  # positions read from a file, the newest
 

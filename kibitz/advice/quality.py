@@ -19,15 +19,15 @@ import numpy as np
 from jax import Array, lax
 from numpy.typing import NDArray
 
+from kibitz.advice import overhear
+from kibitz.advice.ask import Asker, History, Position
+from kibitz.advice.gym_wrapper import expert_rule
 from kibitz.core.act import Act, matter
 from kibitz.core.chance import episode_luck, happens, pick, seat_luck, seed_key, uniforms
 from kibitz.core.errors import BadInput
 from kibitz.core.game import Against, Game, Rule, against, choose, game_over, seated
 from kibitz.core.play.resolve import rule_named
 from kibitz.core.xla.jit import large
-from kibitz.hints import overhear
-from kibitz.hints.asker import Asker, History, Position
-from kibitz.hints.injector import expert_rule
 from kibitz.llm.answers.prompt import Prompt
 
 AT_ONCE = 128  # games in one compiled batch: a reference player's tables stay in the processor's cache

@@ -10,10 +10,10 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
+from kibitz.advice.ask import Advice, Asker, History, Position
+from kibitz.advice.known import Known, scope_of
 from kibitz.core.errors import BadInput
 from kibitz.core.game import Game, first_sight
-from kibitz.hints.asker import Advice, Asker, History, Position
-from kibitz.hints.known import Known, scope_of
 from kibitz.llm.answers.prompt import Prompt
 from kibitz.llm.client.client import Client, connect
 from kibitz.llm.client.failure import Kind

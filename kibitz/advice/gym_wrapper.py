@@ -14,6 +14,9 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
+from kibitz.advice import overhear
+from kibitz.advice.ask import Asker, History, prompt_path
+from kibitz.advice.features import Hint, HintAdapter
 from kibitz.core.act import Act, Masks
 from kibitz.core.chance import seat_luck, uniforms
 from kibitz.core.envs.gym_env import GameEnv, Program, Session, Single, program_for
@@ -21,13 +24,10 @@ from kibitz.core.errors import BadInput
 from kibitz.core.game import Game, Rule, seated
 from kibitz.core.play.player import Player, RulePlayer, Turn
 from kibitz.core.play.resolve import rule_named
-from kibitz.hints import overhear
-from kibitz.hints.adapter import Hint, HintAdapter
-from kibitz.hints.asker import Asker, History, prompt_path
 from kibitz.llm.answers.prompt import Prompt
 from kibitz.players.llm import LLMPlayer
 
-log = logging.getLogger("kibitz.hints")
+log = logging.getLogger("kibitz.advice")
 PROVIDERS = ("random", "expert", "llm", "llm:PRESET")
 
 
