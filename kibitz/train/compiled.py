@@ -22,11 +22,11 @@ from kibitz.core.game import Game, Rule
 from kibitz.core.xla.jit import large
 from kibitz.evaluate.loop import match_program
 from kibitz.train import ppo, reinforce, supervised
-from kibitz.train.advisers import self_rule
 from kibitz.train.config import TrainOptions
 from kibitz.train.learner import Learner, deal, play_one, told_of
-from kibitz.train.listening import Listening
+from kibitz.train.llm_hints.rollout import Listening
 from kibitz.train.network import Flat, feature_size, flatten, new_policy
+from kibitz.train.opponents import self_rule
 from kibitz.train.rollout import Games, Practice, policy_rule
 
 ALGORITHMS: dict[str, Any] = {"ppo": ppo, "reinforce": reinforce, "supervised": supervised}

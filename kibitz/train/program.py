@@ -15,13 +15,13 @@ from kibitz.advice.batch import LLMHints
 from kibitz.core.chance import seed_key
 from kibitz.core.errors import BadInput
 from kibitz.core.game import Game, Rule, seated
-from kibitz.train.advisers import adviser_for, game_of, opponent_for, whisperer_for
 from kibitz.train.compiled import Compiled, shared
 from kibitz.train.config import Job, TrainOptions
-from kibitz.train.hosted import Hosted
 from kibitz.train.learner import Learner, optimiser
-from kibitz.train.listening import most_lines
+from kibitz.train.llm_hints.loop import Hosted
+from kibitz.train.llm_hints.rollout import most_lines
 from kibitz.train.network import feature_size, flatten
+from kibitz.train.opponents import adviser_for, game_of, opponent_for, whisperer_for
 from kibitz.train.rollout import longest
 
 

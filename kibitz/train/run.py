@@ -29,9 +29,9 @@ from kibitz.evaluate.statistics import mean_ci95
 from kibitz.llm.client.limits import TooManyFailures
 from kibitz.train import checkpoint
 from kibitz.train.config import Job
+from kibitz.train.llm_hints.accounting import NOTE, Whispers
 from kibitz.train.logs import Curve, Rows, Tensorboard, read_rows, write_whole
 from kibitz.train.program import Program, build_phases
-from kibitz.train.whispers import NOTE, Whispers
 
 Report = Callable[[dict[str, Any]], None]
 

@@ -22,7 +22,7 @@ from kibitz.core.errors import BadInput
 from kibitz.core.xla.jit import large
 from kibitz.games import get_game
 from kibitz.train import compiled
-from kibitz.train.listening import Listening, most_lines
+from kibitz.train.llm_hints.rollout import Listening, most_lines
 from kibitz.train.run import Run
 from tests.llm import fake_server
 from tests.llm.fake_server import FakeServer, mood

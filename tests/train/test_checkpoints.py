@@ -20,8 +20,9 @@ from kibitz.core.errors import BadInput
 from kibitz.core.game import seated
 from kibitz.core.play.resolve import rule_for
 from kibitz.evaluate.match import play_rules
-from kibitz.train import advisers, checkpoint
-from kibitz.train.advisers import policy_of, rule_of_run
+from kibitz.train import checkpoint
+from kibitz.train import opponents as advisers
+from kibitz.train.opponents import policy_of, rule_of_run
 from kibitz.train.run import Run
 from tests.train import toy
 from tests.train.conftest import Command, last_checkpoint, merged, tiny_job

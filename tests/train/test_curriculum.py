@@ -15,9 +15,9 @@ from safetensors.numpy import load_file
 from kibitz.core.errors import BadInput
 from kibitz.llm.client.limits import TooManyFailures
 from kibitz.train import checkpoint
-from kibitz.train.advisers import job_at, rule_of_run
 from kibitz.train.config import read_job
-from kibitz.train.hosted import Hosted
+from kibitz.train.llm_hints.loop import Hosted
+from kibitz.train.opponents import job_at, rule_of_run
 from kibitz.train.program import build
 from tests.train import toy
 from tests.train.conftest import assert_same_run, rows, tiny_job

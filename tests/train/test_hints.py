@@ -17,9 +17,9 @@ from kibitz.core.errors import BadInput
 from kibitz.core.xla.jit import large
 from kibitz.games import get_game
 from kibitz.hints import Hint, HintAdapter
+from kibitz.train.llm_hints.accounting import Whispers
 from kibitz.train.program import build
 from kibitz.train.rollout import Practice, policy_rule
-from kibitz.train.whispers import Whispers
 from tests.train import toy
 from tests.train.conftest import tiny_job
 

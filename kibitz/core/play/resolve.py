@@ -17,7 +17,7 @@ from kibitz.core.options import Wanted
 from kibitz.core.play.player import Player, RulePlayer
 
 # a kind of player is one line: its prefix, and who makes a rule of what follows it (loaded when named)
-RULE_KINDS = {"policy:": "kibitz.train.advisers:rule_of_run"}
+RULE_KINDS = {"policy:": "kibitz.train.opponents:rule_of_run"}
 MOST = 16  # rules in a mix: all of them think, one is heard
 
 

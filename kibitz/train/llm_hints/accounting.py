@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from kibitz.core.errors import BadInput
-from kibitz.train.hosted import Hosted
+from kibitz.train.llm_hints.loop import Hosted
 from kibitz.train.logs import write_whole
 from kibitz.train.program import Program
 
