@@ -67,8 +67,8 @@ def watch(
     """Plays here and publishes to a server; one that is away gets every event once it is back."""
     from kibitz import show
     from kibitz.core.options import parse_settings
-    from kibitz.live.drive import drive
-    from kibitz.live.plan import Wish
+    from kibitz.live.episodes.prepare import Wish
+    from kibitz.live.episodes.remote_driver import drive
 
     wish = Wish(
         player, opponent, overs, pack, game=game, seed=seed, adviser=adviser, open=open_table,
@@ -98,7 +98,7 @@ def bench_live(
 ) -> None:
     """The live server under load: a real one, a publisher over HTTP, watchers in processes of their own."""
     from kibitz import show
-    from kibitz.live.load import Load
+    from kibitz.bench.live import Load
 
     with show.progress("watching", 1, quiet=as_json):
         found = Load(watchers, rate, seconds, batch, stalled, processes, store, bus).run()

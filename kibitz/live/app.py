@@ -18,16 +18,17 @@ from starlette.routing import Match
 import kibitz
 from kibitz.core.errors import BadInput, NotHere
 from kibitz.games import GAMES
-from kibitz.live import metrics, models, openenv, pages, routes_custom, routes_episodes, watch
-from kibitz.live.bus import Bus
-from kibitz.live.bus_redis import open_link
 from kibitz.live.config import LiveConfig
-from kibitz.live.runner import Runner, end_broken, is_closed
-from kibitz.live.security import Guard
-from kibitz.live.sessions import Sessions
-from kibitz.live.speech import open_speech
-from kibitz.live.store import Query, StoreAway, open_store
-from kibitz.live.warm import Warmth
+from kibitz.live.episodes.runner import Runner, end_broken, is_closed
+from kibitz.live.episodes.warmup import Warmth
+from kibitz.live.http import metrics, models, pages, routes_custom, routes_episodes, watch
+from kibitz.live.http.security import Guard
+from kibitz.live.openenv import routes as openenv
+from kibitz.live.openenv.sessions import Sessions
+from kibitz.live.store.base import Query, StoreAway, open_store
+from kibitz.live.stream.bus import Bus
+from kibitz.live.stream.redis_bus import open_link
+from kibitz.live.voice.speech import open_speech
 
 log = logging.getLogger("kibitz.live")
 LOOK = 5.0  # seconds between two looks at what nobody plays, and at what was committed and not shown
@@ -75,7 +76,7 @@ def create_app(config: LiveConfig | None = None) -> FastAPI:
 def _check_commentator(name: str) -> None:
     """Loads the model now: a preset that cannot be used is a sentence at the start, not silence in a match."""
     from kibitz.games import get_game
-    from kibitz.live.commentator import commentator_for
+    from kibitz.live.voice.commentator import commentator_for
 
     for game in GAMES:
         commentator_for(get_game(game), name)

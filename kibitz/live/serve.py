@@ -15,8 +15,8 @@ import uvicorn
 from kibitz.core.errors import BadInput
 from kibitz.live.app import create_app, shut_down
 from kibitz.live.config import LiveConfig
-from kibitz.live.fast_socket import FastSocket
-from kibitz.live.plain_socket import plain_socket
+from kibitz.live.http.fast_socket import FastSocket
+from kibitz.live.http.plain_socket import plain_socket
 
 MESSAGE = 1 << 20  # bytes of one WebSocket message
 

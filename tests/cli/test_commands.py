@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from kibitz import show
 from kibitz.cli import app, main
 from kibitz.core.errors import BadInput
-from kibitz.live.store import open_store
+from kibitz.live.store.base import open_store
 
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
 

@@ -13,8 +13,8 @@ import uvicorn
 from fastapi import FastAPI
 from websockets.sync.client import ClientConnection, connect
 
-from kibitz.live.openenv import router
-from kibitz.live.sessions import Sessions
+from kibitz.live.openenv.routes import router
+from kibitz.live.openenv.sessions import Sessions
 
 NEGOTIATION = "deal_or_no_deal"
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from kibitz.live import bus_redis
-from kibitz.live.bus import Bus
-from kibitz.live.bus_redis import RedisLink
-from kibitz.live.hub import Watcher
-from kibitz.live.store import open_store
+from kibitz.live.store.base import open_store
+from kibitz.live.stream import redis_bus as bus_redis
+from kibitz.live.stream.bus import Bus
+from kibitz.live.stream.hub import Watcher
+from kibitz.live.stream.redis_bus import RedisLink
 from tests.live.machines import Redis
 from tests.live.test_store import row, told
 

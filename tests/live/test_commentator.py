@@ -10,8 +10,8 @@ import pytest
 from kibitz.core.errors import BadInput
 from kibitz.core.play.episode import Episode, play_episode
 from kibitz.games import get_game
-from kibitz.live import commentator as module
-from kibitz.live.commentator import Commentator, commentator_for
+from kibitz.live.voice import commentator as module
+from kibitz.live.voice.commentator import Commentator, commentator_for
 from kibitz.llm.presets import Preset
 from kibitz.players import player_named
 from tests.llm import fake_server

@@ -17,12 +17,12 @@ import httpx
 import pytest
 
 from kibitz.core.errors import BadInput
-from kibitz.live.drive import drive
-from kibitz.live.plan import Wish
-from kibitz.live.publisher import BusObserver, HttpOutlet, Refused
-from kibitz.live.routes_custom import parse_lines
-from kibitz.live.schema import PAYLOADS
-from kibitz.live.wire import Told
+from kibitz.live.episodes.prepare import Wish
+from kibitz.live.episodes.remote_driver import drive
+from kibitz.live.http.routes_custom import parse_lines
+from kibitz.live.store.stored_event import Told
+from kibitz.live.stream.publisher import BusObserver, HttpOutlet, Refused
+from kibitz.live.stream.schema import PAYLOADS
 from kibitz.show import facts
 from tests.live.conftest import Serve, Served
 from tests.live.machines import free_port, wait_until
@@ -75,9 +75,9 @@ def test_a_driver_survives_a_restart_of_the_server_without_gaps_or_doubles(serve
 
 def test_a_driver_that_goes_silent_is_taken_for_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the server's clock: one driver counts in milliseconds, one has said nothing yet, one goes on years ago."""
-    from kibitz.live.bus import Bus
-    from kibitz.live.routes_episodes import Silent
-    from kibitz.live.store import open_store
+    from kibitz.live.http.routes_episodes import Silent
+    from kibitz.live.store.base import open_store
+    from kibitz.live.stream.bus import Bus
     from tests.live.test_store import row, told
 
     store = open_store(str(tmp_path / "a.db"))
@@ -247,8 +247,8 @@ def test_the_seeds_driver_publishes_a_real_match_ball_by_ball(served: Served) ->
 def test_a_match_waits_once_the_buffer_is_full_and_loses_nothing(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from kibitz.live import publisher
-    from kibitz.live.wire import Told, event_of
+    from kibitz.live.store.stored_event import Told, event_of
+    from kibitz.live.stream import publisher
     from tests.live import record
 
     monkeypatch.setattr(publisher, "BUFFER", 5)

@@ -12,12 +12,12 @@ from typing import Any, cast
 
 import pytest
 
-from kibitz.live import hub as hub_module
-from kibitz.live.bus import Bus
-from kibitz.live.hub import LAG, RING, WINDOW, Hub, Watcher
-from kibitz.live.store import StoreAway, open_store
-from kibitz.live.watch import Session, _watch
-from kibitz.live.wire import Told
+from kibitz.live.http.watch import Session, _watch
+from kibitz.live.store.base import StoreAway, open_store
+from kibitz.live.store.stored_event import Told
+from kibitz.live.stream import hub as hub_module
+from kibitz.live.stream.bus import Bus
+from kibitz.live.stream.hub import LAG, RING, WINDOW, Hub, Watcher
 from tests.live.test_store import row, told
 
 

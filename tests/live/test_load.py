@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from kibitz.live.load import Load
+from kibitz.bench.live import Load
 from tests.live import record
 from tests.live.conftest import Serve
 

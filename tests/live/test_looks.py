@@ -18,12 +18,12 @@ import pytest
 
 from kibitz.live import app as server
 from kibitz.live.app import Left, create_app
-from kibitz.live.bus import Bus
 from kibitz.live.config import LiveConfig
-from kibitz.live.hub import Watcher
-from kibitz.live.runner import Runner, end_broken
-from kibitz.live.store import StoreAway, open_store
-from kibitz.live.wire import Told, decode
+from kibitz.live.episodes.runner import Runner, end_broken
+from kibitz.live.store.base import StoreAway, open_store
+from kibitz.live.store.stored_event import Told, decode
+from kibitz.live.stream.bus import Bus
+from kibitz.live.stream.hub import Watcher
 from tests.live.openenv_server import serving
 from tests.live.test_store import row, told
 

@@ -15,8 +15,8 @@ from fastapi import FastAPI, HTTPException
 from starlette.requests import HTTPConnection
 from websockets.exceptions import ConnectionClosed
 
-from kibitz.live.openenv import router
-from kibitz.live.sessions import Sessions
+from kibitz.live.openenv.routes import router
+from kibitz.live.openenv.sessions import Sessions
 from tests.live.openenv_server import NEGOTIATION, app, say, serving, talking, usual
 
 SEEDS = range(8)

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from kibitz.games import get_pack, pack_names
-from kibitz.live.sessions import Sessions
+from kibitz.live.openenv.sessions import Sessions
 from tests.live.openenv_server import NEGOTIATION, app, say, serving, talking, usual
 
 CRICKET = "cricket"

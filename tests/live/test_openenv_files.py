@@ -15,7 +15,7 @@ from websockets.sync.client import connect
 
 from kibitz.core.envs.tool_env import tools
 from kibitz.games import GAMES, get_environment, get_pack
-from kibitz.live.openenv_mcp import COMMON
+from kibitz.live.openenv.mcp import COMMON
 from tests.live.conftest import Serve
 
 ROOT = Path(__file__).resolve().parents[2]

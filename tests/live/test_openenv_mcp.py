@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from kibitz.live.sessions import Sessions
+from kibitz.live.openenv.sessions import Sessions
 from tests.live.machines import wait_until
 from tests.live.openenv_server import NEGOTIATION, app, say, serving, talking
 

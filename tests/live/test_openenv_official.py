@@ -126,7 +126,7 @@ def test_the_official_mcp_client_plays_a_ball(served: Served) -> None:
 def test_the_client_is_told_that_the_server_is_full() -> None:
     from openenv import GenericEnvClient
 
-    from kibitz.live.sessions import Sessions
+    from kibitz.live.openenv.sessions import Sessions
     from tests.live.openenv_server import app, serving
 
     with serving(app(Sessions(limit=1), [NEGOTIATION], NEGOTIATION)) as base, GenericEnvClient(base).sync() as env:

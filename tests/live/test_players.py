@@ -15,14 +15,14 @@ from kibitz.core.chance import seed_key
 from kibitz.core.game import first_sight
 from kibitz.core.play.player import Choice, Turn
 from kibitz.games import get_game
-from kibitz.live.bus import Bus
 from kibitz.live.config import LiveConfig
-from kibitz.live.halt import Halt
-from kibitz.live.runner import Runner, end_broken, is_running, run_episode_in_proc
-from kibitz.live.schema import PAYLOADS
-from kibitz.live.seats import HumanSeat
-from kibitz.live.store import Store, StoreAway, open_store
-from kibitz.live.wire import decode
+from kibitz.live.episodes.halt import Halt
+from kibitz.live.episodes.human_seat import HumanSeat
+from kibitz.live.episodes.runner import Runner, end_broken, is_running, run_episode_in_proc
+from kibitz.live.store.base import Store, StoreAway, open_store
+from kibitz.live.store.stored_event import decode
+from kibitz.live.stream.bus import Bus
+from kibitz.live.stream.schema import PAYLOADS
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ class Odd:
 def test_a_player_that_fails_is_stood_in_for_and_the_reason_is_told(
     bus: Bus, monkeypatch: pytest.MonkeyPatch, name: str, why: str
 ) -> None:
-    from kibitz.live import plan
+    from kibitz.live.episodes import prepare as plan
 
     release = threading.Event()
     known = plan.player_named

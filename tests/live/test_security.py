@@ -191,8 +191,8 @@ def test_connections_of_one_address_that_ask_nothing_are_counted_too(guarded: Se
 
 @pytest.mark.parametrize("said", [b"", b"GET /health HT", b"GET /health HTTP/1.1\r\nHost: x\r\n\r\nGET /hea"])
 def test_a_connection_that_asks_nothing_for_long_is_closed(said: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    from kibitz.live import plain_socket
-    from kibitz.live.sessions import Sessions
+    from kibitz.live.http import plain_socket
+    from kibitz.live.openenv.sessions import Sessions
     from tests.live.openenv_server import NEGOTIATION, app, serving
 
     monkeypatch.setattr(plain_socket, "SILENCE", 0.2)
@@ -210,8 +210,8 @@ def test_a_connection_that_asks_nothing_for_long_is_closed(said: bytes, monkeypa
 
 
 def test_a_body_that_never_comes_is_not_waited_for_forever(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    from kibitz.live import security
     from kibitz.live.app import create_app
+    from kibitz.live.http import security
     from tests.live.openenv_server import serving
 
     monkeypatch.setattr(security, "SLOWEST", 0.2)

@@ -24,9 +24,9 @@ from kibitz.core.errors import BadInput
 from kibitz.core.play.episode import play_episode
 from kibitz.core.play.events import Event
 from kibitz.games import get_game
-from kibitz.live import speech as speech_module
-from kibitz.live.speech import CartesiaTTS, Speech, choose, open_speech
-from kibitz.live.voices import Chosen, Espeak, Piper, Silence, Unspoken
+from kibitz.live.voice import speech as speech_module
+from kibitz.live.voice.speech import CartesiaTTS, Speech, choose, open_speech
+from kibitz.live.voice.voices import Chosen, Espeak, Piper, Silence, Unspoken
 from kibitz.players import player_named
 from tests.live.fake_cartesia import FakeCartesia, tone
 from tests.live.openenv_server import serving
@@ -159,8 +159,10 @@ def test_the_best_voice_that_works_is_taken_and_the_others_say_what_is_missing(
     def look(name: str) -> Any:
         return object() if name in present else None
 
-    monkeypatch.setattr("kibitz.live.voices.find_spec", look)
-    monkeypatch.setattr("kibitz.live.voices._piper_file", lambda: tmp_path / "v.onnx" if "piper" in present else None)
+    monkeypatch.setattr("kibitz.live.voice.voices.find_spec", look)
+    monkeypatch.setattr(
+        "kibitz.live.voice.voices._piper_file", lambda: tmp_path / "v.onnx" if "piper" in present else None
+    )
     monkeypatch.setattr("shutil.which", lambda name: None)
     monkeypatch.setenv("CARTESIA_API_KEY", KEY)
     assert (choose().name, choose().why) == ("cartesia", "")

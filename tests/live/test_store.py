@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from kibitz.core.errors import BadInput
-from kibitz.live.store import Closed, Gap, Query, Row, Store, StoreAway, open_store
-from kibitz.live.wire import Told, event_of
+from kibitz.live.store.base import Closed, Gap, Query, Row, Store, StoreAway, open_store
+from kibitz.live.store.stored_event import Told, event_of
 from tests.live import record
 from tests.live.machines import Postgres, missing, wait_until
 

@@ -1,0 +1,148 @@
+"""`kibitz bench live`: what the server delivers, how late, and what it costs."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import orjson
+
+FILLER = {"calls": [{"tool": "set_field", "arguments": {"field": "balanced"}}] * 4, "pad": "x" * 500}
+
+
+@dataclass(frozen=True)
+class Load:
+    """One run: a real server, an HTTP publisher, and watchers in processes of their own, over loopback.
+
+    A delay is from the moment an event is made to the moment a watcher has read it: request, commit
+    and all.
+    """
+
+    watchers: int
+    rate: float
+    seconds: float
+    batch: int = 0
+    stalled: int = 0
+    processes: int = 1
+    store: str = ""
+    bus: str = ""
+
+    def run(self) -> dict[str, Any]:
+        with ExitStack() as stack:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            url = stack.enter_context(_server(self.store or str(folder / "load.db"), self.bus))
+            return self._measure(url, folder)
+
+    def _measure(self, url: str, folder: Path) -> dict[str, Any]:
+        count = round(self.rate * self.seconds)
+        with httpx.Client(base_url=url, timeout=30) as client:
+            publisher = Publisher(client)
+            publisher.begin()
+            clients = self._clients(url, publisher.episode_id, count + 1, folder)
+            before = _figures(client)
+            began = time.monotonic()
+            behind = publisher.publish(count, self.rate)
+            took = time.monotonic() - began
+            told = [json.loads(one.communicate(timeout=self.seconds + 120)[0].splitlines()[-1]) for one in clients]
+            elapsed = time.monotonic() - began
+            after = _figures(client)
+        delays = np.concatenate([np.fromfile(folder / f"{i}.f32", np.float32) for i in range(len(clients))]) * 1000
+        delays = delays[self.watchers :] if len(delays) > self.watchers else delays  # the first event came before them
+        received = sum(one["received"] for one in told)
+        return {
+            "watchers": self.watchers,
+            "rate": self.rate,
+            "seconds": round(took, 2),
+            "batch_ms": self.batch,
+            "stalled": self.stalled,
+            "delivered_per_s": round((received - self.watchers) / took, 1),
+            "p50_ms": round(float(np.percentile(delays, 50)), 2) if len(delays) else None,
+            "p99_ms": round(float(np.percentile(delays, 99)), 2) if len(delays) else None,
+            "max_ms": round(float(delays.max()), 2) if len(delays) else None,
+            "lost": sum(one["lost"] for one in told),
+            "doubles": sum(one["doubles"] for one in told),
+            "server_cpu": round((after["cpu"] - before["cpu"]) / elapsed, 3),
+            "server_memory_mb": round(after["memory"] / 1e6, 1),
+            "client_cpu": round(sum(one["cpu"] for one in told) / elapsed, 3),
+            "publisher_behind_ms": round(1000 * behind, 1),
+        }
+
+    def _clients(self, url: str, episode_id: str, events: int, folder: Path) -> list[subprocess.Popen[str]]:
+        """Started and connected."""
+        started = []
+        for i in range(self.processes):
+            share = self.watchers // self.processes + (i < self.watchers % self.processes)
+            words = [
+                sys.executable,
+                "-m",
+                "kibitz.bench.live_client",
+                "--watchers",
+                str(share),
+                "--events",
+                str(events),
+            ]
+            words += ["--seconds", str(self.seconds + 60), "--out", str(folder / f"{i}.f32")]
+            words += ["--url", f"{url}/custom/ws?episode_id={episode_id}&batch={self.batch}"]
+            words += ["--stalled", str(self.stalled if i == 0 else 0)]
+            started.append(subprocess.Popen(words, stdout=subprocess.PIPE, text=True))
+        for one in started:
+            assert one.stdout is not None and one.stdout.readline().strip() == "ready"
+        return started
+
+
+class Publisher:
+    """Events of about a kilobyte, as a match has them, at a steady rate."""
+
+    def __init__(self, client: httpx.Client) -> None:
+        self._client, self.episode_id, self._seq = client, f"load-{os.getpid()}", 0
+
+    def begin(self) -> None:
+        self._send("episode.started", {"game": "load", "version": 1, "players": ["a", "b"], "frame": {}, "about": {}})
+
+    def publish(self, count: int, rate: float) -> float:
+        """How many seconds it fell behind, at the worst."""
+        began, behind = time.monotonic(), 0.0
+        for i in range(count):
+            due = began + (i + 1) / rate
+            wait = due - time.monotonic()
+            if wait > 0:
+                time.sleep(wait)
+            behind = max(behind, -wait)
+            self._send("step", {"turn": i, "acts": [[0], [1]], "rewards": [0.0, 0.0], "frame": FILLER})
+        return behind
+
+    def _send(self, kind: str, payload: dict[str, Any]) -> None:
+        event = {"v": 1, "episode_id": self.episode_id, "seq": self._seq, "ts": time.time(), "type": kind, "payload": payload}  # fmt: skip  # noqa: E501
+        self._client.post("/custom/events", content=orjson.dumps(event)).raise_for_status()
+        self._seq += 1
+
+
+@contextmanager
+def _server(store: str, bus: str) -> Iterator[str]:
+    words = [sys.executable, "-m", "kibitz.cli", "serve", "--port", "0", "--store", store, "--json", "--no-warm"]
+    words += ["--connections", "1000000", *(["--bus", bus] if bus else [])]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            yield json.loads(process.stdout.readline())["url"]
+        finally:
+            process.terminate()
+            process.wait(20)
+
+
+def _figures(client: httpx.Client) -> dict[str, float]:
+    text = client.get("/metrics").text
+    named = {"cpu": "process_cpu_seconds_total", "memory": "process_resident_memory_bytes"}
+    return {key: float(re.findall(rf"^{name} (.+)$", text, re.MULTILINE)[0]) for key, name in named.items()}

@@ -1,0 +1,1 @@
+"""The server's routes, pages and protections. What they call is in `episodes`, `stream` and `store`."""

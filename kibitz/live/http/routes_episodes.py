@@ -1,0 +1,264 @@
+"""/episodes/*: what the store has, replay, branch, the person's seat; leaderboard and runs."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+import time
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Body, Path, Query, Request
+from fastapi.responses import JSONResponse, Response, StreamingResponse
+
+from kibitz.core.errors import BadInput, NotHere
+from kibitz.live.episodes.branch import NotAgain, again
+from kibitz.live.episodes.runner import end_broken
+from kibitz.live.http import catalogue, models
+from kibitz.live.http.numbers import JsonRoute
+from kibitz.live.http.routes_custom import LINES, begin, parse_lines, row_of
+from kibitz.live.store.base import Closed, Row, Store
+from kibitz.live.store.base import Query as Which
+from kibitz.live.store.stored_event import Look, decode, fold, told
+from kibitz.live.stream.bus import Bus
+
+Id = Annotated[str, Path(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
+TEXT = r"^[^\x00]*$"  # what a database may be asked for
+CURSOR = r"^[0-9a-f]{16}-[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"
+Token = Annotated[str, Query(max_length=100)]
+Since = Annotated[int, Query(ge=-1, le=1_000_000)]
+NONE: dict[int | str, dict[str, Any]] = {404: {"model": models.Problem, "description": "no such episode"}}
+CONFLICT: dict[int | str, dict[str, Any]] = {409: {"model": models.Busy, "description": "not now"}}
+LONGEST = 10.0  # seconds that a replay waits between two events at speed 1
+
+
+def router() -> APIRouter:
+    routes = APIRouter(route_class=JsonRoute)
+    _add_reading(routes)
+    _add_streams(routes)
+    _add_changing(routes)
+    _add_lists(routes)
+    return routes
+
+
+def _add_reading(routes: APIRouter) -> None:
+    @routes.get("/episodes", response_model=models.Page)
+    async def episodes(
+        request: Request,
+        game: Annotated[str | None, Query(max_length=100, pattern=TEXT)] = None,
+        status: Literal["running", "ended", "failed", "interrupted"] | None = None,
+        player: Annotated[str | None, Query(max_length=200, pattern=TEXT)] = None,
+        limit: Annotated[int, Query(ge=1, le=200)] = 50,
+        before: Annotated[str | None, Query(pattern=CURSOR)] = None,
+    ) -> dict[str, Any]:
+        """Newest first; `next` is the `before` of the next page."""
+        which = Which(game, status, player, limit + 1, None if before is None else _cursor(before))
+        rows = await asyncio.to_thread(request.app.state.bus.store.episodes, which)
+        more = _mark(rows[limit - 1]) if len(rows) > limit else None
+        return {"episodes": [row.shown() for row in rows[:limit]], "next": more}
+
+    @routes.get("/episodes/{episode_id}", responses=NONE, response_model=models.Snapshot)
+    async def episode(request: Request, episode_id: Id) -> Any:
+        """What it is and how it stands: watch on from `last_seq`."""
+        row = await _row(request, episode_id)
+        if row is None:
+            return _missing(episode_id)
+        channel = request.app.state.bus.hub.channels.get(episode_id)
+        if channel is not None and channel.frame is not None:
+            stands, frame = replace(row, last_seq=channel.next - 1), channel.frame
+        else:
+            stands, frame = await asyncio.to_thread(snapshot, request.app.state.bus.store, row)
+        return stands.shown() | {"frame": frame or None, "about": dict(row.about)}
+
+    @routes.get("/episodes/{episode_id}/turn", responses=NONE)
+    async def turn(request: Request, episode_id: Id, seat_token: Token = "") -> Any:
+        """What the person in a seat is asked, if it is asked."""
+        found = request.app.state.runner.seat_of(episode_id, seat_token)
+        if found is None:
+            return JSONResponse({"error": "No such seat is taken by a person here."}, 404)
+        return await asyncio.to_thread(found[1].asked)
+
+
+def _add_streams(routes: APIRouter) -> None:
+    @routes.get("/episodes/{episode_id}/events", responses={**NONE, 200: LINES}, response_class=Response)
+    async def events(request: Request, episode_id: Id, since: Since = -1, seat_token: Token = "") -> Response:
+        """Every event, one JSON object a line; of a running episode what the asker may see."""
+        row = await _row(request, episode_id)
+        if row is None:
+            return _missing(episode_id)
+        lines = _lines(request.app.state.bus.store, row, since, _look(request, episode_id, seat_token))
+        return StreamingResponse(lines, media_type="application/x-ndjson")
+
+    @routes.get(
+        "/episodes/{episode_id}/stream",
+        responses={**NONE, 200: {"content": {"text/event-stream": {}}}},
+        response_class=Response,
+    )
+    async def stream(
+        request: Request,
+        episode_id: Id,
+        speed: Annotated[float, Query(gt=0, le=1_000_000)] = 1.0,
+        since: Since = -1,
+        seat_token: Token = "",
+    ) -> Response:
+        """Plays the record again, so many times as fast as it happened."""
+        row = await _row(request, episode_id)
+        if row is None:
+            return _missing(episode_id)
+        lines = _lines(request.app.state.bus.store, row, since, _look(request, episode_id, seat_token))
+        headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
+        return StreamingResponse(_replayed(lines, speed), media_type="text/event-stream", headers=headers)
+
+
+def _add_changing(routes: APIRouter) -> None:
+    @routes.post(
+        "/episodes",
+        status_code=201,
+        responses=CONFLICT,
+        response_model=models.Loaded,
+        openapi_extra={"requestBody": {**LINES, "required": True}},
+    )
+    async def load(request: Request) -> Any:
+        """Takes in a finished episode as `GET /episodes/{id}/events` gave it."""
+        listed = parse_lines(await request.body())
+        if not listed[-1].last:
+            raise BadInput("The last line should be an episode.ended or episode.failed.")
+        row = row_of(listed[0], "import")
+        try:
+            await asyncio.to_thread(request.app.state.bus.store.load, row, listed)
+        except Closed as closed:
+            return JSONResponse({"error": str(closed), "current": None}, 409)
+        return {"episode_id": row.episode_id, "events": len(listed)}
+
+    @routes.post(
+        "/episodes/{episode_id}/branch", status_code=202, responses={**NONE, **CONFLICT}, response_model=models.Started
+    )
+    async def branch(request: Request, episode_id: Id, wish: Annotated[models.Branch, Body()]) -> Any:
+        """A new episode that is the old one up to a turn, then played by others."""
+        row = await _row(request, episode_id)
+        if row is None:
+            return _missing(episode_id)
+        if row.status == "running":  # its seed would tell what is still hidden
+            return JSONResponse({"error": "A running episode has no branches; wait for its end.", "current": None}, 409)
+        try:
+            values = await asyncio.to_thread(again, request.app.state.bus.store, row, wish)
+        except NotAgain as never:
+            return JSONResponse({"error": str(never), "current": None}, 409)
+        try:
+            return await begin(request, values)
+        except BadInput as wrong:  # of two games' names the record knows one
+            raise NotHere(str(wrong)) from None
+
+    @routes.post("/episodes/{episode_id}/act", responses={**NONE, **CONFLICT}, response_model=models.Acted)
+    async def act(request: Request, episode_id: Id, said: Annotated[models.Act, Body()]) -> Any:
+        """The person's act, as numbers or in words."""
+        from kibitz.live.episodes.human_seat import NotYourTurn
+
+        bearer = request.headers.get("authorization", "").partition(" ")[2].strip()
+        found = request.app.state.runner.seat_of(episode_id, said.seat_token or bearer)
+        if found is None:
+            return JSONResponse({"error": "No such seat is taken by a person here."}, 404)
+        if (said.act is None) == (said.text is None):
+            raise BadInput("Give either act, as numbers, or text, in words.")
+        try:
+            return {"accepted": await asyncio.to_thread(found[1].submit, said.act, said.text, said.turn)}
+        except NotYourTurn as early:
+            return JSONResponse({"error": str(early), "current": None}, 409)
+
+
+def _add_lists(routes: APIRouter) -> None:
+    @routes.get("/leaderboard.json")
+    async def leaderboard(request: Request) -> dict[str, Any]:
+        """By game and player, over all finished episodes."""
+        return {"players": await asyncio.to_thread(request.app.state.bus.store.leaderboard)}
+
+    @routes.get("/runs.json")
+    async def runs(request: Request) -> dict[str, Any]:
+        """Training runs that lie here."""
+        return {"runs": await asyncio.to_thread(catalogue.runs_of, request.app.state.config.runs)}
+
+    @routes.get("/runs/{name}.json", responses=NONE)
+    async def run(request: Request, name: Annotated[str, Path(max_length=200)]) -> Any:
+        """One run with its learning curve."""
+        found = await asyncio.to_thread(catalogue.run_named, request.app.state.config.runs, name)
+        return JSONResponse({"error": "There is no such run."}, 404) if found is None else found
+
+
+async def _row(request: Request, episode_id: str) -> Row | None:
+    row: Row | None = await asyncio.to_thread(request.app.state.bus.store.episode, episode_id)
+    return row
+
+
+def _missing(episode_id: str) -> JSONResponse:
+    return JSONResponse({"error": f"There is no episode {episode_id}."}, 404)
+
+
+def _look(request: Request, episode_id: str, token: str) -> Look:
+    found = request.app.state.runner.seat_of(episode_id, token)
+    return None if found is None else int(found[0])
+
+
+def _mark(row: Row) -> str:
+    """Where a page ended: the start's eight bytes, and the id."""
+    return f"{struct.pack('>d', row.started_at).hex()}-{row.episode_id}"
+
+
+def _cursor(text: str) -> tuple[float, str]:
+    started: float = struct.unpack(">d", bytes.fromhex(text[:16]))[0]
+    return started, text[17:]
+
+
+def snapshot(store: Store, row: Row) -> tuple[Row, dict[str, Any]]:
+    """The row and the whole frame, of the same moment."""
+    frame: dict[str, Any] = {}
+    last = -1
+    if row.status != "running":
+        bodies = store.events(row.episode_id, row.last_seq - 1)
+        frame = fold(frame, decode(bodies[-1])) if bodies else frame
+        return row, frame
+    while bodies := store.events(row.episode_id, last):
+        for event in map(decode, bodies):
+            frame, last = fold(frame, event), event.seq
+    return replace(row, last_seq=last), frame
+
+
+async def _lines(store: Store, row: Row, since: int, look: Look) -> AsyncIterator[bytes]:
+    """Read by the threads that last: each has a connection of its own to the store, and keeps it."""
+    opened = row.open_table or row.status != "running"
+    while bodies := await asyncio.to_thread(store.events, row.episode_id, since):
+        yield b"".join((body if opened else told(body, False).text(look).encode()) + b"\n" for body in bodies)
+        since += len(bodies)
+
+
+async def _replayed(chunks: AsyncIterator[bytes], speed: float) -> AsyncIterator[bytes]:
+    last: float | None = None
+    async for chunk in chunks:
+        for line in chunk.splitlines():
+            event = decode(line)
+            if last is not None:
+                wait = min(max(event.ts - last, 0.0), LONGEST) / speed
+                if wait > 0.0005:
+                    await asyncio.sleep(wait)
+            last = event.ts
+            yield b"id: %d\ndata: %s\n\n" % (event.seq, line)
+    yield b"event: end\ndata: {}\n\n"
+
+
+class Silent:
+    """Closes drivers' episodes that nobody has added to for so long, by this server's clock: theirs may be wrong."""
+
+    def __init__(self, bus: Bus, silence: float) -> None:
+        self._bus, self._silence = bus, silence
+        self._seen: dict[str, tuple[int, float]] = {}  # by episode: its last event, and since when
+
+    def look(self) -> None:
+        now, seen = time.monotonic(), {}
+        for row in self._bus.store.episodes(Which(status="running", limit=1000)):
+            if row.origin != "driver":
+                continue
+            last, since = self._seen.get(row.episode_id, (row.last_seq, now))
+            seen[row.episode_id] = row.last_seq, since if last == row.last_seq else now
+            if now - seen[row.episode_id][1] > self._silence:
+                end_broken(self._bus, row.episode_id, "interrupted", "Nothing has come from its driver for long.")
+        self._seen = seen

@@ -1,0 +1,1 @@
+"""Where episodes are kept: stored events, SQLite, PostgreSQL. Nothing here knows who watches."""
