@@ -64,7 +64,7 @@ def kibitz() -> Callable[..., subprocess.CompletedProcess[str]]:
 
     def run(*words: str, given: str | None = None, timeout: float = 240) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, "-m", "kibitz.cli", *words],
+            [sys.executable, "-m", "kibitz", *words],
             input=given,
             capture_output=True,
             text=True,

@@ -131,7 +131,7 @@ class Publisher:
 
 @contextmanager
 def _server(store: str, bus: str) -> Iterator[str]:
-    words = [sys.executable, "-m", "kibitz.cli", "serve", "--port", "0", "--store", store, "--json", "--no-warm"]
+    words = [sys.executable, "-m", "kibitz", "serve", "--port", "0", "--store", store, "--json", "--no-warm"]
     words += ["--connections", "1000000", *(["--bus", bus] if bus else [])]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
         try:

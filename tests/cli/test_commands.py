@@ -15,8 +15,8 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from kibitz import show
 from kibitz.cli import app, main
+from kibitz.cli import output as show
 from kibitz.core.errors import BadInput
 from kibitz.live.store.base import open_store
 
@@ -145,7 +145,7 @@ def test_names_are_shown_as_they_are_and_on_one_line(tmp_path: Path) -> None:
     path.parent.mkdir()
     path.write_text("1 4 2 3 3 0\n1 1 2 0 3 3\n")
     done = subprocess.run(
-        [sys.executable, "-m", "kibitz.cli", "evaluate", "--player", "heuristic", "--episodes", "4",
+        [sys.executable, "-m", "kibitz", "evaluate", "--player", "heuristic", "--episodes", "4",
          "--contexts", str(path)],
         capture_output=True, text=True, timeout=240, env={**os.environ, "COLUMNS": "80"},
     )  # fmt: skip
@@ -220,7 +220,7 @@ def test_a_command_alone_prints_its_help_and_nothing_more(
 
 def test_a_command_that_is_stopped_says_so() -> None:
     with subprocess.Popen(
-        [sys.executable, "-m", "kibitz.cli", "play", "--seed", "3"],
+        [sys.executable, "-m", "kibitz", "play", "--seed", "3"],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     ) as running:  # fmt: skip
         assert running.stdout is not None and running.stderr is not None

@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from kibitz.show import curve
+from kibitz.cli.output import curve
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 SHORT = ("demo", "--no-browser", "--steps", "20000", "--episodes", "64")

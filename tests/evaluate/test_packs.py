@@ -16,13 +16,13 @@ import pytest
 from rich.console import Console
 
 from kibitz.cli import evaluate
+from kibitz.cli.output import pack_table
 from kibitz.core.errors import BadInput
 from kibitz.core.play.packs import Pack
 from kibitz.evaluate.packs import evaluate_pack, luck_of, paired, play_hosts, play_rules
 from kibitz.games import get_game, get_pack, pack_names
 from kibitz.games.cricket.chances import regret
 from kibitz.games.cricket.options import CricketOptions
-from kibitz.show import pack_table
 from tests.games.cricket.pitch import begin
 
 GAME = get_game("cricket")

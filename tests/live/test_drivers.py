@@ -16,6 +16,7 @@ from typing import Any
 import httpx
 import pytest
 
+from kibitz.cli.output import facts
 from kibitz.core.errors import BadInput
 from kibitz.live.episodes.prepare import Wish
 from kibitz.live.episodes.remote_driver import drive
@@ -23,7 +24,6 @@ from kibitz.live.http.routes_custom import parse_lines
 from kibitz.live.store.stored_event import Told
 from kibitz.live.stream.publisher import BusObserver, HttpOutlet, Refused
 from kibitz.live.stream.schema import PAYLOADS
-from kibitz.show import facts
 from tests.live.conftest import Serve, Served
 from tests.live.machines import free_port, wait_until
 from tests.live.test_store import told as told_events

@@ -7,8 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from kibitz import cli_live, cli_llm
-from kibitz.cli_cricket import app as cricket
+from kibitz.cli import live as cli_live
+from kibitz.cli import llm as cli_llm
+from kibitz.cli.cricket import app as cricket
 from kibitz.core.errors import BadInput
 from kibitz.core.seed import LAST_SEED
 
@@ -52,7 +53,7 @@ def evaluate(
     as_json: Json = False,
 ) -> None:
     """How good is a player? Plays many episodes and prints its measures with an interval."""
-    from kibitz import show
+    from kibitz.cli import output as show
     from kibitz.evaluate import match
     from kibitz.players import player_named
 
@@ -82,7 +83,7 @@ def play(
     as_json: Json = False,
 ) -> None:
     """Play an episode yourself, at the terminal, against any player."""
-    from kibitz import show
+    from kibitz.cli import output as show
 
     record, chosen = _game(game, contexts, options)
     show.play_at_terminal(record, chosen, opponent, seed, as_json)
@@ -104,7 +105,7 @@ def train(
     as_json: Json = False,
 ) -> None:
     """Train a policy; the run's folder gets metrics, checkpoints and the learning curve."""
-    from kibitz import show
+    from kibitz.cli import output as show
     from kibitz.train.start import prepare
 
     run = prepare(algo, hint, config, game, opponent, seed, seeds, steps, out, resume, options or [])
@@ -120,7 +121,7 @@ def demo(
     as_json: Json = False,
 ) -> None:
     """Train a negotiator, compare it with others, then watch it and a cricket match in the cockpit."""
-    from kibitz.demo import demo as run
+    from kibitz.cli.demo import demo as run
 
     run(steps, episodes, browser, leave or as_json, as_json)
 
@@ -131,8 +132,8 @@ def bench_env(
     as_json: Json = False,
 ) -> None:
     """Steps a second: the single environment, the vector one, the batched rules, and OpenSpiel."""
-    from kibitz import show
     from kibitz.bench import env
+    from kibitz.cli import output as show
 
     with show.progress("timing", len(env.SUBJECTS), quiet=as_json) as advance:
         result = env.run(seconds, advance)
@@ -148,8 +149,8 @@ def bench_train(
     as_json: Json = False,
 ) -> None:
     """Training: steps a second and time to 95 % of the reference, beside Stable-Baselines3."""
-    from kibitz import show
     from kibitz.bench import train as subject
+    from kibitz.cli import output as show
     from kibitz.core.options import parse_settings
     from kibitz.train.config import read_job
 
@@ -169,8 +170,8 @@ def bench_hints(
     as_json: Json = False,
 ) -> None:
     """Host-stepped training with random hints and with an LLM's from a warm cache; calls against their latency."""
-    from kibitz import show
     from kibitz.bench import hints as subject
+    from kibitz.cli import output as show
     from kibitz.core.options import parse_settings
 
     with show.progress("timing", 3 * repeats + 2, quiet=as_json) as advance:
@@ -181,8 +182,8 @@ def bench_hints(
 @bench.command("cricket")
 def bench_cricket(as_json: Json = False) -> None:
     """Cricket: balls a second, beside a plain NumPy batch; milliseconds of a win probability."""
-    from kibitz import show
     from kibitz.bench.cricket import bench as subject
+    from kibitz.cli import output as show
 
     with show.progress("timing", 1, quiet=as_json):
         result = subject()

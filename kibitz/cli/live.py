@@ -65,7 +65,7 @@ def watch(
     as_json: Json = False,
 ) -> None:
     """Plays here and publishes to a server; one that is away gets every event once it is back."""
-    from kibitz import show
+    from kibitz.cli import output as show
     from kibitz.core.options import parse_settings
     from kibitz.live.episodes.prepare import Wish
     from kibitz.live.episodes.remote_driver import drive
@@ -97,8 +97,8 @@ def bench_live(
     as_json: Json = False,
 ) -> None:
     """The live server under load: a real one, a publisher over HTTP, watchers in processes of their own."""
-    from kibitz import show
     from kibitz.bench.live import Load
+    from kibitz.cli import output as show
 
     with show.progress("watching", 1, quiet=as_json):
         found = Load(watchers, rate, seconds, batch, stalled, processes, store, bus).run()

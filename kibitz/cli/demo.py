@@ -18,6 +18,7 @@ from typing import Any
 import httpx
 from rich.table import Table
 
+from kibitz.cli.output import half, number, out, progress, result, train
 from kibitz.core.errors import BadInput
 from kibitz.core.game import Game, seated
 from kibitz.core.play.episode import play_episode
@@ -25,7 +26,6 @@ from kibitz.core.play.events import spoken
 from kibitz.evaluate import match
 from kibitz.games import get_game
 from kibitz.players import player_named
-from kibitz.show import half, number, out, progress, result, train
 from kibitz.train.run import Run
 from kibitz.train.start import prepare
 
@@ -156,7 +156,7 @@ def ended_by_signals() -> Iterator[None]:
 def _server(runs: Path, quiet: bool) -> Iterator[str]:
     """`kibitz serve` on a free port with a store of its own that goes with it; its address."""
     with TemporaryDirectory(prefix="kibitz-demo-") as folder:
-        command = [sys.executable, "-m", "kibitz.cli", "serve", "--json", "--port", "0", "--max-episodes", "4"]
+        command = [sys.executable, "-m", "kibitz", "serve", "--json", "--port", "0", "--max-episodes", "4"]
         command += ["--store", f"{folder}/episodes.db", "--runs", str(runs)]
         # a session of its own: Ctrl-C is for us, and we end it in our own time
         process = subprocess.Popen(

@@ -24,7 +24,7 @@ Json = Annotated[bool, typer.Option("--json", help="one JSON object on standard 
 @llm.command("install")
 def install(as_json: Json = False) -> None:
     """Put the embedded model in place: its engine and its weights (145 MB), checked by hash."""
-    from kibitz import show
+    from kibitz.cli import output as show
     from kibitz.llm.providers import weights
 
     lines: list[str] = []
@@ -46,7 +46,7 @@ def list_presets(
     as_json: Json = False,
 ) -> None:
     """Every preset, whether it is usable here, and if not, why."""
-    from kibitz import show
+    from kibitz.cli import output as show
     from kibitz.llm.presets import read_presets
     from kibitz.llm.usable import why_not
 
@@ -69,9 +69,9 @@ def ask(
     as_json: Json = False,
 ) -> None:
     """Ask a model about one random position; prints the prompt, the answer and how long it took."""
-    from kibitz import show
     from kibitz.advice.ask import Asker, prompt_path
     from kibitz.advice.quality import draw_positions, position
+    from kibitz.cli import output as show
     from kibitz.llm.answers.prompt import Prompt
 
     record, chosen = _game(game, options)
@@ -113,8 +113,8 @@ def evaluate(
     as_json: Json = False,
 ) -> None:
     """Score a source of hints: legality, agreement, regret, distance, calibration, latency, cost."""
-    from kibitz import show
     from kibitz.advice.quality import evaluate_hints
+    from kibitz.cli import output as show
     from kibitz.llm.answers.prompt import Prompt
 
     record, chosen = _game(game, options)

@@ -24,7 +24,7 @@ def simulate(
     as_json: Json = False,
 ) -> None:
     """Matches between default captains: inn,total,wkts,legal,pp,mid_,death,fours,sixes,target,won."""
-    from kibitz import show
+    from kibitz.cli import output as show
     from kibitz.games.cricket.fitting import csv_out as sheet
     from kibitz.games.cricket.fitting import simulate as simulator
 
@@ -52,7 +52,7 @@ def winprob(
     as_json: Json = False,
 ) -> None:
     """Adds the batting side's chance to win to balls_left,runs_needed,wickets_left,first_innings_total."""
-    from kibitz import show
+    from kibitz.cli import output as show
     from kibitz.games.cricket.chances.winprob import write_winprob
 
     show.facts({"states": write_winprob(states, out), "out": out}, as_json)
@@ -66,7 +66,7 @@ def fit(
     as_json: Json = False,
 ) -> None:
     """Fits calibration.json to the tables, or shows our figures beside the real ones and their standard errors."""
-    from kibitz import show
+    from kibitz.cli import output as show
     from kibitz.games.cricket.fitting import fit as fitting
     from kibitz.games.cricket.fitting import report as reporting
     from kibitz.games.cricket.fitting.tables import Tables
