@@ -217,7 +217,3 @@ def main() -> None:
     if code == STOPPED:  # Typer makes it of Ctrl-C
         print("kibitz: stopped.", file=sys.stderr)
     sys.exit(code if isinstance(code, int) else 0)
-
-
-if __name__ == "__main__":
-    main()

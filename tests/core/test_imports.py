@@ -11,10 +11,9 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).resolve().parents[2] / "kibitz"
-ORDER = ["core", "games", "llm", "hints", "players", "evaluate", "train", "bench", "live", "show", "demo"]
-ORDER += ["cli_cricket", "cli_live", "cli_llm", "cli"]
+ORDER = ["core", "games", "llm", "advice", "players", "evaluate", "train", "live", "bench", "hints", "cli", "__main__"]
 # a rule may be a trained policy and a policy hears hints: these rooms stand side by side
-SAME = [{"llm", "hints", "players"}, {"evaluate", "train"}]
+SAME = [{"llm", "advice", "players"}, {"evaluate", "train"}]
 
 
 def _room(path: Path) -> str:

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
 ROOT = Path(__file__).resolve().parents[2]
-IMPORTED = ["kibitz.cli", "kibitz.live.serve", "kibitz.live.episodes.prepare", "kibitz.live.voice.commentator", "kibitz.games.cricket",
-            "kibitz.games.deal_or_no_deal"]  # fmt: skip
+IMPORTED = ["kibitz.cli", "kibitz.live.serve", "kibitz.live.episodes.prepare", "kibitz.live.voice.commentator",
+            "kibitz.games.cricket", "kibitz.games.deal_or_no_deal"]  # fmt: skip
 _FORKS = multiprocessing.get_context("forkserver")
 
 

@@ -49,6 +49,7 @@ def test_a_client_that_cannot_be_made_leaves_no_thread(monkeypatch: pytest.Monke
 
 
 def test_nothing_heavy_is_loaded_before_a_provider_is_asked() -> None:
-    code = "import sys, kibitz.llm.client.client, kibitz.llm.client.blocking, kibitz.llm.answers.prompt; print(*sys.modules)"
+    modules = "kibitz.llm.client.client, kibitz.llm.client.blocking, kibitz.llm.answers.prompt"
+    code = f"import sys, {modules}; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not {"torch", "transformers", "xgrammar", "xllamacpp", "openai", "httpx"} & set(loaded)
