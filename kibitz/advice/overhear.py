@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from kibitz.core.act import Act
-from kibitz.core.game import Against, Solo
+from kibitz.core.solo import Against, Solo
 
 
 class Overheard(NamedTuple):

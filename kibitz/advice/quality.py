@@ -25,8 +25,9 @@ from kibitz.advice.gym_wrapper import expert_rule
 from kibitz.core.act import Act, matter
 from kibitz.core.chance import episode_luck, happens, pick, seat_luck, seed_key, uniforms
 from kibitz.core.errors import BadInput
-from kibitz.core.game import Against, Game, Rule, against, choose, game_over, seated
+from kibitz.core.game import Game, Rule, choose, game_over, seated
 from kibitz.core.play.resolve import rule_named
+from kibitz.core.solo import Against, against
 from kibitz.core.xla.jit import large
 from kibitz.llm.answers.prompt import Prompt
 

@@ -17,7 +17,8 @@ from jax import Array, lax
 
 import kibitz  # noqa: F401  (registers the environment)
 from kibitz.core.chance import block
-from kibitz.core.game import Game, against, choose, seated
+from kibitz.core.game import Game, choose, seated
+from kibitz.core.solo import against
 from kibitz.games import get_game
 
 SUBJECTS = ("single", "vector_4096", "batched_4096", "open_spiel")

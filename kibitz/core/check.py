@@ -16,7 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from kibitz.core import act as acts
-from kibitz.core.game import SEATS, Game, against, seated
+from kibitz.core.game import SEATS, Game, seated
+from kibitz.core.solo import against
 from kibitz.core.xla.jit import large
 from kibitz.core.xla.packing import Layout
 

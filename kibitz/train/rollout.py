@@ -17,7 +17,8 @@ from jax import Array
 from kibitz.advice.features import Hint, HintAdapter
 from kibitz.core import act as acts
 from kibitz.core.act import Act, Masks
-from kibitz.core.game import Against, Game, Rule, Solo, against, choose, game_over
+from kibitz.core.game import Game, Rule, choose, game_over
+from kibitz.core.solo import Against, Solo, against
 
 
 class Games(NamedTuple):

@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from kibitz.core.act import Act, Masks
 from kibitz.core.chance import episode_luck, seed_key, uniforms
 from kibitz.core.errors import BadInput
-from kibitz.core.game import Against, Game, Rule, Solo, against, seated
+from kibitz.core.game import Game, Rule, seated
+from kibitz.core.solo import Against, Solo, against
 from kibitz.core.xla.flat_tree import Wire
 from kibitz.core.xla.jit import one_kernel
 

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from kibitz.core.game import Solo, against
+from kibitz.core.solo import Solo, against
 from kibitz.core.xla.packing import Layout
 from kibitz.games.deal_or_no_deal import build, rules
 from kibitz.games.deal_or_no_deal.bots import partner

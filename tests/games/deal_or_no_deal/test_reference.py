@@ -16,7 +16,8 @@ import numpy as np
 import pytest
 
 from kibitz.core.act import is_legal
-from kibitz.core.game import Against, against, seated
+from kibitz.core.game import seated
+from kibitz.core.solo import Against, against
 from kibitz.core.xla.jit import large
 from kibitz.games.deal_or_no_deal import MATTERS, build
 from kibitz.games.deal_or_no_deal import yardsticks as reference
