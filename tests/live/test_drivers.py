@@ -22,7 +22,7 @@ from kibitz.live.episodes.prepare import Wish
 from kibitz.live.episodes.remote_driver import drive
 from kibitz.live.http.routes_custom import parse_lines
 from kibitz.live.store.stored_event import Told
-from kibitz.live.stream.publisher import BusObserver, HttpOutlet, Refused
+from kibitz.live.stream.outlets import BusObserver, HttpOutlet, Refused
 from kibitz.live.stream.schema import PAYLOADS
 from tests.live.conftest import Serve, Served
 from tests.live.machines import free_port, wait_until
@@ -248,12 +248,12 @@ def test_a_match_waits_once_the_buffer_is_full_and_loses_nothing(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from kibitz.live.store.stored_event import Told, event_of
-    from kibitz.live.stream import publisher
+    from kibitz.live.stream import outlets
     from tests.live import record
 
-    monkeypatch.setattr(publisher, "BUFFER", 5)
+    monkeypatch.setattr(outlets, "BUFFER", 5)
     port = free_port()
-    outlet = publisher.HttpOutlet(f"http://127.0.0.1:{port}", give_up=60)
+    outlet = outlets.HttpOutlet(f"http://127.0.0.1:{port}", give_up=60)
     sent = record.events("ep-waits", steps=20)
     sending = threading.Thread(target=lambda: [outlet.send(Told(event_of(event))) for event in sent])
     sending.start()

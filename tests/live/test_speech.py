@@ -25,8 +25,8 @@ from kibitz.core.play.episode import play_episode
 from kibitz.core.play.events import Event
 from kibitz.games import get_game
 from kibitz.live.voice import speech as speech_module
+from kibitz.live.voice.speakers import Chosen, Espeak, Piper, Silence, Unspoken
 from kibitz.live.voice.speech import CartesiaTTS, Speech, choose, open_speech
-from kibitz.live.voice.voices import Chosen, Espeak, Piper, Silence, Unspoken
 from kibitz.players import player_named
 from tests.live.fake_cartesia import FakeCartesia, tone
 from tests.live.openenv_server import serving
@@ -159,9 +159,9 @@ def test_the_best_voice_that_works_is_taken_and_the_others_say_what_is_missing(
     def look(name: str) -> Any:
         return object() if name in present else None
 
-    monkeypatch.setattr("kibitz.live.voice.voices.find_spec", look)
+    monkeypatch.setattr("kibitz.live.voice.speakers.find_spec", look)
     monkeypatch.setattr(
-        "kibitz.live.voice.voices._piper_file", lambda: tmp_path / "v.onnx" if "piper" in present else None
+        "kibitz.live.voice.speakers._piper_file", lambda: tmp_path / "v.onnx" if "piper" in present else None
     )
     monkeypatch.setattr("shutil.which", lambda name: None)
     monkeypatch.setenv("CARTESIA_API_KEY", KEY)

@@ -13,7 +13,7 @@ from kibitz.core.play.episode import play_episode
 from kibitz.core.play.events import Event, spoken
 from kibitz.live.episodes.prepare import Wish, let_go, prepare
 from kibitz.live.episodes.runner import Live, Steps
-from kibitz.live.stream.publisher import BusObserver, HttpOutlet, Refused
+from kibitz.live.stream.outlets import BusObserver, HttpOutlet, Refused
 
 
 def drive(

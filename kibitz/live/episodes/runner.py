@@ -19,7 +19,7 @@ from kibitz.live.episodes.halt import Halt
 from kibitz.live.store.base import Closed, Gap, Row, StoreAway
 from kibitz.live.store.stored_event import Told, decode, fold
 from kibitz.live.stream.bus import Bus
-from kibitz.live.stream.publisher import BusObserver, LocalOutlet, Speech
+from kibitz.live.stream.outlets import BusObserver, LocalOutlet, Speech
 
 if TYPE_CHECKING:
     from kibitz.live.episodes.human_seat import HumanSeat

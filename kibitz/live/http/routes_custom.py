@@ -21,7 +21,7 @@ from kibitz.live.http.numbers import JsonRoute
 from kibitz.live.store.base import Closed, Gap, Row
 from kibitz.live.store.stored_event import Told, event_of
 from kibitz.live.stream.bus import Bus
-from kibitz.live.stream.publisher import Speech, with_audio
+from kibitz.live.stream.outlets import Speech, with_audio
 
 MOST = 1e9  # of a return: their sums and means must stay numbers
 LINES = {"content": {"application/x-ndjson": {"schema": {"type": "string", "description": "one event a line"}}}}

@@ -12,7 +12,7 @@ from typing import IO, Any
 
 from kibitz.core.errors import BadInput
 from kibitz.live.store.base import READ, Closed, Gap, Query, Row, StoreAway, outcome
-from kibitz.live.store.rows import COLUMNS, LAST_SEQ, LEADERBOARD, conditions, row_of, standings, values_of
+from kibitz.live.store.sql import COLUMNS, LAST_SEQ, LEADERBOARD, conditions, row_of, standings, values_of
 from kibitz.live.store.stored_event import Told
 from kibitz.live.store.writer import Writer
 

@@ -1,1 +1,1 @@
-"""From a committed event to every watcher: bus, Redis, hub, publisher. Storing is in `store`."""
+"""From a committed event to every watcher: bus, Redis, hub, outlets. Storing is in `store`."""

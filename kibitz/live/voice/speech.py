@@ -32,7 +32,7 @@ from fastapi.responses import FileResponse, JSONResponse
 
 from kibitz.core.paths import cache_folder
 from kibitz.core.play.events import Event, spoken
-from kibitz.live.voice.voices import CartesiaTTS, Chosen, Speaker, Unspoken, choose, chosen
+from kibitz.live.voice.speakers import CartesiaTTS, Chosen, Speaker, Unspoken, choose, chosen
 
 __all__ = ["CartesiaTTS", "Chosen", "Speaker", "Speech", "choose", "chosen", "open_speech"]
 
