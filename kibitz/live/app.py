@@ -19,13 +19,13 @@ import kibitz
 from kibitz.core.errors import BadInput, NotHere
 from kibitz.games import GAMES
 from kibitz.live.config import LiveConfig
-from kibitz.live.episodes.runner import Runner, end_broken, is_closed
+from kibitz.live.episodes.runner import Runner, fail_episode, note_closed
 from kibitz.live.episodes.warmup import Warmth
 from kibitz.live.http import metrics, models, pages, routes_custom, routes_episodes, watch
 from kibitz.live.http.security import Guard
 from kibitz.live.openenv import routes as openenv
 from kibitz.live.openenv.sessions import Sessions
-from kibitz.live.store.base import Query, StoreAway, open_store
+from kibitz.live.store.base import Query, StoreUnavailable, open_store
 from kibitz.live.stream.bus import Bus
 from kibitz.live.stream.redis_bus import open_link
 from kibitz.live.voice.speech import open_speech
@@ -104,7 +104,7 @@ async def _life(app: FastAPI) -> AsyncIterator[None]:
 
     rounds = [
         (max(silence / 10, 0.5), routes_episodes.Silent(bus, silence).look),
-        (1.0, bus.store.still_here),
+        (1.0, bus.store.heartbeat),
     ]
     tasks = [asyncio.create_task(_every(seconds, partial(asyncio.to_thread, look))) for seconds, look in rounds]
     tasks.append(asyncio.create_task(_every(LOOK, partial(bus.hub.catch_up_all, LOOK))))
@@ -151,20 +151,20 @@ class Left:
 
     def look(self) -> None:
         store = self._bus.store
-        store.still_here()
-        left = {row.episode_id for row in store.left_running()}
+        store.heartbeat()
+        left = {row.episode_id for row in store.orphaned()}
         for episode_id in left & self._missing if store.shared else left:
             if episode_id not in self._bus.unclosed:  # or it has been said
                 log.warning("episode %s was interrupted", episode_id)
-            end_broken(self._bus, episode_id, "interrupted", "The server stopped in the middle of it.")
+            fail_episode(self._bus, episode_id, "interrupted", "The server stopped in the middle of it.")
         self._missing = left
         for row in store.episodes(Query(status="running", limit=1000)):
             if row.origin == "server" and row.owner == store.owner and row.episode_id not in self._runner.running:
-                end_broken(self._bus, row.episode_id, "error", "It could not be recorded to its end.")
+                fail_episode(self._bus, row.episode_id, "error", "It could not be recorded to its end.")
         for episode_id in list(self._bus.unclosed):  # another server may have managed
             found = store.episode(episode_id)
             if found is None or found.status != "running":
-                is_closed(self._bus, episode_id)
+                note_closed(self._bus, episode_id)
 
 
 async def _every(seconds: float, look: Callable[[], Awaitable[None]], at_once: bool = False) -> None:
@@ -227,8 +227,8 @@ def _add_errors(app: FastAPI) -> None:
     async def bad(request: Request, error: BadInput) -> JSONResponse:
         return _problem(422, str(error))
 
-    @app.exception_handler(StoreAway)
-    async def away(request: Request, error: StoreAway) -> JSONResponse:
+    @app.exception_handler(StoreUnavailable)
+    async def away(request: Request, error: StoreUnavailable) -> JSONResponse:
         return _problem(503, str(error))
 
     @app.exception_handler(HTTPException)

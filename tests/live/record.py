@@ -1,4 +1,4 @@
-"""A made-up episode in the form of a real one, for tests that need events but no game."""
+"""A synthetic episode in the form of a real one, for tests that need events but no game."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import json
 import time
 from typing import Any
 
+from kibitz.live.store.base import Row
+from kibitz.live.store.stored_event import StoredEvent, event_from_dict
+
 
 def events(episode_id: str, steps: int = 5, end: bool = True, **about: Any) -> list[dict[str, Any]]:
-    """Started, so many steps, ended; secrets where real events have them."""
+    """Started, `steps` steps, ended; private values where real events have them."""
     secret = {"0": {"utilities": [1, 2, 3]}, "1": {"utilities": [3, 2, 1]}}
-    told: list[tuple[str, dict[str, Any]]] = [
+    made: list[tuple[str, dict[str, Any]]] = [
         (
             "episode.started",
             {
@@ -20,9 +23,9 @@ def events(episode_id: str, steps: int = 5, end: bool = True, **about: Any) -> l
         )
     ]  # fmt: skip
     for turn in range(steps):
-        told.append(("step", {"turn": turn, "acts": [[0], None], "rewards": [0.0, 0.0], "frame": {"n": turn + 1}}))
+        made.append(("step", {"turn": turn, "acts": [[0], None], "rewards": [0.0, 0.0], "frame": {"n": turn + 1}}))
     if end:
-        told.append(
+        made.append(
             (
                 "episode.ended",
                 {
@@ -34,8 +37,16 @@ def events(episode_id: str, steps: int = 5, end: bool = True, **about: Any) -> l
     now = time.time()
     return [
         {"v": 1, "episode_id": episode_id, "seq": seq, "ts": now + seq / 100, "type": kind, "payload": payload}
-        for seq, (kind, payload) in enumerate(told)
+        for seq, (kind, payload) in enumerate(made)
     ]
+
+
+def stored_events(episode_id: str = "ep-1", **more: Any) -> list[StoredEvent]:
+    return [StoredEvent(event_from_dict(event)) for event in events(episode_id, **more)]
+
+
+def row(episode_id: str = "ep-1", **more: Any) -> Row:
+    return Row(episode_id, "deal_or_no_deal", ("bayes", "heuristic"), time.time(), **more)
 
 
 def lines(listed: list[dict[str, Any]]) -> bytes:

@@ -16,7 +16,7 @@ from kibitz.live.stream.bus import Bus
 from kibitz.live.stream.hub import Watcher
 from kibitz.live.stream.redis_bus import RedisLink
 from tests.live.machines import Redis
-from tests.live.test_store import row, told
+from tests.live.record import row, stored_events
 
 
 @pytest.mark.conformance
@@ -29,7 +29,7 @@ def test_a_full_queue_leaves_the_oldest_out_says_so_once_and_others_miss_nothing
     store = open_store(str(tmp_path / "a.db"))
     links = RedisLink(own_redis.url), RedisLink(own_redis.url)
     here, there = (Bus(store, link) for link in links)
-    sent = told(steps=80)
+    sent = stored_events(steps=80)
 
     async def play() -> list[str]:
         for bus in (here, there):
@@ -80,7 +80,7 @@ def test_what_is_sent_before_the_bus_runs_goes_out_when_it_does(redis: Redis, tm
     link = RedisLink(redis.url)
     bus = Bus(store, link)
     bus.begin(row("ep-early"))
-    bus.publish(told("ep-early")[0])
+    bus.publish(stored_events("ep-early")[0])
 
     async def run() -> None:
         running = asyncio.create_task(link.run(bus.hub))

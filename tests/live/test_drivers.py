@@ -21,12 +21,12 @@ from kibitz.core.errors import BadInput
 from kibitz.live.episodes.prepare import Wish
 from kibitz.live.episodes.remote_driver import drive
 from kibitz.live.http.routes_custom import parse_lines
-from kibitz.live.store.stored_event import Told
+from kibitz.live.store.stored_event import StoredEvent
 from kibitz.live.stream.outlets import BusObserver, HttpOutlet, Refused
 from kibitz.live.stream.schema import PAYLOADS
 from tests.live.conftest import Serve, Served
 from tests.live.machines import free_port, wait_until
-from tests.live.test_store import told as told_events
+from tests.live.record import stored_events
 
 LONG = {"max_turns": 60, "disagree_ends": False}
 
@@ -78,20 +78,20 @@ def test_a_driver_that_goes_silent_is_taken_for_gone(tmp_path: Path, monkeypatch
     from kibitz.live.http.routes_episodes import Silent
     from kibitz.live.store.base import open_store
     from kibitz.live.stream.bus import Bus
-    from tests.live.test_store import row, told
+    from tests.live.record import row
 
     store = open_store(str(tmp_path / "a.db"))
     for name in ("ep-gone", "ep-empty", "ep-on"):
         store.begin(row(name, origin="driver"))
-    for one in told("ep-gone", end=False):
-        store.append(Told(replace(one.event, ts=1000 * one.event.ts)))
-    going_on = iter(told("ep-on"))
+    for one in stored_events("ep-gone", end=False):
+        store.append(StoredEvent(replace(one.event, ts=1000 * one.event.ts)))
+    going_on = iter(stored_events("ep-on"))
     silent, passed = Silent(Bus(store), 60.0), 0.0
     monkeypatch.setattr(time, "monotonic", lambda known=time.monotonic: known() + passed)
 
     def look() -> dict[str, str]:
         one = next(going_on)
-        store.append(Told(replace(one.event, ts=1.0)))
+        store.append(StoredEvent(replace(one.event, ts=1.0)))
         silent.look()
         found = {name: store.episode(name) for name in ("ep-gone", "ep-empty", "ep-on")}
         return {name: one.status for name, one in found.items() if one is not None}
@@ -128,7 +128,7 @@ def test_an_answer_that_is_not_the_servers_ends_the_delivery_and_is_told() -> No
     """A proxy's page, say."""
     page = httpx.MockTransport(lambda request: httpx.Response(200, text="<html>"))
     outlet = HttpOutlet("http://x", client=httpx.Client(transport=page))
-    outlet.send(told_events("ep-1")[0])
+    outlet.send(stored_events("ep-1")[0])
     with pytest.raises(Refused, match="JSON"):
         outlet.close()
 
@@ -247,7 +247,7 @@ def test_the_seeds_driver_publishes_a_real_match_ball_by_ball(served: Served) ->
 def test_a_match_waits_once_the_buffer_is_full_and_loses_nothing(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from kibitz.live.store.stored_event import Told, event_of
+    from kibitz.live.store.stored_event import StoredEvent, event_from_dict
     from kibitz.live.stream import outlets
     from tests.live import record
 
@@ -255,7 +255,7 @@ def test_a_match_waits_once_the_buffer_is_full_and_loses_nothing(
     port = free_port()
     outlet = outlets.HttpOutlet(f"http://127.0.0.1:{port}", give_up=60)
     sent = record.events("ep-waits", steps=20)
-    sending = threading.Thread(target=lambda: [outlet.send(Told(event_of(event))) for event in sent])
+    sending = threading.Thread(target=lambda: [outlet.send(StoredEvent(event_from_dict(event))) for event in sent])
     sending.start()
     wait_until(lambda: outlet.retries > 1, what="a retry")
     assert sending.is_alive(), "the match waits"

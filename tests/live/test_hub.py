@@ -13,12 +13,12 @@ from typing import Any, cast
 import pytest
 
 from kibitz.live.http.watch import Session, _watch
-from kibitz.live.store.base import StoreAway, open_store
-from kibitz.live.store.stored_event import Told
+from kibitz.live.store.base import StoreUnavailable, open_store
+from kibitz.live.store.stored_event import StoredEvent
 from kibitz.live.stream import hub as hub_module
 from kibitz.live.stream.bus import Bus
 from kibitz.live.stream.hub import LAG, RING, WINDOW, Hub, Watcher
-from tests.live.test_store import row, told
+from tests.live.record import row, stored_events
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def bus(tmp_path: Path) -> Iterator[Bus]:
 async def _begin(bus: Bus, steps: int) -> tuple[Hub, list[Any]]:
     bus.attach(asyncio.get_running_loop())
     await asyncio.to_thread(bus.begin, row())
-    return bus.hub, told(steps=steps)
+    return bus.hub, stored_events(steps=steps)
 
 
 async def _publish(bus: Bus, events: list[Any]) -> None:
@@ -122,7 +122,7 @@ def test_large_events_leave_memory_early_and_every_watcher_gets_all_of_them_in_o
     async def play() -> tuple[list[list[str]], list[bytes], int]:
         hub, sent = await _begin(bus, 120)
         sent = [
-            Told(replace(one.event, payload={**one.event.payload, "pad": "x" * size}))
+            StoredEvent(replace(one.event, payload={**one.event.payload, "pad": "x" * size}))
             for one, size in zip(sent, sizes, strict=True)
         ]
         channel, go, reads = hub.channels["ep-1"], asyncio.Event(), 0
@@ -286,8 +286,8 @@ def test_whoever_opens_an_old_episode_does_not_make_it_the_newest(bus: Bus) -> N
         for one in (now, old):
             await hub.join(one)
             found.append(hub.newest)
-        hub.deliver(told("ep-now")[0])
-        for one in told("ep-now")[1:]:
+        hub.deliver(stored_events("ep-now")[0])
+        for one in stored_events("ep-now")[1:]:
             hub.deliver(one)
         return [*found, hub.newest]
 
@@ -298,7 +298,7 @@ def test_a_driver_whose_frame_is_no_frame_is_still_told_to_the_end(bus: Bus) -> 
     async def play() -> list[str]:
         hub, sent = await _begin(bus, 3)
         for place in (1, -1):
-            sent[place] = Told(replace(sent[place].event, payload={**sent[place].event.payload, "frame": 5}))
+            sent[place] = StoredEvent(replace(sent[place].event, payload={**sent[place].event.payload, "frame": 5}))
         watching = asyncio.create_task(_told(hub))
         await _publish(bus, sent)
         async with asyncio.timeout(10):
@@ -340,7 +340,7 @@ def test_a_watcher_whose_record_cannot_be_read_is_told_to_come_again_and_not_tha
         await _publish(bus, sent[:-1])
 
         def away(*values: Any) -> list[bytes]:
-            raise StoreAway("gone")
+            raise StoreUnavailable("gone")
 
         bus.store.events = away  # type: ignore[method-assign]
         socket = Socket(bus)
@@ -367,7 +367,7 @@ def test_somebody_who_joins_while_the_store_is_away_gets_what_came_meanwhile_lat
         hub, sent = await _begin(bus, 10)
         old = hub.channels["ep-1"].row
         await _publish(bus, sent)
-        events, failures = bus.store.events, iter([StoreAway("gone for a moment")])
+        events, failures = bus.store.events, iter([StoreUnavailable("gone for a moment")])
 
         def away(*values: Any) -> list[bytes]:
             for failure in failures:

@@ -19,13 +19,13 @@ import pytest
 from kibitz.live import app as server
 from kibitz.live.app import Left, create_app
 from kibitz.live.config import LiveConfig
-from kibitz.live.episodes.runner import Runner, end_broken
-from kibitz.live.store.base import StoreAway, open_store
-from kibitz.live.store.stored_event import Told, decode
+from kibitz.live.episodes.runner import Runner, fail_episode
+from kibitz.live.store.base import StoreUnavailable, open_store
+from kibitz.live.store.stored_event import StoredEvent, decode_event
 from kibitz.live.stream.bus import Bus
 from kibitz.live.stream.hub import Watcher
 from tests.live.openenv_server import serving
-from tests.live.test_store import row, told
+from tests.live.record import row, stored_events
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def bus(tmp_path: Path) -> Iterator[Bus]:
 def _lost(bus: Bus, name: str) -> None:
     """An episode of this server's that says `running`, and that nobody plays."""
     bus.store.begin(row(name, owner=bus.store.owner))
-    for one in told(name, end=False):
+    for one in stored_events(name, end=False):
         bus.store.append(one)
 
 
@@ -57,7 +57,7 @@ def test_an_episode_that_cannot_be_closed_is_said_once_and_again_when_it_is_clos
         _lost(bus, name)
     append, broken = bus.store.append, {"ep-1", "ep-2"}
 
-    def failing(one: Told) -> bool:
+    def failing(one: StoredEvent) -> bool:
         if one.episode_id in broken:
             raise TypeError("a bug of ours")
         return append(one)
@@ -74,7 +74,7 @@ def test_an_episode_that_cannot_be_closed_is_said_once_and_again_when_it_is_clos
         left.look()
     assert [said.getMessage() for said in caplog.records[2:]] == ["episode ep-1 is closed now; it could not be 5 times"]
     assert _status(bus, "ep-1") == "failed"
-    append(told("ep-2")[-1])  # by another server
+    append(stored_events("ep-2")[-1])  # by another server
     left.look()
     assert [said.getMessage() for said in caplog.records[3:]] == ["episode ep-2 is closed now; it could not be 7 times"]
     assert not bus.unclosed
@@ -86,7 +86,7 @@ def test_what_a_crash_left_and_cannot_be_closed_is_said_once_too(
     left = Left(bus, Runner(bus, LiveConfig()))
     bus.store.begin(row("ep-1", owner="gone"))
 
-    def failing(one: Told) -> bool:
+    def failing(one: StoredEvent) -> bool:
         raise TypeError("a bug of ours")
 
     monkeypatch.setattr(bus.store, "append", failing)
@@ -103,14 +103,14 @@ def test_a_store_that_stays_away_is_said_once_and_the_end_of_the_server_is_not_h
     _lost(bus, "ep-1")
     tried = threading.Semaphore(0)
 
-    def away(one: Told) -> bool:
+    def away(one: StoredEvent) -> bool:
         tried.release()
-        raise StoreAway("gone")
+        raise StoreUnavailable("gone")
 
     monkeypatch.setattr(bus.store, "append", away)
     closed: list[bool] = []
     work = threading.Thread(
-        target=lambda: closed.append(end_broken(bus, "ep-1", "error", "It could not be recorded.")), daemon=True
+        target=lambda: closed.append(fail_episode(bus, "ep-1", "error", "It could not be recorded.")), daemon=True
     )
     work.start()
     for _ in range(3):
@@ -131,9 +131,9 @@ def test_a_server_starts_and_ends_soon_although_what_was_left_cannot_be_closed(
     _lost(bus, "ep-1")
     tried = threading.Event()
 
-    def away(one: Told) -> bool:
+    def away(one: StoredEvent) -> bool:
         tried.set()
-        raise StoreAway("gone")
+        raise StoreUnavailable("gone")
 
     monkeypatch.setattr(bus.store, "append", away)
 
@@ -156,7 +156,7 @@ def test_what_this_server_has_lost_sight_of_is_closed_and_what_it_plays_is_left_
     Left(bus, runner).look()
     found = {name: _status(bus, name) for name in (live.episode_id, "ep-lost", "ep-driver")}
     assert found == {live.episode_id: "running", "ep-lost": "failed", "ep-driver": "running"}
-    last = decode(bus.store.events("ep-lost", -1)[-1])
+    last = decode_event(bus.store.events("ep-lost", -1)[-1])
     assert (last.payload["kind"], last.payload["frame"]) == ("error", {"n": 5})
 
 
@@ -173,7 +173,7 @@ def test_a_running_server_finds_lost_episodes_and_unshown_events_by_itself(
             await asyncio.to_thread(bus.begin, driven)
             channel = await bus.hub.join(driven)
             following = asyncio.create_task(_texts(bus, channel))
-            for one in told("ep-driven"):
+            for one in stored_events("ep-driven"):
                 await asyncio.to_thread(bus.store.append, one)  # committed, and nobody says so
             texts = await following
             await asyncio.to_thread(_lost, bus, "ep-lost")
@@ -194,7 +194,7 @@ def test_exports_use_the_connections_that_are_there_and_open_no_more(
     """Whoever reads has a connection for its thread, so the threads must be few, and stay."""
     made = create_app(LiveConfig(store=str(tmp_path / "a.db"), warm=False))
     store: Any = made.state.bus.store
-    store.load(row("ep-1"), told("ep-1", steps=2500))
+    store.load(row("ep-1"), stored_events("ep-1", steps=2500))
     events, body = store.events, store.events("ep-1", 10, 1)[0]
 
     def slowly(*values: Any) -> list[bytes]:

@@ -18,9 +18,9 @@ from kibitz.games import get_game
 from kibitz.live.config import LiveConfig
 from kibitz.live.episodes.halt import Halt
 from kibitz.live.episodes.human_seat import HumanSeat
-from kibitz.live.episodes.runner import Runner, end_broken, is_running, run_episode_in_proc
-from kibitz.live.store.base import Store, StoreAway, open_store
-from kibitz.live.store.stored_event import decode
+from kibitz.live.episodes.runner import Runner, fail_episode, is_running, run_episode_in_proc
+from kibitz.live.store.base import Store, StoreUnavailable, open_store
+from kibitz.live.store.stored_event import decode_event
 from kibitz.live.stream.bus import Bus
 from kibitz.live.stream.schema import PAYLOADS
 
@@ -63,7 +63,7 @@ def test_a_player_that_fails_is_stood_in_for_and_the_reason_is_told(
     played = asyncio.run(run_episode_in_proc(bus, "llm:odd", "heuristic", game="deal_or_no_deal", seed=5))
     release.set()
     assert played["status"] == "ended"
-    events = [decode(body) for body in bus.store.events(played["episode_id"], -1)]
+    events = [decode_event(body) for body in bus.store.events(played["episode_id"], -1)]
     mine = [e.payload for e in events if e.type == "decision" and e.payload["seat"] == 0]
     assert mine and all(one["source"] == "heuristic" for one in mine)
     assert why in mine[0]["fallback"]
@@ -73,7 +73,7 @@ def test_a_player_that_fails_is_stood_in_for_and_the_reason_is_told(
 def test_a_person_who_sleeps_is_stood_in_for(bus: Bus) -> None:
     Runner(bus, LiveConfig(pace=0.0, human_seconds=0.05))
     played = asyncio.run(run_episode_in_proc(bus, "human", "heuristic", game="deal_or_no_deal", seed=5))
-    events = [decode(body) for body in bus.store.events(played["episode_id"], -1)]
+    events = [decode_event(body) for body in bus.store.events(played["episode_id"], -1)]
     mine = [e.payload for e in events if e.type == "decision" and e.payload["seat"] == 0]
     assert mine and all(one["source"] == "heuristic" and "no answer" in one["fallback"] for one in mine)
 
@@ -104,7 +104,7 @@ def test_the_seeds_function_plays_a_whole_match_under_one_id_and_every_event_fit
     assert running is not None and running["episode_id"] == played["episode_id"]
     assert second["error"] and second["current"]["episode_id"] == played["episode_id"]
     assert is_running(bus) is None
-    events = [decode(body) for body in bus.store.events(played["episode_id"], -1)]
+    events = [decode_event(body) for body in bus.store.events(played["episode_id"], -1)]
     assert {e.episode_id for e in events} == {played["episode_id"]}
     assert {e.type for e in events} >= {"episode.started", "hint", "decision", "step", "commentary", "episode.ended"}
     for event in events:
@@ -113,7 +113,7 @@ def test_the_seeds_function_plays_a_whole_match_under_one_id_and_every_event_fit
 
 def test_a_pack_gives_the_first_position_and_keeps_its_match_secret_until_the_end(bus: Bus) -> None:
     played = asyncio.run(run_episode_in_proc(bus, "balanced", "heuristic", eval_pack_id="death", seed=3))
-    events = [decode(body) for body in bus.store.events(played["episode_id"], -1)]
+    events = [decode_event(body) for body in bus.store.events(played["episode_id"], -1)]
     assert events[0].payload["about"]["eval_pack_id"] == "death"
     assert events[0].payload["frame"]["legal"] > 0, "a death over is not the first"
     row = bus.store.episode(played["episode_id"])
@@ -130,7 +130,7 @@ def test_both_matches_of_a_pair_are_those_that_evaluation_plays(bus: Bus) -> Non
     evaluated = play_hosts(get_game("cricket"), pack, ("random", "heuristic"), 2, 0, lambda count: None)
     for match in (0, 1):
         played = asyncio.run(run_episode_in_proc(bus, "random", "heuristic", eval_pack_id="death", seed=match))
-        last = decode(bus.store.events(played["episode_id"], -1)[-1]).payload
+        last = decode_event(bus.store.events(played["episode_id"], -1)[-1]).payload
         assert (last["match"], last["steps"]) == (match, evaluated.turns[match, 0])
         for name, scores in evaluated.scores.items():
             assert last["scores"][name] == scores[match].tolist(), name
@@ -144,28 +144,28 @@ def test_a_store_that_fails_in_the_middle_ends_the_episode_with_a_word_once_it_i
     def failing(told: Any) -> bool:
         if told.seq == 4 and not away.is_set():
             away.set()
-            raise StoreAway("The store cannot be written: disk is full")
+            raise StoreUnavailable("The store cannot be written: disk is full")
         return append(told)
 
     monkeypatch.setattr(bus.store, "append", failing)
     Runner(bus, LiveConfig(pace=0.0))
     played = asyncio.run(run_episode_in_proc(bus, "heuristic", "heuristic", game="deal_or_no_deal", seed=5))
-    events = [decode(body) for body in bus.store.events(played["episode_id"], -1)]
+    events = [decode_event(body) for body in bus.store.events(played["episode_id"], -1)]
     assert [e.seq for e in events] == [0, 1, 2, 3, 4]
     assert events[-1].type == "episode.failed" and "full" in events[-1].payload["reason"]
     assert played["status"] == "failed"
 
 
 def test_an_episode_left_running_by_a_crash_is_closed_as_interrupted_and_can_be_replayed(bus: Bus) -> None:
-    from tests.live.test_store import row, told
+    from tests.live.record import row, stored_events
 
     store: Store = bus.store
     store.begin(row("ep-left", secret={"seed": 1, "number": 0}))
-    for one in told("ep-left", end=False):
+    for one in stored_events("ep-left", end=False):
         store.append(one)
-    (left,) = store.left_running()
-    assert end_broken(bus, left.episode_id, "interrupted", "The server stopped in the middle of it.")
-    events = [decode(body) for body in store.events("ep-left", -1)]
+    (left,) = store.orphaned()
+    assert fail_episode(bus, left.episode_id, "interrupted", "The server stopped in the middle of it.")
+    events = [decode_event(body) for body in store.events("ep-left", -1)]
     assert [e.seq for e in events] == list(range(7))
     assert events[-1].payload["kind"] == "interrupted"
     assert events[-1].payload["frame"] == {"n": 5}

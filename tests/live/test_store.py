@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 from kibitz.core.errors import BadInput
-from kibitz.live.store.base import Closed, Gap, Query, Row, Store, StoreAway, open_store
-from kibitz.live.store.stored_event import Told, event_of
-from tests.live import record
+from kibitz.live.store.base import EpisodeClosed, Query, Row, SequenceGap, Store, StoreUnavailable, open_store
+from kibitz.live.store.stored_event import StoredEvent
 from tests.live.machines import Postgres, missing, wait_until
+from tests.live.record import row, stored_events
 
 Open = Callable[..., Store]
 
@@ -40,18 +40,10 @@ def open_one(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
         store.close()
 
 
-def told(episode_id: str = "ep-1", **more: Any) -> list[Told]:
-    return [Told(event_of(event)) for event in record.events(episode_id, **more)]
-
-
-def row(episode_id: str = "ep-1", **more: Any) -> Row:
-    return Row(episode_id, "deal_or_no_deal", ("bayes", "heuristic"), time.time(), **more)
-
-
 def test_what_is_appended_comes_back_byte_for_byte_and_in_order(open_one: Open) -> None:
     store = open_one()
     store.begin(row())
-    sent = told()
+    sent = stored_events()
     for one in sent:
         assert store.append(one)
     assert store.events("ep-1", -1) == [one.body for one in sent]
@@ -64,9 +56,9 @@ def test_what_is_appended_comes_back_byte_for_byte_and_in_order(open_one: Open) 
 def test_large_events_are_read_a_few_at_a_time_and_all_of_them(open_one: Open) -> None:
     store = open_one()
     store.begin(row())
-    first, second, *_ = told()
+    first, second, *_ = stored_events()
     big = replace(second.event, payload={**second.event.payload, "text": "x" * 3_000_000})
-    sent = [first, *(Told(replace(big, seq=seq)) for seq in range(1, 8))]
+    sent = [first, *(StoredEvent(replace(big, seq=seq)) for seq in range(1, 8))]
     for one in sent:
         store.append(one)
     found: list[bytes] = []
@@ -81,26 +73,26 @@ def test_large_events_are_read_a_few_at_a_time_and_all_of_them(open_one: Open) -
 def test_doubles_are_taken_for_done_and_gaps_are_refused_with_the_seq_that_is_wanted(open_one: Open) -> None:
     store = open_one()
     store.begin(row())
-    sent = told()
+    sent = stored_events()
     assert store.append(sent[0])
     assert not store.append(sent[0])
-    with pytest.raises(Gap) as gap:
+    with pytest.raises(SequenceGap) as gap:
         store.append(sent[2])
     assert gap.value.expected == 1
 
 
 def test_nothing_is_added_to_an_episode_that_is_over_or_was_never_begun(open_one: Open) -> None:
     store = open_one()
-    with pytest.raises(Closed):
-        store.append(told()[0])
-    store.load(row(), told())
-    last = told(steps=6)[-1]
-    with pytest.raises(Closed):
+    with pytest.raises(EpisodeClosed):
+        store.append(stored_events()[0])
+    store.load(row(), stored_events())
+    last = stored_events(steps=6)[-1]
+    with pytest.raises(EpisodeClosed):
         store.append(last)
-    with pytest.raises(Closed):
+    with pytest.raises(EpisodeClosed):
         store.begin(row())
-    with pytest.raises(Closed):
-        store.load(row(), told())
+    with pytest.raises(EpisodeClosed):
+        store.load(row(), stored_events())
 
 
 def test_many_threads_append_at_once_and_every_episode_stays_whole(open_one: Open) -> None:
@@ -108,7 +100,7 @@ def test_many_threads_append_at_once_and_every_episode_stays_whole(open_one: Ope
 
     def play(name: str) -> None:
         store.begin(row(name))
-        for one in told(name, steps=40):
+        for one in stored_events(name, steps=40):
             store.append(one)
 
     threads = [threading.Thread(target=play, args=(f"ep-{i}",)) for i in range(8)]
@@ -138,7 +130,7 @@ def test_episodes_are_listed_newest_first_in_pages_and_by_filter(open_one: Open)
 def test_the_leaderboard_counts_finished_episodes_of_both_seats(open_one: Open) -> None:
     store = open_one()
     for i in range(3):
-        store.load(row(f"ep-{i}"), told(f"ep-{i}"))
+        store.load(row(f"ep-{i}"), stored_events(f"ep-{i}"))
     store.begin(row("ep-running"))
     assert store.leaderboard() == [
         {"game": "deal_or_no_deal", "player": "bayes", "episodes": 3, "mean_return": 3.0, "wins": 3, "draws": 0},
@@ -150,10 +142,10 @@ def test_what_a_dead_server_left_running_is_found_and_what_a_driver_plays_is_not
     store = open_one()
     store.begin(row("ep-mine", owner=store.owner))
     store.begin(row("ep-elsewhere", origin="driver"))
-    assert store.left_running() == [], "it lives"
+    assert store.orphaned() == [], "it lives"
     store.close()
     again = open_one()
-    wait_until(lambda: [one.episode_id for one in again.left_running()] == ["ep-mine"])
+    wait_until(lambda: [one.episode_id for one in again.orphaned()] == ["ep-mine"])
 
 
 @pytest.mark.conformance
@@ -162,10 +154,10 @@ def test_a_second_server_takes_only_dead_ones_for_dead(postgres: Postgres) -> No
     first, second = open_store(url), open_store(url)
     try:
         first.begin(row("ep-living", owner=first.owner))
-        assert second.left_running() == []
+        assert second.orphaned() == []
         first.close()
         # PostgreSQL gives the lock free once it has noticed
-        wait_until(lambda: [one.episode_id for one in second.left_running()] == ["ep-living"])
+        wait_until(lambda: [one.episode_id for one in second.orphaned()] == ["ep-living"])
     finally:
         second.close()
 
@@ -180,16 +172,16 @@ def test_a_lock_that_somebody_holds_in_postgresql_ends_in_a_sentence_not_in_sile
     with psycopg.connect(url) as other:
         other.execute("select 1 from episodes where id = 'ep-1' for update")
         began = time.monotonic()
-        with pytest.raises(StoreAway, match=r"cannot be written: .*statement timeout"):
-            store.append(told()[0])
+        with pytest.raises(StoreUnavailable, match=r"cannot be written: .*statement timeout"):
+            store.append(stored_events()[0])
         assert time.monotonic() - began < 10
         other.execute("lock table episodes in access exclusive mode")
         began = time.monotonic()
-        with pytest.raises(StoreAway, match=r"cannot be read: .*statement timeout"):
+        with pytest.raises(StoreUnavailable, match=r"cannot be read: .*statement timeout"):
             store.episode("ep-1")
         assert time.monotonic() - began < 3.9, "it is not waited for twice"
         other.rollback()
-    assert store.append(told()[0])
+    assert store.append(stored_events()[0])
     store.close()
 
 
@@ -197,24 +189,24 @@ def test_a_lock_that_somebody_holds_in_postgresql_ends_in_a_sentence_not_in_sile
 def test_a_frozen_postgresql_is_away_and_goes_on_where_it_was(own_postgres: Postgres) -> None:
     store = open_store(own_postgres.fresh(), patience=1.0)
     store.begin(row())
-    sent = told()
+    sent = stored_events()
     store.append(sent[0])
     assert store.episode("ep-1") is not None
     calls: list[tuple[str, Callable[[], Any]]] = [
         ("read: PostgreSQL has said nothing", lambda: store.episode("ep-1")),
         ("read: connection timeout", lambda: store.episode("ep-1")),
         ("written: .*(has said nothing|timeout)", lambda: store.append(sent[1])),
-        ("written: connection timeout", lambda: store.load(row("ep-2"), told("ep-2"))),
+        ("written: connection timeout", lambda: store.load(row("ep-2"), stored_events("ep-2"))),
     ]
     with own_postgres.frozen():
         for why, call in calls:
             began = time.monotonic()
-            with pytest.raises(StoreAway, match=why):
+            with pytest.raises(StoreUnavailable, match=why):
                 call()
             assert time.monotonic() - began < 12, why
     for one in sent:
         store.append(one)
-    store.load(row("ep-2"), told("ep-2"))
+    store.load(row("ep-2"), stored_events("ep-2"))
     assert store.events("ep-1", -1) == [one.body for one in sent]
     store.close()
 
@@ -222,13 +214,13 @@ def test_a_frozen_postgresql_is_away_and_goes_on_where_it_was(own_postgres: Post
 def test_a_job_that_fails_takes_no_other_with_it(tmp_path: Path) -> None:
     """They wait for the same commit: somebody else's bad event is not our loss."""
     store = open_store(str(tmp_path / "a.db"))
-    good, bad = told(), told("ep-2", steps=1)
+    good, bad = stored_events(), stored_events("ep-2", steps=1)
     for name in ("ep-1", "ep-2"):
         store.begin(row(name))
     lock = sqlite3.connect(tmp_path / "a.db", isolation_level=None)
     lock.execute("begin immediate")  # until all of them wait
     payload = {key: value for key, value in bad[-1].event.payload.items() if key != "returns"}
-    last = Told(replace(bad[-1].event, seq=0, payload=payload))
+    last = StoredEvent(replace(bad[-1].event, seq=0, payload=payload))
     raised: list[BaseException] = []
 
     def spoil() -> None:
@@ -272,7 +264,7 @@ def test_a_locked_file_is_waited_for_and_then_the_event_is_there(tmp_path: Path)
     other.execute("begin immediate")
     release = threading.Timer(0.3, lambda: other.execute("rollback"))
     release.start()
-    assert store.append(told()[0])
+    assert store.append(stored_events()[0])
     release.join()
     other.close()
     store.close()
@@ -283,11 +275,11 @@ def test_a_file_that_stays_locked_ends_in_a_sentence_not_in_silence(tmp_path: Pa
     store.begin(row())
     other = sqlite3.connect(tmp_path / "a.db", isolation_level=None)
     other.execute("begin immediate")
-    with pytest.raises(StoreAway, match="locked"):
-        store.append(told()[0])
+    with pytest.raises(StoreUnavailable, match="locked"):
+        store.append(stored_events()[0])
     other.execute("rollback")
     other.close()
-    assert store.append(told()[0])
+    assert store.append(stored_events()[0])
     store.close()
 
 
@@ -307,14 +299,14 @@ def test_a_full_disk_refuses_events_and_goes_on_once_there_is_room(small_disk: P
     filler.write_bytes(b"x" * 250_000)
     store = open_store(str(small_disk / "a.db"), patience=0.2)
     store.begin(row())
-    sent = told(steps=2000, pad="x" * 300)
+    sent = stored_events(steps=2000, pad="x" * 300)
     kept = 0
-    with suppress(StoreAway):
+    with suppress(StoreUnavailable):
         for one in sent:
             store.append(one)
             kept += 1
     assert 0 < kept < len(sent)
-    with pytest.raises(StoreAway, match="full"):
+    with pytest.raises(StoreUnavailable, match="full"):
         store.append(sent[kept])
     filler.unlink()
     for one in sent[kept : kept + 20]:

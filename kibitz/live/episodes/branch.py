@@ -9,7 +9,7 @@ from kibitz.core.errors import NotHere
 from kibitz.core.play.events import Event
 from kibitz.live.http import models
 from kibitz.live.store.base import Row, Store
-from kibitz.live.store.stored_event import decode
+from kibitz.live.store.stored_event import decode_event
 
 if TYPE_CHECKING:
     from kibitz.core.play.player import Choice
@@ -82,7 +82,7 @@ def _read(store: Store, row: Row) -> tuple[list[tuple[Choice | None, Choice | No
 def _events(store: Store, episode_id: str) -> Iterator[Event]:
     since = -1
     while bodies := store.events(episode_id, since):
-        yield from map(decode, bodies)
+        yield from map(decode_event, bodies)
         since += len(bodies)
 
 

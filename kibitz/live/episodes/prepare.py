@@ -68,7 +68,7 @@ class Plan:
         return {seat: player for seat, player in enumerate(self.players) if isinstance(player, HumanSeat)}
 
 
-def let_go(players: Iterable[Player]) -> None:
+def release_players(players: Iterable[Player]) -> None:
     """After an episode: whoever waits for a player that is slow waits no longer."""
     for player in players:
         if isinstance(player, Patient):

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from kibitz.core.errors import BadInput
 from kibitz.core.play.episode import play_episode
 from kibitz.core.play.events import Event, spoken
-from kibitz.live.episodes.prepare import Wish, let_go, prepare
+from kibitz.live.episodes.prepare import Wish, prepare, release_players
 from kibitz.live.episodes.runner import Live, Steps
 from kibitz.live.stream.outlets import BusObserver, HttpOutlet, Refused
 
@@ -54,7 +54,7 @@ def drive(
                 about=plan.about, stop=Steps(live, pace, Stopped),
             )  # fmt: skip
         finally:
-            let_go([*plan.players, *plan.advisers.values()])
+            release_players([*plan.players, *plan.advisers.values()])
             observer.close()  # also of a match that was broken off: the server should hear of its end
     except Refused as refused:
         raise BadInput(str(refused)) from None

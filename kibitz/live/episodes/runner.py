@@ -16,8 +16,8 @@ from kibitz.core.errors import BadInput
 from kibitz.core.play.events import Event
 from kibitz.live.config import LiveConfig
 from kibitz.live.episodes.halt import Halt
-from kibitz.live.store.base import Closed, Gap, Row, StoreAway
-from kibitz.live.store.stored_event import Told, decode, fold
+from kibitz.live.store.base import EpisodeClosed, Row, SequenceGap, StoreUnavailable
+from kibitz.live.store.stored_event import StoredEvent, decode_event, fold
 from kibitz.live.stream.bus import Bus
 from kibitz.live.stream.outlets import BusObserver, LocalOutlet, Speech
 
@@ -82,7 +82,7 @@ class Runner:
         return live
 
     async def start(self, wish: Wish) -> Live:
-        """Checked, claimed and begun; raises BadInput, Busy or StoreAway and then nothing has happened."""
+        """Checked, claimed and begun; raises BadInput, Busy or StoreUnavailable and then nothing has happened."""
         live = self.claim(wish.game, wish.names)
         try:
             plan = await asyncio.to_thread(self._begin, wish, live)
@@ -135,7 +135,7 @@ class Runner:
     def _play(self, wish: Wish, plan: Plan, live: Live) -> None:
         from kibitz.core.play.episode import play_episode
         from kibitz.core.play.recorder import Stopped
-        from kibitz.live.episodes.prepare import let_go
+        from kibitz.live.episodes.prepare import release_players
         from kibitz.live.voice.commentator import commentator_for
 
         pace = self.config.pace if wish.pace is None else wish.pace
@@ -154,16 +154,16 @@ class Runner:
             )  # fmt: skip
         except Stopped:
             log.info("episode %s was stopped: %s", live.episode_id, live.halt.reason)
-        except (StoreAway, Gap, Closed) as error:
+        except (StoreUnavailable, SequenceGap, EpisodeClosed) as error:
             live.failed = str(error)
             log.error("episode %s cannot be recorded: %s", live.episode_id, error)
-            end_broken(self.bus, live.episode_id, "error", str(error), lambda: self._closing)
+            fail_episode(self.bus, live.episode_id, "error", str(error), lambda: self._closing)
         except Exception as error:
             log.exception("episode %s failed", live.episode_id)
             why = f"Something went wrong in the server ({type(error).__name__})."
-            end_broken(self.bus, live.episode_id, "error", why, lambda: self._closing)
+            fail_episode(self.bus, live.episode_id, "error", why, lambda: self._closing)
         finally:
-            let_go([*plan.players, *plan.advisers.values()])
+            release_players([*plan.players, *plan.advisers.values()])
             self.played += 1
             self._release(live)
 
@@ -190,7 +190,7 @@ class Steps:
         self._last = time.monotonic()
 
 
-def end_broken(bus: Bus, episode_id: str, kind: str, reason: str, closing: Callable[[], bool] | None = None) -> bool:
+def fail_episode(bus: Bus, episode_id: str, kind: str, reason: str, closing: Callable[[], bool] | None = None) -> bool:
     """Closes an episode that nobody plays any more with an `episode.failed`, as soon as the store takes it."""
     closing = closing or (lambda: bus.hub.closing)
     for attempt in range(600):
@@ -201,7 +201,7 @@ def end_broken(bus: Bus, episode_id: str, kind: str, reason: str, closing: Calla
             last, steps = -1, 0
             secrets_told: Any = {}
             while bodies := bus.store.events(episode_id, last):
-                for event in map(decode, bodies):
+                for event in map(decode_event, bodies):
                     frame = fold(frame, event)
                     last, steps = event.seq, steps + (event.type == "step")
                     secrets_told = event.payload.get("private", {}) if event.seq == 0 else secrets_told
@@ -210,11 +210,11 @@ def end_broken(bus: Bus, episode_id: str, kind: str, reason: str, closing: Calla
             secret = {} if row is None else row.secret
             known = {key: secret[key] for key in ("seed", "number", "match") if secret.get(key) is not None}
             event = Event(episode_id, last + 1, time.time(), "episode.failed", payload | known)
-            added = bus.publish(Told(event))
-        except Closed:
-            is_closed(bus, episode_id)
+            added = bus.publish(StoredEvent(event))
+        except EpisodeClosed:
+            note_closed(bus, episode_id)
             return False
-        except StoreAway as error:  # it is tried again until the server closes
+        except StoreUnavailable as error:  # it is tried again until the server closes
             if not attempt:
                 log.warning("episode %s waits for the store to be closed: %s", episode_id, error)
             time.sleep(min(0.1 * 2**attempt, 2.0))
@@ -225,12 +225,12 @@ def end_broken(bus: Bus, episode_id: str, kind: str, reason: str, closing: Calla
             bus.unclosed[episode_id] += 1
             return False
         else:
-            is_closed(bus, episode_id)
+            note_closed(bus, episode_id)
             return added
     return False
 
 
-def is_closed(bus: Bus, episode_id: str) -> None:
+def note_closed(bus: Bus, episode_id: str) -> None:
     """Says so if it was said that it could not be closed."""
     if tries := bus.unclosed.pop(episode_id, 0):
         log.warning("episode %s is closed now; it could not be %d times", episode_id, tries)

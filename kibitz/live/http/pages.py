@@ -15,7 +15,7 @@ from pathlib import Path
 
 from fastapi import APIRouter, HTTPException, Request, Response
 
-from kibitz.live.store.base import StoreAway
+from kibitz.live.store.base import StoreUnavailable
 
 STATIC = Path(__file__).parent.parent / "static"
 # address -> the module that draws what is there
@@ -92,7 +92,7 @@ async def _game(request: Request) -> str:
     episode_id = request.path_params.get("episode_id", "")
     if not episode_id:
         return next((live.game for live in list(state.runner.running.values())), "")
-    with suppress(StoreAway):
+    with suppress(StoreUnavailable):
         row = await asyncio.to_thread(state.bus.store.episode, episode_id)
         return row.game if row else ""
     return ""

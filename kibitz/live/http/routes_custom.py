@@ -18,8 +18,8 @@ from kibitz.core.play.events import TYPES
 from kibitz.live.episodes.runner import Busy, Live
 from kibitz.live.http import models
 from kibitz.live.http.numbers import JsonRoute
-from kibitz.live.store.base import Closed, Gap, Row
-from kibitz.live.store.stored_event import Told, event_of
+from kibitz.live.store.base import EpisodeClosed, Row, SequenceGap
+from kibitz.live.store.stored_event import StoredEvent, event_from_dict
 from kibitz.live.stream.bus import Bus
 from kibitz.live.stream.outlets import Speech, with_audio
 
@@ -76,9 +76,9 @@ def router() -> APIRouter:
         listed = parse_lines(await request.body())
         try:
             return await asyncio.to_thread(_take, request.app.state.bus, listed, request.app.state.speech)
-        except Gap as gap:
+        except SequenceGap as gap:
             return JSONResponse({"error": str(gap), "expected": gap.expected}, 409)
-        except Closed as closed:
+        except EpisodeClosed as closed:
             return JSONResponse({"error": str(closed), "expected": None}, 409)
 
     return routes
@@ -115,9 +115,9 @@ def _wish(values: dict[str, Any]) -> Any:
     return Wish(**values)
 
 
-def parse_lines(body: bytes) -> list[Told]:
+def parse_lines(body: bytes) -> list[StoredEvent]:
     """Events of one episode, in order, as JSON Lines; BadInput says which line is wrong."""
-    listed: list[Told] = []
+    listed: list[StoredEvent] = []
     for number, line in enumerate(body.splitlines(), 1):
         if not line.strip():
             continue
@@ -131,14 +131,14 @@ def parse_lines(body: bytes) -> list[Told]:
             raise BadInput(f"Line {number} has the type {given.type!r}; there are {', '.join(TYPES)}.")
         if wrong := _unsound(given.type, given.payload):
             raise BadInput(f"Line {number}: {wrong}")
-        listed.append(Told(event_of(given.model_dump())))
+        listed.append(StoredEvent(event_from_dict(given.model_dump())))
     if not listed:
         raise BadInput("There is no event; send one JSON object a line.")
     first = listed[0]
-    for place, told in enumerate(listed):
-        if told.episode_id != first.episode_id or told.seq != first.seq + place:
+    for place, event in enumerate(listed):
+        if event.episode_id != first.episode_id or event.seq != first.seq + place:
             raise BadInput(f"Line {place + 1}: the events should be of one episode, with seq rising by one.")
-        if told.last and told is not listed[-1]:
+        if event.last and event is not listed[-1]:
             raise BadInput(f"Line {place + 1} is a last event; nothing may follow it.")
     return listed
 
@@ -158,7 +158,7 @@ def _unsound(kind: str, payload: dict[str, Any]) -> str:
     return ""
 
 
-def row_of(first: Told, origin: str) -> Row:
+def row_of(first: StoredEvent, origin: str) -> Row:
     """The episode that an `episode.started` begins; BadInput if it is none."""
     event = first.event
     if event.seq != 0 or event.type != "episode.started":
@@ -177,18 +177,18 @@ def row_of(first: Told, origin: str) -> Row:
     )
 
 
-def _take(bus: Bus, listed: list[Told], speech: Speech | None) -> dict[str, int]:
+def _take(bus: Bus, listed: list[StoredEvent], speech: Speech | None) -> dict[str, int]:
     """Commits them; commentary gets its audio here, where it is served."""
     row = bus.store.episode(listed[0].episode_id)
     if row is None and listed[0].seq > 0:
-        raise Gap(0)
+        raise SequenceGap(0)
     if row is None:
         row = row_of(listed[0], "driver")
         bus.begin(row)
     if row.origin != "driver":
-        raise Closed(f"Episode {row.episode_id} is not played elsewhere.")
+        raise EpisodeClosed(f"Episode {row.episode_id} is not played elsewhere.")
     tts = speech if row.about.get("speech") is True else None
-    added = sum(bus.publish(Told(with_audio(told.event, tts), row.open_table)) for told in listed)
+    added = sum(bus.publish(StoredEvent(with_audio(event.event, tts), row.open_table)) for event in listed)
     return {"next": listed[-1].seq + 1, "added": added}
 
 

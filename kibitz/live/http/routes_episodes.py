@@ -14,13 +14,13 @@ from fastapi.responses import JSONResponse, Response, StreamingResponse
 
 from kibitz.core.errors import BadInput, NotHere
 from kibitz.live.episodes.branch import NotAgain, again
-from kibitz.live.episodes.runner import end_broken
+from kibitz.live.episodes.runner import fail_episode
 from kibitz.live.http import catalogue, models
 from kibitz.live.http.numbers import JsonRoute
 from kibitz.live.http.routes_custom import LINES, begin, parse_lines, row_of
-from kibitz.live.store.base import Closed, Row, Store
+from kibitz.live.store.base import EpisodeClosed, Row, Store
 from kibitz.live.store.base import Query as Which
-from kibitz.live.store.stored_event import Look, decode, fold, told
+from kibitz.live.store.stored_event import StoredEvent, Viewer, decode_event, fold
 from kibitz.live.stream.bus import Bus
 
 Id = Annotated[str, Path(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
@@ -87,7 +87,7 @@ def _add_streams(routes: APIRouter) -> None:
         row = await _row(request, episode_id)
         if row is None:
             return _missing(episode_id)
-        lines = _lines(request.app.state.bus.store, row, since, _look(request, episode_id, seat_token))
+        lines = _lines(request.app.state.bus.store, row, since, _viewer(request, episode_id, seat_token))
         return StreamingResponse(lines, media_type="application/x-ndjson")
 
     @routes.get(
@@ -106,7 +106,7 @@ def _add_streams(routes: APIRouter) -> None:
         row = await _row(request, episode_id)
         if row is None:
             return _missing(episode_id)
-        lines = _lines(request.app.state.bus.store, row, since, _look(request, episode_id, seat_token))
+        lines = _lines(request.app.state.bus.store, row, since, _viewer(request, episode_id, seat_token))
         headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
         return StreamingResponse(_replayed(lines, speed), media_type="text/event-stream", headers=headers)
 
@@ -127,7 +127,7 @@ def _add_changing(routes: APIRouter) -> None:
         row = row_of(listed[0], "import")
         try:
             await asyncio.to_thread(request.app.state.bus.store.load, row, listed)
-        except Closed as closed:
+        except EpisodeClosed as closed:
             return JSONResponse({"error": str(closed), "current": None}, 409)
         return {"episode_id": row.episode_id, "events": len(listed)}
 
@@ -194,7 +194,7 @@ def _missing(episode_id: str) -> JSONResponse:
     return JSONResponse({"error": f"There is no episode {episode_id}."}, 404)
 
 
-def _look(request: Request, episode_id: str, token: str) -> Look:
+def _viewer(request: Request, episode_id: str, token: str) -> Viewer:
     found = request.app.state.runner.seat_of(episode_id, token)
     return None if found is None else int(found[0])
 
@@ -215,19 +215,21 @@ def snapshot(store: Store, row: Row) -> tuple[Row, dict[str, Any]]:
     last = -1
     if row.status != "running":
         bodies = store.events(row.episode_id, row.last_seq - 1)
-        frame = fold(frame, decode(bodies[-1])) if bodies else frame
+        frame = fold(frame, decode_event(bodies[-1])) if bodies else frame
         return row, frame
     while bodies := store.events(row.episode_id, last):
-        for event in map(decode, bodies):
+        for event in map(decode_event, bodies):
             frame, last = fold(frame, event), event.seq
     return replace(row, last_seq=last), frame
 
 
-async def _lines(store: Store, row: Row, since: int, look: Look) -> AsyncIterator[bytes]:
+async def _lines(store: Store, row: Row, since: int, viewer: Viewer) -> AsyncIterator[bytes]:
     """Read by the threads that last: each has a connection of its own to the store, and keeps it."""
     opened = row.open_table or row.status != "running"
     while bodies := await asyncio.to_thread(store.events, row.episode_id, since):
-        yield b"".join((body if opened else told(body, False).text(look).encode()) + b"\n" for body in bodies)
+        yield b"".join(
+            (body if opened else StoredEvent.decode(body, False).text(viewer).encode()) + b"\n" for body in bodies
+        )
         since += len(bodies)
 
 
@@ -235,7 +237,7 @@ async def _replayed(chunks: AsyncIterator[bytes], speed: float) -> AsyncIterator
     last: float | None = None
     async for chunk in chunks:
         for line in chunk.splitlines():
-            event = decode(line)
+            event = decode_event(line)
             if last is not None:
                 wait = min(max(event.ts - last, 0.0), LONGEST) / speed
                 if wait > 0.0005:
@@ -260,5 +262,5 @@ class Silent:
             last, since = self._seen.get(row.episode_id, (row.last_seq, now))
             seen[row.episode_id] = row.last_seq, since if last == row.last_seq else now
             if now - seen[row.episode_id][1] > self._silence:
-                end_broken(self._bus, row.episode_id, "interrupted", "Nothing has come from its driver for long.")
+                fail_episode(self._bus, row.episode_id, "interrupted", "Nothing has come from its driver for long.")
         self._seen = seen

@@ -147,7 +147,7 @@ class Sessions:
         del self._all[session_id]
         return True
 
-    def let_go(self, session: Session, own: bool) -> None:
+    def release(self, session: Session, own: bool) -> None:
         """Its socket has ended. One that was only lent to it lives on, unless its closing was asked for meanwhile."""
         session.attached, session.used = False, time.monotonic()
         if own or session.closing:

@@ -47,7 +47,7 @@ class Socket:
         except (WebSocketDisconnect, RuntimeError):
             pass  # the caller has gone
         finally:
-            sessions.let_go(session, own)
+            sessions.release(session, own)
 
     async def _receive(self) -> str:
         message = await self.websocket.receive()

@@ -12,17 +12,17 @@ from typing import Any, Protocol
 
 from kibitz.core.errors import BadInput
 from kibitz.core.paths import named
-from kibitz.live.store.stored_event import Told
+from kibitz.live.store.stored_event import StoredEvent
 
 READ = 8 << 20  # bytes of events that are read at once: a driver's event may have a megabyte
 STATUSES = ("running", "ended", "failed", "interrupted")
 
 
-class StoreAway(Exception):
+class StoreUnavailable(Exception):
     """The store cannot be written (locked, full, gone) and patience has run out. The sentence says why."""
 
 
-class Gap(Exception):
+class SequenceGap(Exception):
     """An event came that is not the next one; `expected` is the next."""
 
     def __init__(self, expected: int) -> None:
@@ -30,7 +30,7 @@ class Gap(Exception):
         self.expected = expected
 
 
-class Closed(Exception):
+class EpisodeClosed(Exception):
     """The episode has ended, or its id is taken by another one; nothing can be added."""
 
 
@@ -89,12 +89,12 @@ class Store(Protocol):
     writer: Any  # counts commits and retries
 
     def begin(self, row: Row) -> None:
-        """A new episode; the same id again with nothing in it is allowed, anything else is `Closed`."""
+        """A new episode; the same id again with nothing in it is allowed, anything else is `EpisodeClosed`."""
 
-    def append(self, told: Told) -> bool:
-        """Committed when it returns. False: it was there already. `Gap` and `Closed` refuse."""
+    def append(self, event: StoredEvent) -> bool:
+        """Committed when it returns. False: it was there already. `SequenceGap` and `EpisodeClosed` refuse."""
 
-    def load(self, row: Row, events: Iterable[Told]) -> None:
+    def load(self, row: Row, events: Iterable[StoredEvent]) -> None:
         """A whole episode at once, or nothing of it."""
 
     def events(self, episode_id: str, since: int, limit: int = 1000) -> list[bytes]:
@@ -104,10 +104,10 @@ class Store(Protocol):
 
     def episodes(self, query: Query) -> list[Row]: ...
 
-    def left_running(self) -> list[Row]:
+    def orphaned(self) -> list[Row]:
         """Episodes that say `running` and whose server seems gone; never this server's own."""
 
-    def still_here(self) -> None:
+    def heartbeat(self) -> None:
         """Says so to the servers that share the store; to be called every few seconds."""
 
     def leaderboard(self) -> list[dict[str, Any]]:
@@ -116,10 +116,10 @@ class Store(Protocol):
     def close(self) -> None: ...
 
 
-def outcome(told: Told) -> tuple[str, tuple[float, float] | None, str]:
+def outcome(event: StoredEvent) -> tuple[str, tuple[float, float] | None, str]:
     """Status, returns and closing line that a last event brings."""
-    payload = told.event.payload
-    if told.event.type == "episode.ended":
+    payload = event.event.payload
+    if event.event.type == "episode.ended":
         mine, theirs = payload["returns"]
         return "ended", (float(mine), float(theirs)), str(payload.get("text", "")).replace("\0", "")
     status = "interrupted" if payload.get("kind") == "interrupted" else "failed"

@@ -13,9 +13,9 @@ from collections.abc import Callable, Generator, Iterable
 from typing import Any
 
 from kibitz.core.errors import BadInput
-from kibitz.live.store.base import READ, Closed, Gap, Query, Row, StoreAway, outcome
+from kibitz.live.store.base import READ, EpisodeClosed, Query, Row, SequenceGap, StoreUnavailable, outcome
 from kibitz.live.store.sql import COLUMNS, LAST_SEQ, LEADERBOARD, conditions, row_of, standings, values_of
-from kibitz.live.store.stored_event import Told
+from kibitz.live.store.stored_event import StoredEvent
 from kibitz.live.store.writer import Writer
 
 try:
@@ -87,7 +87,7 @@ create table if not exists events (
 class PostgresStore:
     """A server holds an advisory lock while it lives; whoever can take it knows that the server is gone.
 
-    The lock goes with the session, so a PostgreSQL that restarts frees it until `still_here` takes it again:
+    The lock goes with the session, so a PostgreSQL that restarts frees it until `heartbeat` takes it again:
     one look is no proof.
     """
 
@@ -131,7 +131,7 @@ class PostgresStore:
                 for job in jobs:
                     try:
                         results.append(job(db))
-                    except (Gap, Closed) as refused:  # that job's business; it has written nothing
+                    except (SequenceGap, EpisodeClosed) as refused:  # that job's business; it has written nothing
                         results.append(refused)
         except AWAY:
             db.close()
@@ -150,26 +150,28 @@ class PostgresStore:
                     self._local.db.close()
                 if attempt or isinstance(error, SLOW):
                     reason = str(error).strip().splitlines()
-                    raise StoreAway(f"The store cannot be read: {reason[0] if reason else 'it is gone'}") from None
+                    raise StoreUnavailable(
+                        f"The store cannot be read: {reason[0] if reason else 'it is gone'}"
+                    ) from None
         raise AssertionError("unreachable")
 
     def begin(self, row: Row) -> None:
         self.writer.run(lambda db: _begin(db, row))
 
-    def append(self, told: Told) -> bool:
-        _ = told.body  # serialised here, not in the one thread that all wait for
-        added: bool = self.writer.run(lambda db: _append(db, told))
+    def append(self, event: StoredEvent) -> bool:
+        _ = event.body  # serialised here, not in the one thread that all wait for
+        added: bool = self.writer.run(lambda db: _append(db, event))
         return added
 
-    def load(self, row: Row, events: Iterable[Told]) -> None:
+    def load(self, row: Row, events: Iterable[StoredEvent]) -> None:
         listed = list(events)
 
         def job(db: Connection) -> None:
             _begin(db, row)
             if _next(db, row.episode_id):
-                raise Closed(f"There is already an episode {row.episode_id}.")
+                raise EpisodeClosed(f"There is already an episode {row.episode_id}.")
             with db.cursor() as cursor:
-                rows = [(row.episode_id, told.seq, told.body) for told in listed]
+                rows = [(row.episode_id, event.seq, event.body) for event in listed]
                 cursor.executemany("insert into events values (%s, %s, %s)", rows)
             _finish(db, listed[-1])
 
@@ -191,13 +193,13 @@ class PostgresStore:
         )
         return [row_of(row) for row in found]
 
-    def left_running(self) -> list[Row]:
+    def orphaned(self) -> list[Row]:
         found = self._read(f"select {COLUMNS}, {LAST_SEQ} from episodes where status = 'running' and origin = 'server'")
         others = [row for row in map(row_of, found) if row.owner != self.owner]
         gone = {owner for owner in {row.owner for row in others} if not self._lives(owner)}
         return [row for row in others if row.owner in gone]
 
-    def still_here(self) -> None:
+    def heartbeat(self) -> None:
         self.writer.run(lambda db: None)
 
     def _lives(self, owner: str) -> bool:
@@ -230,29 +232,29 @@ def _begin(db: Connection, row: Row) -> None:
     marks = ", ".join(["%s"] * 15)
     added = db.execute(f"insert into episodes ({COLUMNS}) values ({marks}) on conflict (id) do nothing", values_of(row))
     if not added.rowcount and _next(db, row.episode_id):
-        raise Closed(f"There is already an episode {row.episode_id}.")
+        raise EpisodeClosed(f"There is already an episode {row.episode_id}.")
 
 
-def _append(db: Connection, told: Told) -> bool:
+def _append(db: Connection, event: StoredEvent) -> bool:
     # the row is locked, so that two servers cannot both add the next event of an episode
-    found = db.execute("select status from episodes where id = %s for update", (told.episode_id,)).fetchone()
-    expected = _next(db, told.episode_id)
-    if told.seq < expected:
+    found = db.execute("select status from episodes where id = %s for update", (event.episode_id,)).fetchone()
+    expected = _next(db, event.episode_id)
+    if event.seq < expected:
         return False
-    if told.seq > expected:
-        raise Gap(expected)
+    if event.seq > expected:
+        raise SequenceGap(expected)
     if found is None or found[0] != "running":
-        raise Closed(f"Episode {told.episode_id} is not running.")
-    db.execute("insert into events values (%s, %s, %s)", (told.episode_id, told.seq, told.body))
-    if told.last:
-        _finish(db, told)
+        raise EpisodeClosed(f"Episode {event.episode_id} is not running.")
+    db.execute("insert into events values (%s, %s, %s)", (event.episode_id, event.seq, event.body))
+    if event.last:
+        _finish(db, event)
     return True
 
 
-def _finish(db: Connection, told: Told) -> None:
-    status, returns, text = outcome(told)
+def _finish(db: Connection, event: StoredEvent) -> None:
+    status, returns, text = outcome(event)
     first, second = returns or (None, None)
     db.execute(
         "update episodes set status = %s, ended_at = %s, return0 = %s, return1 = %s, text = %s where id = %s",
-        (status, told.event.ts, first, second, text, told.episode_id),
+        (status, event.event.ts, first, second, text, event.episode_id),
     )

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from kibitz.core.errors import BadInput
-from kibitz.live.store.base import READ, Closed, Gap, Query, Row, StoreAway, outcome
+from kibitz.live.store.base import READ, EpisodeClosed, Query, Row, SequenceGap, StoreUnavailable, outcome
 from kibitz.live.store.sql import COLUMNS, LAST_SEQ, LEADERBOARD, conditions, row_of, standings, values_of
-from kibitz.live.store.stored_event import Told
+from kibitz.live.store.stored_event import StoredEvent
 from kibitz.live.store.writer import Writer
 
 SCHEMA = """
@@ -66,7 +66,7 @@ class SqliteStore:
                 self._local.db = self._connect()
             return keep(self._local.db.execute(query, tuple(values)))
         except sqlite3.OperationalError as error:
-            raise StoreAway(f"The store cannot be read: {error}") from None
+            raise StoreUnavailable(f"The store cannot be read: {error}") from None
 
     def _transact(self, jobs: list[Callable[[sqlite3.Connection], Any]]) -> list[Any]:
         db = self._db
@@ -76,7 +76,7 @@ class SqliteStore:
             for job in jobs:
                 try:
                     results.append(job(db))
-                except (Gap, Closed) as refused:  # that job's business; it has written nothing
+                except (SequenceGap, EpisodeClosed) as refused:  # that job's business; it has written nothing
                     results.append(refused)
             db.execute("commit")
         except BaseException:
@@ -88,19 +88,19 @@ class SqliteStore:
     def begin(self, row: Row) -> None:
         self.writer.run(lambda db: _begin(db, row))
 
-    def append(self, told: Told) -> bool:
-        _ = told.body  # serialised here, not in the one thread that all wait for
-        added: bool = self.writer.run(lambda db: _append(db, told))
+    def append(self, event: StoredEvent) -> bool:
+        _ = event.body  # serialised here, not in the one thread that all wait for
+        added: bool = self.writer.run(lambda db: _append(db, event))
         return added
 
-    def load(self, row: Row, events: Iterable[Told]) -> None:
+    def load(self, row: Row, events: Iterable[StoredEvent]) -> None:
         listed = list(events)
 
         def job(db: sqlite3.Connection) -> None:
             _begin(db, row)
             if _next(db, row.episode_id):
-                raise Closed(f"There is already an episode {row.episode_id}.")
-            rows = [(row.episode_id, told.seq, told.body) for told in listed]
+                raise EpisodeClosed(f"There is already an episode {row.episode_id}.")
+            rows = [(row.episode_id, event.seq, event.body) for event in listed]
             db.executemany("insert into events values (?, ?, ?)", rows)
             _finish(db, listed[-1])
 
@@ -122,14 +122,14 @@ class SqliteStore:
         )
         return [row_of(row) for row in found]
 
-    def left_running(self) -> list[Row]:
+    def orphaned(self) -> list[Row]:
         found = self._read(
             f"select {COLUMNS}, {LAST_SEQ} from episodes where status = 'running' and origin = 'server' and owner != ?",
             (self.owner,),
         )
         return [row_of(row) for row in found]
 
-    def still_here(self) -> None:
+    def heartbeat(self) -> None:
         """The claim on the file says so."""
 
     def leaderboard(self) -> list[dict[str, Any]]:
@@ -167,30 +167,30 @@ def _begin(db: sqlite3.Connection, row: Row) -> None:
     marks = ", ".join("?" * 15)
     added = db.execute(f"insert or ignore into episodes ({COLUMNS}) values ({marks})", values_of(row))
     if not added.rowcount and _next(db, row.episode_id):
-        raise Closed(f"There is already an episode {row.episode_id}.")
+        raise EpisodeClosed(f"There is already an episode {row.episode_id}.")
 
 
-def _append(db: sqlite3.Connection, told: Told) -> bool:
-    expected = _next(db, told.episode_id)
-    if told.seq < expected:
+def _append(db: sqlite3.Connection, event: StoredEvent) -> bool:
+    expected = _next(db, event.episode_id)
+    if event.seq < expected:
         return False
-    if told.seq > expected:
-        raise Gap(expected)
-    found = db.execute("select status from episodes where id = ?", (told.episode_id,)).fetchone()
+    if event.seq > expected:
+        raise SequenceGap(expected)
+    found = db.execute("select status from episodes where id = ?", (event.episode_id,)).fetchone()
     if found is None or found[0] != "running":
-        raise Closed(f"Episode {told.episode_id} is not running.")
-    db.execute("insert into events values (?, ?, ?)", (told.episode_id, told.seq, told.body))
-    if told.last:
-        _finish(db, told)
+        raise EpisodeClosed(f"Episode {event.episode_id} is not running.")
+    db.execute("insert into events values (?, ?, ?)", (event.episode_id, event.seq, event.body))
+    if event.last:
+        _finish(db, event)
     return True
 
 
-def _finish(db: sqlite3.Connection, told: Told) -> None:
-    status, returns, text = outcome(told)
+def _finish(db: sqlite3.Connection, event: StoredEvent) -> None:
+    status, returns, text = outcome(event)
     first, second = returns or (None, None)
     db.execute(
         "update episodes set status = ?, ended_at = ?, return0 = ?, return1 = ?, text = ? where id = ?",
-        (status, told.event.ts, first, second, text, told.episode_id),
+        (status, event.event.ts, first, second, text, event.episode_id),
     )
 
 

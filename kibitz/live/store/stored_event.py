@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,21 +12,27 @@ from typing import Any, TypeAlias
 import orjson
 
 from kibitz.core.play.events import LAST, Event
-from kibitz.live.store.frames import frame_of
 
 ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
-"""What an episode's id may look like; it is looked up, never joined into a path."""
+"""A valid episode id. The server looks ids up and never joins them into a path."""
 
-Look: TypeAlias = int | None
-"""Who looks: a seat, or the public."""
+Viewer: TypeAlias = int | None
+"""The seat that a watcher occupies; None for the public."""
 
 
 @dataclass(frozen=True)
-class Told:
-    """One event on its way: what the store keeps, and what each kind of watcher may see of it."""
+class StoredEvent:
+    """One event with its encodings: what the store keeps, and what each viewer may see of it."""
 
     event: Event
     open_table: bool = False
+
+    @classmethod
+    def decode(cls, body: bytes, open_table: bool) -> StoredEvent:
+        """From the store or from another server; keeps the bytes as they came."""
+        stored = cls(decode_event(body), open_table)
+        stored.__dict__["body"] = body
+        return stored
 
     @property
     def episode_id(self) -> str:
@@ -41,56 +48,60 @@ class Told:
 
     @cached_property
     def body(self) -> bytes:
-        """Everything, secrets too."""
-        return encode(self.event)
+        """The whole event, private values included."""
+        return _encode(self.event)
 
     @cached_property
-    def _shown(self) -> dict[Look, str]:
+    def _texts(self) -> dict[Viewer, str]:
         return {}
 
     @cached_property
-    def _framed(self) -> dict[Look, bytes]:
+    def _frames(self) -> dict[Viewer, bytes]:
         return {}
 
-    def frame(self, look: Look) -> bytes:
-        """The same as a WebSocket frame, ready to be written."""
-        framed = self._framed
-        if look not in framed:
-            framed[look] = frame_of(self.text(look))
-        return framed[look]
+    def text(self, viewer: Viewer) -> str:
+        """The event as this viewer may see it. There are at most three variants: two seats and the public."""
+        texts = self._texts
+        if viewer not in texts:
+            visible = self.event.shown_to(viewer, self.open_table)
+            texts[viewer] = (self.body if visible is self.event else _encode(visible)).decode()
+        return texts[viewer]
 
-    def text(self, look: Look) -> str:
-        """As this watcher may see it; at most three variants are ever made."""
-        shown = self._shown
-        if look not in shown:
-            seen = self.event.shown_to(look, self.open_table)
-            shown[look] = (self.body if seen is self.event else encode(seen)).decode()
-        return shown[look]
+    def frame(self, viewer: Viewer) -> bytes:
+        """`text` as a complete WebSocket frame."""
+        frames = self._frames
+        if viewer not in frames:
+            frames[viewer] = encode_ws_text(self.text(viewer))
+        return frames[viewer]
 
 
-def encode(event: Event) -> bytes:
+def encode_ws_text(text: str) -> bytes:
+    """A text frame as a server sends it: unmasked, so every watcher gets the same bytes."""
+    body = text.encode()
+    size = len(body)
+    if size < 126:
+        return bytes((0x81, size)) + body
+    if size < 1 << 16:
+        return b"\x81\x7e" + struct.pack(">H", size) + body
+    return b"\x81\x7f" + struct.pack(">Q", size) + body
+
+
+def _encode(event: Event) -> bytes:
     return orjson.dumps(event.as_dict())
 
 
-def decode(body: bytes | str) -> Event:
-    return event_of(orjson.loads(body))
+def decode_event(body: bytes | str) -> Event:
+    return event_from_dict(orjson.loads(body))
 
 
-def event_of(values: Mapping[str, Any]) -> Event:
+def event_from_dict(values: Mapping[str, Any]) -> Event:
     return Event(
         values["episode_id"], values["seq"], values["ts"], values["type"], values["payload"], values["v"]
     )  # fmt: skip
 
 
-def told(body: bytes, open_table: bool) -> Told:
-    """From the store or from another server: the bytes are kept as they came."""
-    known = Told(decode(body), open_table)
-    known.__dict__["body"] = body
-    return known
-
-
 def fold(frame: Mapping[str, Any], event: Event) -> dict[str, Any]:
-    """The whole frame after an event: steps carry only what changed."""
+    """The complete frame after an event. A step carries only the keys that changed; other events replace the frame."""
     given = event.payload.get("frame")
     if not isinstance(given, Mapping):
         return dict(frame)

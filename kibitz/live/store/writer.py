@@ -9,7 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, Generic, TypeVar
 
-from kibitz.live.store.base import StoreAway
+from kibitz.live.store.base import StoreUnavailable
 
 Cursor = TypeVar("Cursor")
 MOST = 500  # jobs in one commit
@@ -19,7 +19,7 @@ class Writer(Generic[Cursor]):
     """Jobs are functions of a cursor. `transact(jobs)` runs some inside one transaction and commits.
 
     When the store is away (`temporary` says which errors mean that), the same jobs are tried again
-    until the oldest has waited `patience` seconds; then they fail with `StoreAway`.
+    until the oldest has waited `patience` seconds; then they fail with `StoreUnavailable`.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class Writer(Generic[Cursor]):
         done: Future[Any] = Future()
         with self._filled:
             if self._closed:
-                raise StoreAway("The store is closed.")
+                raise StoreUnavailable("The store is closed.")
             self._waiting.append((time.monotonic(), job, done))
             self._filled.notify()
         return done.result()
@@ -72,7 +72,7 @@ class Writer(Generic[Cursor]):
                 break
             except self._temporary as error:
                 if self._closed or time.monotonic() - batch[0][0] > self._patience:
-                    return self._refuse(batch, StoreAway(f"The store cannot be written: {error}".strip()))
+                    return self._refuse(batch, StoreUnavailable(f"The store cannot be written: {error}".strip()))
                 self.retries += 1
                 time.sleep(pause)
                 pause = min(pause * 2, 0.5)

@@ -9,8 +9,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from kibitz.live.store.base import Row, Store
-from kibitz.live.store.stored_event import Told
-from kibitz.live.store.stored_event import told as stored
+from kibitz.live.store.stored_event import StoredEvent
 from kibitz.live.stream.hub import Hub
 
 log = logging.getLogger("kibitz.live")
@@ -23,7 +22,7 @@ class Link(Protocol):
     away: bool
     left_out: int  # events that found no place while the others could not be reached
 
-    def send(self, told: Told) -> None:
+    def send(self, event: StoredEvent) -> None:
         """Never blocks and never raises: what is lost here the other server reads from the store."""
 
     async def run(self, hub: Hub) -> None:
@@ -57,20 +56,20 @@ class Bus:
         self._rows[row.episode_id] = row
         self._call(self.hub.open, row)
 
-    def publish(self, told: Told) -> bool:
+    def publish(self, event: StoredEvent) -> bool:
         """Returns once the event is committed; False if it was known already. Raises what the store raises."""
-        added = self.store.append(told)
+        added = self.store.append(event)
         self.committed += added
-        row = self._rows.get(told.episode_id)
-        if told.last:
-            self._rows.pop(told.episode_id, None)
+        row = self._rows.get(event.episode_id)
+        if event.last:
+            self._rows.pop(event.episode_id, None)
         if not added:
             # a commit whose answer was lost has been shown to nobody, so it is shown now, as it is stored: another
             # server may have closed the same episode. Hubs drop doubles
-            told = stored(self.store.events(told.episode_id, told.seq - 1, 1)[0], told.open_table)
+            event = StoredEvent.decode(self.store.events(event.episode_id, event.seq - 1, 1)[0], event.open_table)
         if self.link is not None:
-            self.link.send(told)
-        self._call(self.hub.deliver, told, row)
+            self.link.send(event)
+        self._call(self.hub.deliver, event, row)
         return added
 
     def _call(self, function: Callable[..., object], *values: object) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from kibitz.core.play.events import Event, Stream
 
 
-class ByHand:
+class EnvRecorder:
     """An observation has `frame` and `message`, an object or a table; whatever else is missing is left empty.
 
     Tool calls that do not step the game are decisions without a step. An environment that tells in its

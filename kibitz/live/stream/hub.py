@@ -15,9 +15,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from kibitz.live.store.base import Row, Store, StoreAway
-from kibitz.live.store.frames import frame_of
-from kibitz.live.store.stored_event import Look, Told, fold, told
+from kibitz.live.store.base import Row, Store, StoreUnavailable
+from kibitz.live.store.stored_event import StoredEvent, Viewer, encode_ws_text, fold
 
 RING = 512  # events of a running episode kept in memory
 HELD = 8 << 20  # bytes of them as they are stored, at most: a driver's event may have megabytes
@@ -31,7 +30,7 @@ JOINED = 64  # batches kept ready, because many watchers ask for the same one
 class Watcher:
     """One that looks on. `acked` is None until it acknowledges for the first time."""
 
-    look: Look = None
+    viewer: Viewer = None
     batch: float = 0.0  # seconds to gather events before a message
     cursor: int = 0  # seq of the next event it is to get
     acked: int | None = None
@@ -49,7 +48,7 @@ class Watcher:
             self.wake.set()
 
     def skip_to(self, seq: int) -> None:
-        """Told to fetch the rest itself: one that acknowledges waits for its next word, any other goes on from here."""
+        """The watcher must fetch the rest itself. It then waits for its next ack, or continues here."""
         if self.acked is None:
             self.cursor = seq
         else:
@@ -67,7 +66,7 @@ class Part:
 
     @cached_property
     def frame(self) -> bytes:
-        return frame_of(self.text)
+        return encode_ws_text(self.text)
 
 
 class Channel:
@@ -75,7 +74,7 @@ class Channel:
 
     def __init__(self, row: Row) -> None:
         self.row = row
-        self.ring: deque[Told] = deque()
+        self.ring: deque[StoredEvent] = deque()
         self.held = 0  # bytes in the ring
         self.next = row.last_seq + 1  # seq of the event to come
         self.over = row.status != "running"
@@ -83,13 +82,13 @@ class Channel:
         self.frame: dict[str, Any] | None = None  # whole, once it is known
         self.watchers: set[Watcher] = set()
         self.ready: asyncio.Task[None] | None = None  # what came since the row was read is being looked for
-        self._joined: OrderedDict[tuple[int, int, Look], Part] = OrderedDict()
+        self._joined: OrderedDict[tuple[int, int, Viewer], Part] = OrderedDict()
 
     @property
     def oldest(self) -> int:
         return self.next - len(self.ring)
 
-    def add(self, event: Told, gather: float = 0.0) -> int:
+    def add(self, event: StoredEvent, gather: float = 0.0) -> int:
         """How many watchers have got it already; the others are woken."""
         self._keep(event)
         self.next, self.heard = event.seq + 1, time.monotonic()
@@ -104,7 +103,7 @@ class Channel:
                 and not (gather or watcher.batch or self.over)
                 and watcher.cursor == event.seq
                 and (watcher.acked is None or event.seq - watcher.acked <= WINDOW)
-                and watcher.push(event.frame(watcher.look))
+                and watcher.push(event.frame(watcher.viewer))
             ):
                 watcher.cursor += 1
                 pushed += 1
@@ -112,7 +111,7 @@ class Channel:
                 watcher.wake.set()
         return pushed
 
-    def _keep(self, event: Told) -> None:
+    def _keep(self, event: StoredEvent) -> None:
         """What falls out is read from the store by whoever still needs it."""
         self.ring.append(event)
         self.held += len(event.body)
@@ -120,12 +119,12 @@ class Channel:
             self.held -= len(self.ring.popleft().body)
         self._joined.clear()  # they end before this event: nobody asks for them again
 
-    def between(self, first: int, look: Look) -> Part:
+    def between(self, first: int, viewer: Viewer) -> Part:
         """Everything from `first` on as one message, joined once for all who are at the same place."""
-        key = (first, self.next, look)
+        key = (first, self.next, viewer)
         if key not in self._joined:
             start = first - self.oldest
-            texts = [self.ring[i].text(look) for i in range(start, len(self.ring))]
+            texts = [self.ring[i].text(viewer) for i in range(start, len(self.ring))]
             text = texts[0] if len(texts) == 1 else f'{{"events":[{",".join(texts)}]}}'
             self._joined[key] = part = Part(text, first, self.next - 1, self.over)
             ready = self._joined
@@ -187,7 +186,7 @@ class Hub:
                 raise
         return channel
 
-    def deliver(self, event: Told, row: Row | None = None) -> None:
+    def deliver(self, event: StoredEvent, row: Row | None = None) -> None:
         """A committed event, from this server or another; doubles are dropped, gaps filled from the store."""
         channel = self.channels.get(event.episode_id)
         if channel is None and row is not None:
@@ -204,12 +203,12 @@ class Hub:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def _deliver_late(self, event: Told) -> None:
+    async def _deliver_late(self, event: StoredEvent) -> None:
         channel = self.channels.get(event.episode_id)
         while channel is None and not self.closing:
             try:
                 row = await asyncio.to_thread(self.store.episode, event.episode_id)
-            except StoreAway:
+            except StoreUnavailable:
                 await asyncio.sleep(0.5)
             else:
                 if row is None:
@@ -224,7 +223,7 @@ class Hub:
             try:
                 await self.catch_up(channel)
                 break
-            except StoreAway:
+            except StoreUnavailable:
                 await asyncio.sleep(0.5)
 
     async def catch_up(self, channel: Channel) -> None:
@@ -232,7 +231,7 @@ class Hub:
         while not channel.over:
             bodies = await asyncio.to_thread(self.store.events, channel.row.episode_id, channel.next - 1, CHUNK)
             for body in bodies:
-                missed = told(body, channel.row.open_table)
+                missed = StoredEvent.decode(body, channel.row.open_table)
                 if missed.seq == channel.next:
                     channel.add(missed)
             if not bodies:
@@ -304,14 +303,14 @@ class Hub:
             watcher.skip_to(channel.next)
             self.resyncs += 1
             return Part(f'{{"resync":{last}}}')
-        first, look = watcher.cursor, watcher.look
+        first, viewer = watcher.cursor, watcher.viewer
         if first >= channel.oldest:
-            part = channel.between(first, look)
+            part = channel.between(first, viewer)
         else:
             bodies = await asyncio.to_thread(self.store.events, channel.row.episode_id, first - 1, CHUNK)
             # once it is over everything may be shown
-            shown = [told(body, channel.row.open_table or channel.over) for body in bodies]
-            text = f'{{"events":[{",".join(event.text(look) for event in shown)}]}}'
+            shown = [StoredEvent.decode(body, channel.row.open_table or channel.over) for body in bodies]
+            text = f'{{"events":[{",".join(event.text(viewer) for event in shown)}]}}'
             last = first + len(shown) - 1
             part = Part(text, first, last, channel.over and last + 1 >= channel.next)
         watcher.cursor = part.last + 1

@@ -14,9 +14,9 @@ from typing import Any, Protocol
 import httpx
 
 from kibitz.core.play.events import Event
-from kibitz.live.store.stored_event import Told
+from kibitz.live.store.stored_event import StoredEvent
 from kibitz.live.stream.bus import Bus
-from kibitz.live.stream.env_recorder import ByHand
+from kibitz.live.stream.env_recorder import EnvRecorder
 
 BUFFER = 10_000  # events that wait while the server is away; then the match waits too
 BATCH = 200  # events in one request
@@ -29,7 +29,7 @@ class Speech(Protocol):
 
 
 class Outlet(Protocol):
-    def send(self, told: Told) -> None: ...
+    def send(self, event: StoredEvent) -> None: ...
 
     def close(self) -> None: ...
 
@@ -60,7 +60,7 @@ class BusObserver:
         self.episode_id = episode_id or f"ep-{secrets.token_hex(6)}"
         self.about = {"mode": mode, "task": task, "opponent_mode": opponent_mode, "eval_pack_id": eval_pack_id}
         self._tts, self._open = tts, open_table
-        self._told = ByHand(game, self.episode_id, (mode, opponent_mode), self.about | {"open": open_table})
+        self._told = EnvRecorder(game, self.episode_id, (mode, opponent_mode), self.about | {"open": open_table})
         self._outlet = outlet or HttpOutlet(base_url, token, http_client)
 
     async def start(self, obs: Any) -> None:
@@ -87,7 +87,7 @@ class BusObserver:
             await asyncio.to_thread(self, event)
 
     def __call__(self, event: Event) -> None:
-        self._outlet.send(Told(with_audio(event, self._tts), self._open))
+        self._outlet.send(StoredEvent(with_audio(event, self._tts), self._open))
 
     def close(self) -> None:
         """Returns once everything is delivered."""
@@ -108,12 +108,12 @@ class LocalOutlet:
         self._bus = bus
         self._broken: Exception | None = None
 
-    def send(self, told: Told) -> None:
+    def send(self, event: StoredEvent) -> None:
         """After one event could not be stored none may follow: there would be a hole."""
         if self._broken is not None:
             raise self._broken
         try:
-            self._bus.publish(told)
+            self._bus.publish(event)
         except Exception as error:
             self._broken = error
             raise
@@ -139,7 +139,7 @@ class HttpOutlet:
         if token:
             self._headers["authorization"] = f"Bearer {token}"
         self._say, self._give_up = say, give_up
-        self._waiting: deque[Told] = deque()
+        self._waiting: deque[StoredEvent] = deque()
         self._changed = threading.Condition()
         self._closed = False
         self._refused: Exception | None = None
@@ -147,14 +147,14 @@ class HttpOutlet:
         self._worker = threading.Thread(target=self._work, name="publisher", daemon=True)
         self._worker.start()
 
-    def send(self, told: Told) -> None:
-        _ = told.body  # serialised in the thread that made it
+    def send(self, event: StoredEvent) -> None:
+        _ = event.body  # serialised in the thread that made it
         with self._changed:
             while len(self._waiting) >= BUFFER and self._refused is None:
                 self._changed.wait(1.0)
             if self._refused is not None:
                 raise self._refused
-            self._waiting.append(told)
+            self._waiting.append(event)
             self._changed.notify_all()
 
     def close(self) -> None:
@@ -186,9 +186,9 @@ class HttpOutlet:
                     self._waiting.popleft()
                 self._changed.notify_all()
 
-    def _deliver(self, batch: list[Told]) -> int:
+    def _deliver(self, batch: list[StoredEvent]) -> int:
         """Seq up to which the server has everything."""
-        body = b"\n".join(told.body for told in batch)
+        body = b"\n".join(event.body for event in batch)
         pause, began = 0.05, time.monotonic()
         while True:
             try:

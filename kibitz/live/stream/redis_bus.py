@@ -14,8 +14,8 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from kibitz.core.errors import BadInput
-from kibitz.live.store.base import StoreAway
-from kibitz.live.store.stored_event import Told, told
+from kibitz.live.store.base import StoreUnavailable
+from kibitz.live.store.stored_event import StoredEvent
 
 if TYPE_CHECKING:
     from kibitz.live.stream.bus import Link
@@ -49,7 +49,7 @@ class RedisLink:
             raise BadInput(f"The bus {url!r} is not an address of Redis: {wrong}.") from None
         self._error: type[Exception] = redis.exceptions.RedisError
         self._me = secrets.token_hex(8).encode()
-        self._out: deque[Told] = deque()
+        self._out: deque[StoredEvent] = deque()
         self._guard = threading.Lock()
         self._full = False  # something has been left out, and said so
         self.left_out = 0  # since the start
@@ -58,7 +58,7 @@ class RedisLink:
         self.away = True
         self._noted: bool | None = None
 
-    def send(self, event: Told) -> None:
+    def send(self, event: StoredEvent) -> None:
         with self._guard:
             full, said = len(self._out) >= WAITING, self._full
             if full:
@@ -119,8 +119,8 @@ class RedisLink:
                     for mark, fields in entries:
                         last = mark
                         if fields[b"from"] != self._me:
-                            hub.deliver(told(fields[b"body"], fields[b"open"] == b"1"))
-            except (self._error, OSError, StoreAway) as error:  # what is missed is caught up with
+                            hub.deliver(StoredEvent.decode(fields[b"body"], fields[b"open"] == b"1"))
+            except (self._error, OSError, StoreUnavailable) as error:  # what is missed is caught up with
                 self._note(True, error)
                 await asyncio.sleep(0.25)
             except Exception:
