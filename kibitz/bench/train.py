@@ -87,7 +87,7 @@ def sb3(sizes: dict[str, int], masked: bool, seconds: float) -> float | None:
         from stable_baselines3.common.env_util import make_vec_env
     except ImportError:
         return None
-    from kibitz.games.deal_or_no_deal.envs.gym_env import FlatActions
+    from kibitz.games.deal_or_no_deal.envs.wrappers import FlatActions
 
     def make() -> Any:
         # plain PPO knows no masks: what it may not do costs it the turn

@@ -12,7 +12,8 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode
 
-from kibitz.games.deal_or_no_deal.envs.gym_env import FlatActions, MultiDiscreteActions, NegotiationVectorEnv
+from kibitz.games.deal_or_no_deal.envs.gym_env import NegotiationVectorEnv
+from kibitz.games.deal_or_no_deal.envs.wrappers import FlatActions, MultiDiscreteActions
 
 pytestmark = pytest.mark.conformance
 

@@ -17,8 +17,8 @@ from kibitz.core.chance import episode_luck, seed_key, uniforms
 from kibitz.core.errors import BadInput
 from kibitz.games.deal_or_no_deal import game as game_for
 from kibitz.games.deal_or_no_deal import rules
-from kibitz.games.deal_or_no_deal.envs.gym_env import flat_acts, flat_mask
 from kibitz.games.deal_or_no_deal.envs.pettingzoo_env import AGENTS, WAIT, Table, aec_env, parallel_env
+from kibitz.games.deal_or_no_deal.envs.wrappers import flat_acts, flat_mask
 from kibitz.games.deal_or_no_deal.options import NegotiationOptions
 
 pytestmark = pytest.mark.conformance

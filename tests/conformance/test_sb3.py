@@ -14,7 +14,7 @@ from sb3_contrib import MaskablePPO
 from stable_baselines3.common.env_checker import check_env
 from stable_baselines3.common.env_util import make_vec_env
 
-from kibitz.games.deal_or_no_deal.envs.gym_env import FlatActions, MultiDiscreteActions
+from kibitz.games.deal_or_no_deal.envs.wrappers import FlatActions, MultiDiscreteActions
 
 pytestmark = pytest.mark.conformance
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from kibitz.games.deal_or_no_deal.envs.gym_env import FlatActions, MultiDiscreteActions
+from kibitz.games.deal_or_no_deal.envs.wrappers import FlatActions, MultiDiscreteActions
 from tests.games.deal_or_no_deal.envs import CONTEXT, complaint, make
 from tests.games.deal_or_no_deal.oracle import AGREE, DISAGREE, INSIST
 

@@ -34,7 +34,8 @@ from kibitz.core.xla.packing import Layout
 from kibitz.games.deal_or_no_deal import game as game_for
 from kibitz.games.deal_or_no_deal import rules, words
 from kibitz.games.deal_or_no_deal.drawing import frame
-from kibitz.games.deal_or_no_deal.envs.gym_env import first_state, flat_acts, flat_mask, observe
+from kibitz.games.deal_or_no_deal.envs.gym_env import first_state, observe
+from kibitz.games.deal_or_no_deal.envs.wrappers import flat_acts, flat_mask
 from kibitz.games.deal_or_no_deal.options import NegotiationOptions
 
 try:
