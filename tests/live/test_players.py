@@ -20,7 +20,7 @@ from kibitz.live.episodes.halt import Halt
 from kibitz.live.episodes.human_seat import HumanSeat
 from kibitz.live.episodes.runner import Runner, fail_episode, is_running, run_episode_in_proc
 from kibitz.live.store.base import Store, StoreUnavailable, open_store
-from kibitz.live.store.stored_event import decode_event
+from kibitz.live.store.stored_event import StoredEvent, decode_event
 from kibitz.live.stream.bus import Bus
 from kibitz.live.stream.schema import PAYLOADS
 
@@ -83,10 +83,53 @@ def test_a_person_who_has_answered_is_not_asked_again_before_the_loop_takes_the_
     settings = game.options().settings()
     view, masks = first_sight(game, settings)
     seat = HumanSeat(game, 60.0, Halt())
-    seat._turn = Turn(settings, 0, 4, view, masks, [], seed_key(0))  # as `choose` leaves it until its thread runs
+    seat.request(Turn(settings, 0, 4, view, masks, [], seed_key(0)))  # `choose` has not run yet
     assert seat.asked()["turn"] == 4
     seat.submit([0, 0, 0, 0], None, 4)
     assert seat.asked() == {"your_turn": False, "deadline": None, "turn": None}
+
+
+def test_a_persons_turn_is_an_event_whose_details_reach_that_seat_only(bus: Bus) -> None:
+    Runner(bus, LiveConfig(pace=0.0, human_seconds=0.02))
+    wish = {"game": "deal_or_no_deal", "seed": 5, "adviser": "bayes"}
+    played = asyncio.run(run_episode_in_proc(bus, "human", "heuristic", **wish))
+    events = [decode_event(body) for body in bus.store.events(played["episode_id"], -1)]
+    assert [event.seq for event in events] == list(range(len(events)))
+    requests = [event for event in events if event.type == "turn.requested"]
+    decisions = [event for event in events if event.type == "decision" and event.payload["seat"] == 0]
+    assert requests and [e.payload["turn"] for e in requests] == [e.payload["turn"] for e in decisions]
+    for request, decision in zip(requests, decisions, strict=True):
+        assert request.seq < decision.seq
+        PAYLOADS["turn.requested"].model_validate(dict(request.payload))
+        assert request.payload["seconds"] == 0.02
+        details = request.payload["private"]["0"]
+        assert details["your_turn"] and details["hint"]["text"] and "worth" in details["view_text"]
+        told = StoredEvent(request)
+        for outsider in (None, 1):
+            seen = decode_event(told.text(outsider))
+            assert seen.payload == {**request.payload, "private": {}}
+        assert decode_event(told.text(0)).payload == request.payload
+
+
+def test_an_episode_with_a_person_is_branched_like_any_other(bus: Bus) -> None:
+    from kibitz.live.episodes.branch import again
+    from kibitz.live.http.models import Branch
+
+    Runner(bus, LiveConfig(pace=0.0, human_seconds=0.02))
+    wish = {"game": "deal_or_no_deal", "seed": 5, "options": {"disagree_ends": False}}
+    first = asyncio.run(run_episode_in_proc(bus, "human", "heuristic", **wish))
+    row = bus.store.episode(first["episode_id"])
+    assert row is not None
+    values = again(bus.store, row, Branch(turn=1, players=["heuristic", "heuristic"]))
+    second = asyncio.run(run_episode_in_proc(bus, **values))
+
+    def acts(episode_id: str) -> list[Any]:
+        events = [decode_event(body) for body in bus.store.events(episode_id, -1)]
+        return [event.payload["acts"] for event in events if event.type == "step"]
+
+    assert acts(second["episode_id"]) == acts(first["episode_id"]), "the heuristic stood in for the person"
+    kinds = [decode_event(body).type for body in bus.store.events(second["episode_id"], -1)]
+    assert "turn.requested" not in kinds
 
 
 def test_the_seeds_function_plays_a_whole_match_under_one_id_and_every_event_fits_its_schema(bus: Bus) -> None:

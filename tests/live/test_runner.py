@@ -75,6 +75,10 @@ def _a_person_plays(alone: Served) -> None:
     seen = asked()
     assert seen["heads"] == ["act", "book", "hat", "ball"] or len(seen["heads"]) == 4
     assert seen["legal_text"] and len(seen["masks"]) == 4
+    (public,) = [e["payload"] for e in alone.events(episode_id) if e["type"] == "turn.requested"]
+    assert public == {"seat": 0, "turn": 0, "seconds": 30.0, "private": {}}
+    mine = alone.events(episode_id, seat_token=token)
+    assert mine[-1]["payload"]["private"] == {"0": seen}
     illegal = httpx.post(act, json={"seat_token": token, "act": [2, 0, 0, 0]})
     assert illegal.status_code == 422 and "legal" in illegal.json()["error"]
     beyond = [[5, 0, 0, 0], [-1, 0, 0, 0], [0, 99, 0, 0], [0, 0, 0, -1], [3, 99, 0, 0], [3, 2**31 - 1, 0, 0], [0, 0, 0]]

@@ -163,6 +163,9 @@ def _choice(
         hint = ask(table, adviser, turn)
         telling.hint(turn.seat, turn.number, hint)
         turn = turn._replace(hint=hint)
+    request = getattr(player, "request", None)
+    if request is not None:
+        telling.turn_requested(turn.seat, turn.number, request(turn))
     return ask(table, player, turn)
 
 

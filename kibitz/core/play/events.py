@@ -13,6 +13,7 @@ VERSION = 1
 TYPES = (
     "episode.started",
     "hint",
+    "turn.requested",
     "decision",
     "step",
     "commentary",

@@ -42,6 +42,13 @@ class Turn(NamedTuple):
     hint: Choice | None = None  # what the seat's adviser whispered
 
 
+class TurnRequest(NamedTuple):
+    """What a player outside this process needs in order to answer; only its own seat may see `details`."""
+
+    seconds: float | None  # time limit; None: unlimited
+    details: Mapping[str, Any]
+
+
 class Player(Protocol):
     name: str
 
@@ -52,6 +59,9 @@ class Player(Protocol):
 
     # a player with a memory may have `follow(turn)`: called in place of `choose` where a record already
     # says what was chosen
+
+    # a player that answers from outside the process may have `request(turn)`, which returns a TurnRequest:
+    # called just before `choose`, and published as a `turn.requested` event
 
 
 class RulePlayer:

@@ -7,7 +7,7 @@ from typing import Any
 
 from kibitz.core.game import SEATS, Game
 from kibitz.core.play.events import Stream
-from kibitz.core.play.player import Choice
+from kibitz.core.play.player import Choice, TurnRequest
 
 Commentate = Callable[[Mapping[str, Any], Mapping[str, Any]], str]
 """An event, with its `players`, and the whole frame after it -> a line of commentary, or nothing."""
@@ -52,6 +52,11 @@ class Telling:
         whispered = {"act": list(hint.act), "text": self._game.say(hint.act), "reason": hint.reason}
         told = _asked(seat, turn, hint) | {"private": {str(seat): whispered | {"confidence": hint.confidence}}}
         self._emit("hint", told)
+
+    def turn_requested(self, seat: int, turn: int, request: TurnRequest) -> None:
+        """The public learns only which seat is being asked."""
+        private = {str(seat): dict(request.details)}
+        self._emit("turn.requested", {"seat": seat, "turn": turn, "seconds": request.seconds, "private": private})
 
     def decision(self, seat: int, turn: int, choice: Choice) -> None:
         chosen = {

@@ -81,7 +81,7 @@ export class Timeline {
   // where a step forward or back stops: after each turn with its commentary
   mark({ type, seq }) {
     if (type === "commentary" && this.stops[this.stops.length - 1] === seq - 1) this.stops[this.stops.length - 1] = seq;
-    else if (type !== "hint" && type !== "decision" && type !== "commentary") this.stops.push(seq);
+    else if (!["hint", "turn.requested", "decision", "commentary"].includes(type)) this.stops.push(seq);
     if (this.stops.length > STOPS) this.stops.splice(0, STOPS / 4);
   }
 

@@ -37,6 +37,13 @@ class Asked(Payload):
     private: Private
 
 
+class TurnRequested(Payload):
+    seat: int = Field(ge=0, le=1)
+    turn: int = Field(ge=0)
+    seconds: float | None = Field(description="time limit; null: unlimited")
+    private: Private = Field(description="for this seat only: what GET /episodes/{id}/turn answers")
+
+
 class Decision(Asked):
     act: list[int]
     text: str
@@ -84,6 +91,7 @@ class Failed(Payload):
 PAYLOADS: dict[str, type[Payload]] = {
     "episode.started": Started,
     "hint": Asked,
+    "turn.requested": TurnRequested,
     "decision": Decision,
     "step": Step,
     "commentary": Commentary,
