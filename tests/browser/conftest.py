@@ -180,4 +180,6 @@ def start_from_page(page: Any, game: str, **chosen: str) -> None:
     page.get_by_role("button", name="Start", exact=True).click()
 
 
-STATIC = Path(__file__).resolve().parents[2] / "kibitz" / "live" / "static"
+PACKAGE = Path(__file__).resolve().parents[2] / "kibitz"
+STATIC = PACKAGE / "live" / "static"
+GAME_PAGES = sorted(PACKAGE.glob("games/*/ui"))

@@ -1,4 +1,4 @@
-"""The cockpit's page and its files: small, cached by content, compressed once."""
+"""The cockpit's page and its files, the server's own and the games'; each is compressed once and cached by content."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import gzip
 import hashlib
 import posixpath
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 from fastapi import APIRouter, HTTPException, Request, Response
@@ -18,7 +18,7 @@ from fastapi import APIRouter, HTTPException, Request, Response
 from kibitz.live.store.base import StoreUnavailable
 
 STATIC = Path(__file__).parent.parent / "static"
-# address -> the module that draws what is there
+# address -> the module that draws its view
 ADDRESSES = {
     "/custom": "watch.js",
     "/e/{episode_id}": "watch.js",
@@ -26,7 +26,10 @@ ADDRESSES = {
     "/leaderboard": "leaderboard.js",
     "/runs": "runs.js",
 }
-IMPORTS = re.compile(r'^import .*"(\.{1,2}/[\w./]+\.js)";$', re.MULTILINE)
+GENERIC = "generic.js"  # draws a game that brings no page of its own
+GAME = re.compile(r"[a-z0-9_]{1,64}")
+MAX_GAMES = 64  # kept in memory; anyone may ask for a name that does not exist
+IMPORTS = re.compile(r'^(?:import|export) .*"(\.{1,2}/[\w./]+\.js)";$', re.MULTILINE)
 TYPES = {
     ".css": "text/css; charset=utf-8",
     ".html": "text/html; charset=utf-8",
@@ -34,16 +37,17 @@ TYPES = {
     ".svg": "image/svg+xml",
 }
 HEADERS = {
-    # asked again each time and answered with 304: a new version of kibitz is seen at once
+    # The browser revalidates each time and gets a 304, so a new version of kibitz takes effect at once.
     "Cache-Control": "no-cache",
     "Vary": "Accept-Encoding",
 }
+PRELOAD_SECONDS = 0.2  # how long a page waits for a game's record, which imports JAX the first time
 
 
 @dataclass(frozen=True)
 class File:
     body: bytes
-    squeezed: bytes
+    compressed: bytes
     tag: str
     kind: str
 
@@ -52,7 +56,7 @@ class File:
         if self.tag in request.headers.get("if-none-match", ""):
             return Response(status_code=304, headers=headers)
         if "gzip" in request.headers.get("accept-encoding", ""):
-            return Response(self.squeezed, media_type=self.kind, headers=headers | {"Content-Encoding": "gzip"})
+            return Response(self.compressed, media_type=self.kind, headers=headers | {"Content-Encoding": "gzip"})
         return Response(self.body, media_type=self.kind, headers=headers)
 
 
@@ -61,59 +65,108 @@ def _file(body: bytes, suffix: str) -> File:
     return File(body, gzip.compress(body, 9, mtime=0), tag, TYPES[suffix])
 
 
+def _folder(root: Path, prefix: str = "") -> dict[str, File]:
+    found = (path for path in sorted(root.rglob("*")) if path.suffix in TYPES)
+    return {prefix + path.relative_to(root).as_posix(): _file(path.read_bytes(), path.suffix) for path in found}
+
+
 @cache
 def files() -> dict[str, File]:
-    """Everything that is served, by name; a path that is not here does not exist."""
-    found = (path for path in sorted(STATIC.rglob("*")) if path.suffix in TYPES)
-    return {path.relative_to(STATIC).as_posix(): _file(path.read_bytes(), path.suffix) for path in found}
+    """The server's own files by name. Only names in this table are served."""
+    return _folder(STATIC)
 
 
-@cache
-def needed(view: str, game: str) -> str:
-    """A header by which the browser learns at once of every module and style sheet, not of one after the other.
+@lru_cache(MAX_GAMES)
+def game_files(game: str) -> dict[str, File]:
+    """A game's files: `games/NAME/...` from its own package, and `games/NAME.js`, the module the page imports.
 
-    First what the first paint waits for: the theme and the frame's style. Other style sheets are only fetched ahead.
+    That module re-exports the game's page, or the generic one, so the page needs to know no file name of the
+    game and a game without a page causes no 404. Loads the game's record: call it off the event loop.
     """
-    modules = [name for name in ("app.js", view, f"games/{game}.js") if name in files()]
-    for module in modules:  # it grows meanwhile
-        for name in IMPORTS.findall(files()[module].body.decode()):
+    found: dict[str, File] = {}
+    target = f"../{GENERIC}"
+    page = _page(game)
+    if page is not None:
+        folder, module = page
+        found = _folder(folder, f"games/{game}/")
+        target = f"./{game}/{module}"
+    return found | {f"games/{game}.js": _file(f'export * from "{target}";\n'.encode(), ".js")}
+
+
+def _page(game: str) -> tuple[Path, str] | None:
+    """The folder and the module of a game's page."""
+    from importlib.util import find_spec
+
+    from kibitz.games import GAMES
+
+    spec = find_spec(GAMES[game]) if game in GAMES else None
+    folder = Path(spec.origin).parent / "ui" if spec is not None and spec.origin else None
+    return (folder, f"{game}.js") if folder is not None and folder.is_dir() else None
+
+
+@lru_cache(4 * MAX_GAMES)
+def preloads(view: str, game: str) -> str:
+    """A Link header that names every module and style sheet, so the browser fetches them all at once.
+
+    The theme and the frame's style come first, because the first paint waits for them.
+    """
+    known: Mapping[str, File] = files() | (game_files(game) if game else {})
+    modules = [name for name in ("app.js", view, f"games/{game}.js") if name in known]
+    for module in modules:  # grows while it is read
+        for name in IMPORTS.findall(known[module].body.decode()):
             path = posixpath.normpath(posixpath.join(posixpath.dirname(module), name))
             if path not in modules:
                 modules.append(path)
-    styles = [name for module in modules if (name := module.replace(".js", ".css")) in files()]
+    styles = [name for module in modules if (name := module.replace(".js", ".css")) in known]
     links = ["</static/theme.js>; rel=preload; as=script"]
     links += [f"</static/{name}>; rel=preload; as=style" for name in ("cockpit.css", *styles)]
     return ", ".join(links + [f"</static/{name}>; rel=modulepreload" for name in modules])
 
 
 async def _game(request: Request) -> str:
-    """What is played at this address, if anybody knows: the page fetches that game's files with the rest."""
+    """The game played at this address, or an empty string."""
     state = request.app.state
     episode_id = request.path_params.get("episode_id", "")
     if not episode_id:
         return next((live.game for live in list(state.runner.running.values())), "")
     with suppress(StoreUnavailable):
         row = await asyncio.to_thread(state.bus.store.episode, episode_id)
-        return row.game if row else ""
+        return row.game if row and GAME.fullmatch(row.game) else ""
     return ""
 
 
 def router() -> APIRouter:
     """One page for every address of the cockpit, and the files it asks for."""
     routes = APIRouter(include_in_schema=False)
+    pending: set[asyncio.Task[str]] = set()  # asyncio itself keeps only weak references
+
+    async def link(view: str, game: str) -> str:
+        if not game:
+            return preloads(view, "")
+        task = asyncio.create_task(asyncio.to_thread(preloads, view, game))
+        pending.add(task)
+        task.add_done_callback(pending.discard)
+        with suppress(TimeoutError):
+            return await asyncio.wait_for(asyncio.shield(task), PRELOAD_SECONDS)
+        return preloads(view, "")
 
     @routes.get("/static/{name:path}")
     async def static(name: str, request: Request) -> Response:
-        file = files().get(name)
+        known = files()
+        folder, _, rest = name.partition("/")
+        game = rest.partition("/")[0].removesuffix(".js")
+        if folder == "games" and GAME.fullmatch(game):
+            known = await asyncio.to_thread(game_files, game)
+        file = known.get(name)
         if file is None:
             raise HTTPException(404, "There is no such file.")
         return file.answer(request)
 
     def page(view: str) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
-            told = files()["page.html"].answer(request)
-            told.headers["Link"] = needed(view, await _game(request) if view == "watch.js" else "")
-            return told
+            response = files()["page.html"].answer(request)
+            response.headers["Link"] = await link(view, await _game(request) if view == "watch.js" else "")
+            return response
 
         return answer
 

@@ -1,17 +1,27 @@
 // Elements, text and requests. Text only ever goes in as text.
 const SVG = "http://www.w3.org/2000/svg";
 
-// `h("p.dim.small", { title: "why" }, "text", node, [nodes])`; properties may be left out, and so may a child that is not there
+// What `h` and `s` may set. Anything else is a mistake, or data that was taken for properties.
+const ATTRIBUTES = new Set(`alt autocomplete checked class colspan cx cy d dir disabled dx dy for height hidden href id label lang max method min name open placeholder points
+  preserveAspectRatio r rel role rowspan rx ry scope selected step tabindex text-anchor title transform type viewBox width x x1 x2 y y1 y2`.split(/\s+/));
+
+function attribute(node, key, value) {
+  if (key.startsWith("on") && typeof value === "function") node.addEventListener(key.slice(2), value);
+  else if (key === "vars") for (const [name, v] of Object.entries(value)) node.style.setProperty(name, v);
+  else if (key === "value") node.value = value;
+  else if (!ATTRIBUTES.has(key) && !key.startsWith("aria-")) throw new TypeError(`${node.localName} takes no property ${key}`);
+  // links stay on this server: no javascript: and no other host
+  else if (key === "href" && !/^(\/(?!\/)|#)/.test(value) && !value.startsWith(`${location.origin}/`)) throw new TypeError("a link must stay on this server");
+  else node.setAttribute(key, value === true ? "" : value);
+}
+
+// `h("p.dim.small", { title: "why" }, "text", node, [nodes])`. The properties are optional, and a child may be null,
+// undefined or false. An object that is no node is never a child: use `text` for values that a player, a model or
+// another server wrote, because JSON might hold an object where words belong.
 function build(node, classes, given) {
   const props = given[0] && given[0].constructor === Object ? given.shift() : {};
   if (classes.length) node.setAttribute("class", classes.join(" "));
-  for (const [key, value] of Object.entries(props)) {
-    if (value === undefined || value === null || value === false) continue;
-    if (key.startsWith("on")) node.addEventListener(key.slice(2), value);
-    else if (key === "vars") for (const [name, v] of Object.entries(value)) node.style.setProperty(name, v);
-    else if (key === "value") node.value = value;
-    else node.setAttribute(key, value === true ? "" : value);
-  }
+  for (const [key, value] of Object.entries(props)) if (value !== undefined && value !== null && value !== false) attribute(node, key, value);
   node.append(...given.flat().filter((kid) => kid !== null && kid !== undefined && kid !== false));
   return node;
 }
@@ -27,6 +37,9 @@ export function s(name, ...given) {
   const [tag, ...classes] = name.split(".");
   return build(document.createElementNS(SVG, tag), classes, given);
 }
+
+// an element whose only child is text, whatever `value` is
+export const text = (name, value, props = {}) => put(h(name, props), value !== null && typeof value === "object" ? JSON.stringify(value) : value);
 
 // a module brings its style sheet, of the same name, and waits for it; what has other things to do first waits for `styled()`
 const sheets = new Map();
@@ -147,5 +160,8 @@ export function called(player, mine) {
   const [, kind, rest] = player.match(/^([^:]*):?(?:.*\/)?(.*?)\/?$/s);
   return rest ? `${kind} ${rest}` : kind;
 }
+
+// a game's, an option's or a measure's name as people write it
+export const words = (name) => String(name).replaceAll("_", " ");
 
 export const many = (n, word) => `${n} ${word}${n === 1 ? "" : "s"}`;

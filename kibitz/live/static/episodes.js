@@ -1,6 +1,6 @@
 // The lobby: recent episodes.
-import { ask, badge, called, h, put, style } from "./dom.js";
-import { ago, empty, words } from "./pages.js";
+import { ask, badge, called, h, put, style, text, words } from "./dom.js";
+import { ago, empty } from "./pages.js";
 
 await style(import.meta.url);
 
@@ -10,7 +10,7 @@ function episodeRow(one) {
   const score = (one.returns || []).map((x) => (Number.isInteger(x) ? x : x.toFixed(2))).join(" : ");
   return h("li", h("a.episode", { href: `/e/${one.episode_id}` },
     h("span", { class: `status ${one.status}` }, STATUS[one.status] || one.status), h("span.names", badge(0), ` ${called(one.players[0])} `, h("span.dim", "v"), " ", badge(1), ` ${called(one.players[1])}`),
-    h("span.num", score), one.text && h("span.line.dim", one.text), h("span.dim.small.when", `${words(one.game)} · ${ago(one.started_at)}`)));
+    h("span.num", score), one.text && text("span.line.dim", one.text), h("span.dim.small.when", `${words(one.game)} · ${ago(one.started_at)}`)));
 }
 
 // a list that fetches itself, with a button for the next page

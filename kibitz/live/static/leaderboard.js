@@ -1,6 +1,6 @@
 // What the store has of each player.
-import { ask, called, h, scroll } from "./dom.js";
-import { empty, words } from "./pages.js";
+import { ask, called, h, scroll, text, words } from "./dom.js";
+import { empty } from "./pages.js";
 import { table } from "./table.js";
 
 class Leaderboard extends HTMLElement {
@@ -9,7 +9,7 @@ class Leaderboard extends HTMLElement {
     this.append(place);
     const { ok, data, error } = await ask("/leaderboard.json");
     const rows = data.players || [];
-    if (!ok || !rows.length) return place.replaceChildren(h("h1", "Leaderboard"), h("section.card", ok ? empty("Nobody has a record yet", "Every finished episode counts for both of its players. Start one, and the table fills.", h("a.primary", { href: "/custom" }, "Start an episode")) : h("p.error", error)));
+    if (!ok || !rows.length) return place.replaceChildren(h("h1", "Leaderboard"), h("section.card", ok ? empty("Nobody has a record yet", "Every finished episode counts for both of its players. Start one, and the table fills.", h("a.primary", { href: "/custom" }, "Start an episode")) : text("p.error", error)));
     const games = [...new Set(rows.map((one) => one.game))];
     return place.replaceChildren(h("h1", "Leaderboard"), ...games.map((game) => {
       const mine = rows.filter((one) => one.game === game).sort((a, b) => (b.rating ?? b.mean_return ?? 0) - (a.rating ?? a.mean_return ?? 0));

@@ -1,9 +1,9 @@
 // The list of key moments, newest first.
-import { h, list, style } from "./dom.js";
+import { h, list, style, text } from "./dom.js";
 
 await style(import.meta.url);
 
 export function fill(place, moments, go) {
-  list(place, [...moments].reverse(), (m) => m.seq, (m) => h("li", h("button", { onclick: () => go(m.seq) }, h("span.num.dim", m.at), ` ${m.label}`)));
+  list(place, [...moments].reverse(), (m) => m.seq, (m) => h("li", h("button", { onclick: () => go(m.seq) }, text("span.num.dim", m.at), ` ${m.label}`)));
   if (!moments.length) place.replaceChildren(h("li.dim", "None yet"));
 }

@@ -3,8 +3,6 @@ import { h, many, style } from "./dom.js";
 
 await style(import.meta.url);
 
-// a game's or a measure's name as people write it
-export const words = (name) => String(name).replaceAll("_", " ");
 export const tidy = (value) => (typeof value === "number" && !Number.isInteger(value) ? value.toFixed(3) : value ?? "–");
 export const empty = (head, text, ...more) => h("div.empty", h("h2", head), h("p.dim", text), ...more);
 

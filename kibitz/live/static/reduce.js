@@ -1,18 +1,19 @@
 // One reducer for live and replay: events in, what is drawn out. `state` is changed.
-import { called, style, styled } from "./dom.js";
+import { called, styled, words } from "./dom.js";
 
 const TURNS = 600; // kept for the text
 const MOMENTS = 120;
 const games = new Map();
-const PLAIN = { unit: "turn", begin: () => ({}), step: () => {} }; // what a game's file may leave out
+const PLAIN = { unit: "turn", begin: () => ({}), step: () => {} }; // what a game's page may omit
 
-// a game is one file of its own name; a game without a file is still told in words
+// The server offers `games/NAME.js` for every name: the game's own page, or generic.js. A page that cannot be
+// loaded is replaced by generic.js too.
 export async function fetchGame(name) {
-  if (games.has(name) || !/^[a-z0-9_]+$/.test(name)) return;
-  const file = new URL(`./games/${name}.js`, import.meta.url).href;
-  const [adapter] = await Promise.all([import(file).catch(() => import("./plain.js")).catch(() => ({})), style(file)]);
+  if (games.has(name)) return;
+  const file = /^[a-z0-9_]{1,64}$/.test(name) ? `./games/${name}.js` : "./generic.js";
+  const adapter = await import(file).catch(() => import("./generic.js")).catch(() => ({}));
   await styled();
-  games.set(name, { ...PLAIN, title: name, ...adapter });
+  games.set(name, { ...PLAIN, title: words(name).replace(/^./, (letter) => letter.toUpperCase()), ...adapter });
 }
 
 export const over = ({ status }) => status === "ended" || status === "failed";
@@ -46,6 +47,11 @@ function count(state, payload) {
   spent.fallbacks += payload.fallback ? 1 : 0;
 }
 
+// private values may change during an episode; each event carries those that did
+function learn(state, given) {
+  for (const [seat, { reward, ...values }] of Object.entries(given || {})) state.private = { ...state.private, [seat]: { ...state.private[seat], ...values } };
+}
+
 const kinds = {
   "episode.started"(state, p, event) {
     Object.assign(state, {
@@ -77,6 +83,9 @@ const kinds = {
     entry.seq = event.seq;
     entry.label = String(p.turn + 1);
     entry.acts = p.acts;
+    // a reward is private to its seat unless the game publishes it
+    entry.rewards = [0, 1].map((seat) => p.rewards?.[seat] ?? p.private?.[seat]?.reward ?? null);
+    learn(state, p.private);
     state.adapter.step(state, before, entry);
     if (entry.moment) {
       state.moments.push({ seq: event.seq, label: entry.moment, at: entry.label });

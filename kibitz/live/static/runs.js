@@ -1,6 +1,6 @@
 // Training runs with their curves.
-import { ask, h, many, put, s, style, styled } from "./dom.js";
-import { ago, empty, tidy, words } from "./pages.js";
+import { ask, h, many, put, s, style, styled, text, words } from "./dom.js";
+import { ago, empty, tidy } from "./pages.js";
 import { chart, line, ticks } from "./chart.js";
 
 style(import.meta.url);
@@ -12,7 +12,7 @@ class Runs extends HTMLElement {
     this.append(place);
     const { ok, data, error } = await ask("/runs.json");
     const runs = data.runs || [];
-    if (!ok || !runs.length) return place.replaceChildren(h("h1", "Training runs"), h("section.card", ok ? empty("No runs here", "A training run's folder under runs/ appears with its curve, while it learns and after.", h("code", "kibitz train --algo ppo --hint none --config configs/ppo_fast.yaml")) : h("p.error", error)));
+    if (!ok || !runs.length) return place.replaceChildren(h("h1", "Training runs"), h("section.card", ok ? empty("No runs here", "A training run's folder under runs/ appears with its curve, while it learns and after.", h("code", "kibitz train --algo ppo --hint none --config configs/ppo_fast.yaml")) : text("p.error", error)));
     const curve = chart("Learning curve", 280);
     const about = h("p.dim.small");
     const show = async (name, pressed) => {
@@ -25,7 +25,7 @@ class Runs extends HTMLElement {
       put(about, `${words(run.game)} · seed ${run.seed ?? 0}${(run.advisers || []).length ? ` · advised by ${run.advisers.join(", ")}` : ""} · ${many(points.length, "evaluation")}`);
       return curve.draw(curveSpec(name, points));
     };
-    const buttons = runs.map((run) => h("button", { "aria-pressed": "false", onclick: (event) => show(run.name, event.currentTarget) }, h("b", run.name), h("span.dim.small", [words(run.game), run.changed && ago(run.changed)].filter(Boolean).join(" · "))));
+    const buttons = runs.map((run) => h("button", { "aria-pressed": "false", onclick: (event) => show(run.name, event.currentTarget) }, text("b", run.name), h("span.dim.small", [words(run.game), run.changed && ago(run.changed)].filter(Boolean).join(" · "))));
     place.replaceChildren(h("h1", "Training runs"), h("div.runs", h("div.card.runlist", { role: "group", "aria-label": "Runs" }, buttons), h("section.card", { "aria-label": "Curve" }, curve.node, about)));
     buttons[0].click();
   }

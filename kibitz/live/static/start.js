@@ -1,9 +1,9 @@
 // The start panel: which game, who plays, and what is settled before the first turn.
-import { ask, called, h, many, style } from "./dom.js";
+import { ask, called, h, many, style, text, words } from "./dom.js";
 import { episodes } from "./episodes.js";
 import { openDialog } from "./dialog.js";
 import { field } from "./form.js";
-import { ago, words } from "./pages.js";
+import { ago } from "./pages.js";
 
 await style(import.meta.url);
 
@@ -88,12 +88,12 @@ function gamePanel(app, name, game, speech, done) {
     const answer = await ask("/custom/start_episode", request);
     go.disabled = false;
     if (answer.status === 409) return trouble.replaceChildren(...busy(app, answer, () => send(event), done));
-    if (!answer.ok) return trouble.replaceChildren(h("p.error", answer.error));
+    if (!answer.ok) return trouble.replaceChildren(text("p.error", answer.error));
     if (answer.data.seat_token) sessionStorage.setItem(`seat:${answer.data.episode_id}`, answer.data.seat_token);
     if (done) done();
     return app.go(answer.data.url || `/e/${answer.data.episode_id}`);
   };
-  const why = missing.length > 0 && h("details.missing", h("summary", `${many(missing.length, "player")} not available here`), h("dl", missing.flatMap((p) => [h("dt", titled(p)), h("dd", p.why || "not set up")])));
+  const why = missing.length > 0 && h("details.missing", h("summary", `${many(missing.length, "player")} not available here`), h("dl", missing.flatMap((p) => [h("dt", titled(p)), text("dd", p.why || "not set up")])));
   const box = (input, text) => h("label.check", input, h("span", text));
   return h("form", { onsubmit: send }, h("div.pair", own.node, other.node), why,
     h("div.pair", length && field("Overs a side", length), field("Pack", pack), field("Adviser of seat 0", advisers), field("Pace", pace)),
@@ -115,7 +115,7 @@ function busy(app, { data, error }, again, done) {
     }
     again();
   };
-  return [h("p.error", error || "An episode is already running."), h("p", `${words(now.game || "An episode")}: ${(now.players || []).map((name) => called(name)).join(" v ")}${now.started_at ? `, started ${ago(now.started_at)}` : ""}.`),
+  return [text("p.error", error || "An episode is already running."), h("p", `${words(now.game || "An episode")}: ${(now.players || []).map((name) => called(name)).join(" v ")}${now.started_at ? `, started ${ago(now.started_at)}` : ""}.`),
     h("div.row", h("a.primary", { href: `/e/${now.episode_id}`, onclick: () => done && done() }, "Watch it"), h("button", { onclick: stop }, "Stop it and start mine"))];
 }
 

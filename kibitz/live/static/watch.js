@@ -1,7 +1,7 @@
 // One episode on the page, live or again: score line, the game's own drawing, the talk, the replay bar.
 // games draw with chart.js: it is fetched with the rest
 import "./chart.js";
-import { ask, badge, called, h, icon, list, many, moment, put, set, style } from "./dom.js";
+import { ask, badge, called, h, icon, list, many, moment, put, set, style, text } from "./dom.js";
 import { Feed } from "./feed.js";
 import { costOf, over } from "./reduce.js";
 import { Replay } from "./replay.js";
@@ -114,11 +114,11 @@ class Watch extends HTMLElement {
   }
 
   // a line at most every second: a screen reader is not a ticker
-  announce(text, always) {
+  announce(line, always) {
     const now = performance.now();
-    if (!text || (!always && now - this.lastLine < SPOKEN)) return;
+    if (!line || (!always && now - this.lastLine < SPOKEN)) return;
     this.lastLine = now;
-    this.log.append(h("p", text));
+    this.log.append(text("p", line));
     while (this.log.childElementCount > 20) this.log.firstChild.remove();
   }
 
@@ -146,7 +146,10 @@ class Watch extends HTMLElement {
       this.stage.append(this.column);
       this.stage.classList.toggle("bare", !mount);
       this.talk.classList.toggle("chat", Boolean(state.adapter.say));
-      put(this.talk.querySelector("h2"), state.adapter.say ? "The talk" : state.adapter.unit === "ball" ? "Ball by ball" : "Turn by turn");
+      const { heading, unit } = state.adapter;
+      const title = heading || `${unit[0].toUpperCase()}${unit.slice(1)} by ${unit}`;
+      put(this.talk.querySelector("h2"), title);
+      set(this.talk, "aria-label", title);
       document.title = `${state.names.join(" v ")} · kibitz`;
     }
     this.drawScore(state);
@@ -178,8 +181,8 @@ class Watch extends HTMLElement {
     if (!told || stamp === this.scoreStamp) return;
     this.scoreStamp = stamp;
     const side = (one) => h("div", { class: `side seat${one.seat}${one.active ? " active" : ""}${one.won ? " won" : ""}` },
-      h("div.who", badge(one.seat), h("b", one.name), one.active && h("span.turnmark", { title: "to play" }, "◂")), h("div.main.num", one.main), h("div.sub", h("span", one.sub), one.by && h("span", one.by)));
-    this.score.replaceChildren(side(told.sides[0]), h("div.now", told.now.map((text, i) => h("span", { class: i ? "num dim" : "num need" }, text)), h("span.tags", told.tags.map((tag) => h("span.tag", tag)))), side(told.sides[1]));
+      h("div.who", badge(one.seat), text("b", one.name), one.active && h("span.turnmark", { title: "to play" }, "◂")), text("div.main.num", one.main), h("div.sub", text("span", one.sub), one.by && text("span", one.by)));
+    this.score.replaceChildren(side(told.sides[0]), h("div.now", told.now.map((one, i) => text(i ? "span.num.dim" : "span.num.need", one)), h("span.tags", told.tags.map((tag) => text("span.tag", tag)))), side(told.sides[1]));
   }
 
   drawMeta(state) {
@@ -192,7 +195,7 @@ class Watch extends HTMLElement {
     const facts = [about.eval_pack_id && `${about.eval_pack_id} pack`, about.open && "open table", spent.tokens && `${spent.tokens.toLocaleString()} tokens`, spent.money && `$${spent.money.toFixed(4)}`, spent.fallbacks && many(spent.fallbacks, "fallback")].filter(Boolean);
     const from = about.branched_from;
     const origin = from?.episode_id || from;
-    this.meta.replaceChildren(...[h("span", { class: `status ${live.status}` }, words), h("span", state.adapter.title), h("span.dim", facts.join(" · ")),
+    this.meta.replaceChildren(...[h("span", { class: `status ${live.status}` }, words), text("span", state.adapter.title), h("span.dim", facts.join(" · ")),
       origin && h("a", { href: `/e/${origin}` }, "branched from another episode"), h("span.gap"),
       live.status === "running" ? h("button.stop", { onclick: () => this.stop() }, icon("stop"), "Stop") : h("button.primary", { onclick: async () => (await this.app.need("start"))?.openStart(this.app) }, "New episode")].filter(Boolean));
   }
@@ -249,7 +252,7 @@ class Watch extends HTMLElement {
     const calls = entry.decisions.flatMap((one) => one.calls.map((call) => [one.seat, call]));
     if (calls.length) notes.push(h("details.calls", h("summary", "Tool calls"), h("ul", calls.map(([seat, call]) => h("li", badge(seat), " ", h("code", `${call.tool}(${Object.entries(call.arguments || {}).map(([k, v]) => `${k}=${JSON.stringify(v)}`).join(", ")})`))))));
     node.replaceChildren(h("div.mark", go, !said && entry.sign && h("span", { class: `chip ${entry.kind}` }, entry.sign)),
-      h("div.body", said || h("p", plainText(entry)), notes));
+      h("div.body", said || text("p", plainText(entry)), notes));
   }
 }
 
@@ -263,7 +266,7 @@ const cost = ({ usage, latency }) => {
 
 // what stands beside a turn: whose, what, whether somebody stood in, what it cost, and why
 const note = (cls, one, words, spent) => h("div", { class: `note ${cls}` }, badge(one.seat), h("span", words), one.fallback && h("span.fallback", `⚠ fallback: ${one.fallback}`),
-  spent && h("span.cost.num", spent), one.reason && h("blockquote", one.reason));
+  spent && h("span.cost.num", spent), one.reason && text("blockquote", one.reason));
 
 function whisper(hint) {
   const sure = hint.confidence === null || hint.confidence === undefined ? "" : ` (${Math.round(hint.confidence * 100)}% sure)`;

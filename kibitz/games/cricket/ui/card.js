@@ -1,12 +1,12 @@
 // Scorecard with falls of wickets, and the overs one by one.
-import { badge, card, eachMoment, h, heads, put, rows, scroll } from "../../dom.js";
+import { badge, card, eachMoment, h, heads, put, rows, scroll, text } from "../../dom.js";
 import { chips, nameOf, overs, rate, sideOf } from "./names.js";
 
 const by = (how, name) => ({ bowled: `b ${name}`, "caught and bowled": `c and b ${name}` })[how] ?? `${how}, b ${name}`;
 
 // name, how, figures...
 const line = ([name, how, ...cells]) =>
-  h("tr", h("th", { scope: "row" }, name, how && h("span.how", how)), cells.map((x, i) => h("td", { class: i ? "" : "strong" }, String(x))));
+  h("tr", h("th", { scope: "row" }, name, how && text("span.how", how)), cells.map((x, i) => h("td", { class: i ? "" : "strong" }, String(x))));
 const figures = (names) => {
   const body = h("tbody");
   const foot = h("tfoot");

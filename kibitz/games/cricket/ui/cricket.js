@@ -1,8 +1,10 @@
 // Cricket: what each ball adds to the card, and how the match is drawn.
-import { badge, card, eachMoment, h, heads, many, put, s, set } from "../dom.js";
-import { charts } from "./cricket/charts.js";
-import { cards } from "./cricket/card.js";
-import { chips, nameOf, overs, rate, sideOf } from "./cricket/names.js";
+import { badge, card, eachMoment, h, heads, many, put, s, set, style, text } from "../../dom.js";
+import { charts } from "./charts.js";
+import { cards } from "./card.js";
+import { chips, nameOf, overs, rate, sideOf } from "./names.js";
+
+style(import.meta.url);
 
 export const title = "Cricket";
 export const unit = "ball";
@@ -175,7 +177,7 @@ function middleCard() {
     const last = f.bowler || (inn?.overs.length ? { player: inn.overs[inn.overs.length - 1].bowler } : null);
     const got = last && inn?.bowlers.get(last.player);
     const figures = got ? `${overs(got.balls)}–${got.runs}–${got.wickets}` : "to bowl";
-    bowling.replaceChildren(...(last ? [badge(1 - f.batting), " ", h("b", last.name || nameOf(state, 1 - f.batting)(last.player)),
+    bowling.replaceChildren(...(last ? [badge(1 - f.batting), " ", text("b", last.name || nameOf(state, 1 - f.batting)(last.player)),
       h("span.dim", last.type ? ` ${String(last.type).replaceAll("_", " ")} ` : " "), h("span.num", figures)] : [h("span.dim", "New over")]));
     const pair = inn?.stand;
     put(stand, `Partnership ${pair ? pair.runs : 0} from ${many(pair ? pair.balls : 0, "ball")}`);

@@ -1,9 +1,11 @@
 // Deal or No Deal: the table, each offer as a split, the talk, the payoff plane.
-import { badge, card, eachMoment, h, heads, many, put, s, scroll, set } from "../dom.js";
-import { chart, ticks } from "../chart.js";
+import { badge, card, eachMoment, h, heads, many, put, s, scroll, set, style } from "../../dom.js";
+import { chart, ticks } from "../../chart.js";
+
+style(import.meta.url);
 
 export const title = "Deal or No Deal";
-export const unit = "turn";
+export const heading = "The talk";
 export const newestFirst = false;
 const ACTS = ["propose", "insist", "agree", "disagree", "end"];
 const ITEMS = ["book", "hat", "ball"];

@@ -1,0 +1,153 @@
+"""A game that brings no page of its own: the generic page draws whatever its frame holds."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.browser.conftest import Open, load
+from tests.browser.test_watching import ended
+from tests.live.conftest import Served
+
+NONE = "\N{EN DASH}"  # how the page shows a missing value
+LONG = "an_unbroken_name_that_is_longer_than_a_phone_is_wide_" * 3
+
+
+def frame(turn: int) -> dict[str, Any]:
+    """One value of each kind that a frame may hold."""
+    bids = [[3 * k + 1, 2 * k + 4] for k in range(turn)]
+    return {
+        "round": turn + 1,
+        "rounds": 5,
+        "open": turn < 5,
+        "share": 1 / 3,
+        "phase": "sealed_bids",
+        "nothing": None,
+        "budget": [20 - turn, 20 - 2 * turn],
+        "names": ["north", None],
+        "hands": [[1, 2, 3], [4, 5]],
+        "players": [{"wins": turn, "mood": "calm"}, {"wins": 1, "mood": LONG}],
+        "bids": bids,
+        "lots": [{"lot": "vase", "price": 12.5, "sold": True}, {"lot": "lamp", "price": None}, {"lot": "rug"}],
+        "market": {"demand": {"high": 4, "low": [1, 2]}, "note": LONG},
+        "board": [[0, 1, 0], [1, 0, 1], [0, 0, 1]],
+        "empty": {},
+    }
+
+
+def episode(episode_id: str, turns: int = 5) -> list[str]:
+    """An auction that was played elsewhere; seat 1's rewards are private until the end."""
+    started = {"game": "an_auction", "version": 1, "players": ["heuristic", "random"], "frame": frame(0), "cast": {}}
+    events: list[tuple[str, dict[str, Any]]] = [("episode.started", started | {"about": {}, "private": {}})]
+    for turn in range(turns):
+        for seat in (0, 1):
+            asked = {"seat": seat, "turn": turn, "source": started["players"][seat], "latency": 0.0, "usage": {}}
+            act = {"act": [turn], "text": f"bids {3 * turn + 1 + seat}", "calls": [], "fallback": "", "private": {}}
+            events.append(("decision", asked | act))
+        paid = {"rewards": [float(turn), 1.5], "acts": [[turn], [turn]], "frame": frame(turn + 1)}
+        events.append(("step", {"turn": turn} | paid))
+    private = {"0": {"value": 17, "limits": [3, 9]}, "1": {"value": 11, "limits": [2, 8]}}
+    last = {"text": "The auction is over.", "audio": None, "returns": [10.0, 7.5], "scores": {"profit": [4.0, None]}}
+    last |= {"frame": frame(turns), "review": {"best": "vase"}, "private": private, "seed": 1, "number": 0}
+    events.append(("episode.ended", last | {"match": None, "steps": turns}))
+    head = {"v": 1, "episode_id": episode_id}
+    return [
+        json.dumps(head | {"seq": seq, "ts": 1.0 + seq, "type": kind, "payload": payload})
+        for seq, (kind, payload) in enumerate(events)
+    ]
+
+
+def table(page: Any, card: str, row: str) -> list[str]:
+    """The cells of a row of a card."""
+    found = (
+        page.get_by_role("region", name=card, exact=True)
+        .get_by_role("row")
+        .filter(has=page.get_by_role("rowheader", name=row, exact=True))
+    )
+    return [str(cell) for cell in found.first.get_by_role("cell").all_inner_texts()]
+
+
+@pytest.fixture
+def auction(stage: Served) -> str:
+    import httpx
+
+    if httpx.get(f"{stage.url}/episodes/ep-auction").status_code == 404:
+        load(stage, episode("ep-auction"))
+    return "/e/ep-auction"
+
+
+def test_a_game_without_a_page_is_drawn_from_its_frame(auction: str, open_page: Open) -> None:
+    page = open_page("/lobby")
+    refused: list[str] = []
+    page.on("console", lambda line: refused.append(line.text) if line.type == "error" else None)
+    page.goto(page.url.replace("/lobby", auction))
+    ended(page)
+    assert page.locator(".who b").all_inner_texts() == ["heuristic", "random"]
+    assert page.locator(".score .main").all_inner_texts() == ["10", "7.5"]
+    assert table(page, "Position", "Round") == ["6"]
+    assert table(page, "Position", "Open") == ["no"]
+    assert table(page, "Position", "Share") == ["0.333"]
+    assert table(page, "Position", "Phase") == ["sealed bids"]
+    assert table(page, "Position", "Nothing") == [NONE]
+    assert table(page, "Position", "Budget") == ["15", "10"]
+    assert table(page, "Position", "Names") == ["north", NONE]
+    assert table(page, "Position", "Hands") == ["1, 2, 3", "4, 5"]
+    assert table(page, "Position", "Wins") == ["5", "1"]
+    assert table(page, "Position", "Low") == ["1", "2"]
+    lots = page.get_by_role("group", name="Lots").get_by_role("row").all_inner_texts()
+    assert [line.split("\t") for line in lots][1] == ["1", "vase", "12.5", "yes"]
+    bids = page.get_by_role("group", name="Bids").get_by_role("row").all_inner_texts()
+    assert bids[1:] == [f"{k + 1}\t{3 * k + 1}\t{2 * k + 4}" for k in range(5)]
+    assert table(page, "Last acts", "seat 0 heuristic") == ["bids 13", "turn 5"]
+    assert table(page, "Private values", "Value") == ["17", "11"]
+    assert table(page, "Result", "Profit") == ["4", NONE]
+    curve = page.get_by_role("img", name="Running score")
+    assert "After turn 5: heuristic 10, random 7.5." in curve.get_attribute("aria-label")
+    assert not refused
+
+
+def test_the_generic_page_follows_the_replay(auction: str, open_page: Open) -> None:
+    page = open_page(f"{auction}?seq=6")
+    page.wait_for_function("() => document.querySelector('kibitz-watch')?.timeline?.shown.seq === 6")
+    page.get_by_role("rowheader", name="Round", exact=True).wait_for()
+    assert table(page, "Position", "Round") == ["3"]
+    assert page.locator(".changed").first.is_visible()
+    assert page.locator(".score .main").all_inner_texts() == ["1", "3"]
+    assert page.get_by_role("region", name="Private values").count() == 0
+    assert page.get_by_role("region", name="Result").count() == 0
+
+
+@pytest.mark.parametrize(("width", "theme"), [(1440, "light"), (390, "dark")])
+def test_the_generic_page_is_accessible_and_fits_the_screen(
+    auction: str, open_page: Open, width: int, theme: str
+) -> None:
+    from axe_playwright_python.sync_playwright import Axe
+
+    page = open_page(auction, width=width, color_scheme=theme, bypass_csp=True, reduced_motion="reduce")
+    ended(page)
+    found = Axe().run(page)
+    serious = [one["id"] for one in found.response["violations"] if one["impact"] in ("serious", "critical")]
+    assert not serious, serious
+    assert page.evaluate("() => document.documentElement.scrollWidth") <= width
+
+
+def test_data_never_becomes_properties_of_an_element(open_page: Open) -> None:
+    page = open_page("/lobby")
+    page.locator(".page .card").wait_for()
+    found = page.evaluate(
+        """async () => {
+          const { h, text } = await import('/static/dom.js');
+          const refused = (props) => { try { h('a', JSON.parse(props)); return false; } catch { return true; } };
+          return {
+            text: text('b', JSON.parse('{"title": "x", "onclick": "steal()"}')).outerHTML,
+            refused: ['{"onclick": "steal()"}', '{"srcdoc": "x"}', '{"style": "x"}', '{"src": "//x"}',
+              '{"href": "javascript:steal()"}', '{"href": "//elsewhere"}', '{"href": "https://elsewhere/"}'].map(refused),
+            kept: h('a', { href: '/lobby', title: 'yes', hidden: false }, 'words').outerHTML,
+          };
+        }"""
+    )
+    assert found["text"] == '<b>{"title":"x","onclick":"steal()"}</b>'
+    assert found["refused"] == [True] * 7
+    assert found["kept"] == '<a href="/lobby" title="yes">words</a>'
