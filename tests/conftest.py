@@ -1,20 +1,22 @@
-"""What every test may lean on."""
+"""Fixtures and settings for every test."""
 
 from __future__ import annotations
 
-import os
-import subprocess
+import io
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
+
+from kibitz.cli import main
 
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = ROOT.parent / "shared" / "data"
 
-# with every cache empty these files take longest: they begin, so that no core waits for another at the end
-LONGEST = (
+# These files take longest with empty caches. They run first, so that both workers finish at about the same time.
+SLOWEST_FIRST = (
     "train/test_cricket", "live/test_security", "llm/test_embedded", "live/test_faults", "train/test_runs",
     "hints/test_training", "train/test_learning", "games/cricket/test_fuzz", "cli/test_demo", "train/test_curriculum",
     "train/test_checkpoints", "live/test_four", "conformance/test_sb3", "conformance/test_local_hf",
@@ -25,51 +27,57 @@ LONGEST = (
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Long files first; within a file and among the others nothing moves."""
-    places = {f"tests/{name}.py": place for place, name in enumerate(LONGEST)}
+    """Moves slow files to the front; keeps the order within a file and among the others."""
+    places = {f"tests/{name}.py": place for place, name in enumerate(SLOWEST_FIRST)}
     items.sort(key=lambda item: places.get(item.nodeid.partition("::")[0], len(places)))
 
 
-class ToldAtOnce:
-    """A failure is told when it happens: a run that is ended from outside has still said what was wrong."""
+class Finished(NamedTuple):
+    """A finished command, with the field names of `subprocess.CompletedProcess`."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+class ImmediateFailures:
+    """Prints a failure when it happens, so that an interrupted run has still reported it."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        screen = self._config.pluginmanager.get_plugin("terminalreporter")
-        if report.failed and screen is not None:
-            screen.ensure_newline()
-            screen.write_line(f"FAILED {report.nodeid} ({report.when}, after {report.duration:.1f} s)", red=True)
-            screen.write_line(report.longreprtext)
+        terminal = self._config.pluginmanager.get_plugin("terminalreporter")
+        if report.failed and terminal is not None:
+            terminal.ensure_newline()
+            terminal.write_line(f"FAILED {report.nodeid} ({report.when}, after {report.duration:.1f} s)", red=True)
+            terminal.write_line(report.longreprtext)
 
 
 def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
-        config.pluginmanager.register(ToldAtOnce(config))
+        config.pluginmanager.register(ImmediateFailures(config))
 
 
 @pytest.fixture(scope="session")
 def selfplay() -> Path:
-    """The published self-play contexts, where they lie beside the checkout."""
+    """The published self-play contexts; skips where they are not next to the checkout."""
     path = SHARED / "deal_or_no_dialog" / "selfplay.txt"
     if not path.exists():
-        pytest.skip("the published data is not beside this checkout")
+        pytest.skip("the published data is not next to this checkout")
     return path
 
 
 @pytest.fixture
-def kibitz() -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Runs the command in a process of its own, as a user does."""
+def kibitz(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Finished]:
+    """Runs the command through its entry point, in this process: exit code, standard output, standard error."""
 
-    def run(*words: str, given: str | None = None, timeout: float = 240) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "kibitz", *words],
-            input=given,
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            env={**os.environ, "COLUMNS": "120"},
-        )
+    def run(*words: str, typed: str = "") -> Finished:
+        monkeypatch.setattr(sys, "argv", ["kibitz", *words])
+        monkeypatch.setattr(sys, "stdin", io.StringIO(typed))
+        capsys.readouterr()  # drops what the test itself printed
+        with pytest.raises(SystemExit) as exited:
+            main()
+        return Finished(int(exited.value.code or 0), *capsys.readouterr())
 
     return run

@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
+from kibitz.cli import output
+from kibitz.cli.options import Json
 from kibitz.core.seed import LAST_SEED
 
 app = typer.Typer(help="The cricket simulator: matches, win probability, calibration.", no_args_is_help=True)
-
-Json = Annotated[bool, typer.Option("--json", help="one JSON object on standard output, nothing else")]
 
 
 @app.command()
@@ -24,16 +24,15 @@ def simulate(
     as_json: Json = False,
 ) -> None:
     """Matches between default captains: inn,total,wkts,legal,pp,mid_,death,fours,sixes,target,won."""
-    from kibitz.cli import output as show
     from kibitz.games.cricket.fitting import csv_out as sheet
     from kibitz.games.cricket.fitting import simulate as simulator
 
     sheet.check_place(out)
-    with show.progress("matches", 1, quiet=as_json):
+    with output.progress("matches", 1, quiet=as_json):
         rows = simulator.simulate(matches, overs, era, seed)
     simulator.write_rows(rows, out)
     first = rows["inn"] == 1
-    show.facts(
+    output.facts(
         {
             "matches": matches,
             "out": out,
@@ -52,10 +51,9 @@ def winprob(
     as_json: Json = False,
 ) -> None:
     """Adds the batting side's chance to win to balls_left,runs_needed,wickets_left,first_innings_total."""
-    from kibitz.cli import output as show
     from kibitz.games.cricket.chances.winprob import write_winprob
 
-    show.facts({"states": write_winprob(states, out), "out": out}, as_json)
+    output.facts({"states": write_winprob(states, out), "out": out}, as_json)
 
 
 @app.command()
@@ -66,14 +64,13 @@ def fit(
     as_json: Json = False,
 ) -> None:
     """Fits calibration.json to the tables, or shows our figures beside the real ones and their standard errors."""
-    from kibitz.cli import output as show
     from kibitz.games.cricket.fitting import fit as fitting
     from kibitz.games.cricket.fitting import report as reporting
     from kibitz.games.cricket.fitting.tables import Tables
     from kibitz.games.cricket.model.calibration import FILE
 
     if report:
-        with show.progress("playing matches of three eras", 1, quiet=as_json):
+        with output.progress("playing matches of three eras", 1, quiet=as_json):
             made = reporting.report(Tables(tables))
         print(json.dumps(reporting.told(made), allow_nan=False) if as_json else reporting.printed(made))
         return
@@ -81,4 +78,4 @@ def fit(
         fitting.refit_winprob(tables)
     else:
         fitting.fit(tables, tell=(lambda line: None) if as_json else print)
-    show.facts({"calibration": str(FILE)}, as_json)
+    output.facts({"calibration": str(FILE)}, as_json)

@@ -1,4 +1,4 @@
-"""`kibitz demo`: the whole product in a few minutes, for eyes or, with `--exit`, for machines."""
+"""`kibitz demo`: the whole product in a few minutes, for people or, with `--exit`, for machines."""
 
 from __future__ import annotations
 
@@ -13,65 +13,91 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import httpx
+import typer
 from rich.table import Table
 
-from kibitz.cli.output import half, number, out, progress, result, train
+from kibitz.cli.options import Json
+from kibitz.cli.output import half_width, number, out, progress, result
+from kibitz.cli.train import train_with_progress
 from kibitz.core.errors import BadInput
-from kibitz.core.game import Game, seated
-from kibitz.core.play.episode import play_episode
-from kibitz.core.play.events import spoken
-from kibitz.evaluate import match
-from kibitz.games import get_game
-from kibitz.players import player_named
-from kibitz.train.run import Run
-from kibitz.train.start import prepare
 
-TOLD = 3  # the seed of the negotiation that is told: it takes a few rounds
-PATIENCE = 120.0  # seconds for the server to come up, and for its episodes to end with `--exit`
+if TYPE_CHECKING:
+    import httpx
+
+    from kibitz.core.game import Game
+    from kibitz.train.run import Run
+
+SHOWN_SEED = 3  # a negotiation that takes a few rounds
+TIMEOUT_SECONDS = 120.0  # for an answer of the server and, with `--exit`, for the episodes to end
+LIVE_EPISODES: tuple[dict[str, Any], ...] = (
+    {
+        "game": "cricket",
+        "captain_preset": "balanced",
+        "opponent_choice": "aggressive",
+        "max_overs": 5,
+        "pace": 1.2,
+    },
+    {"game": "deal_or_no_deal", "opponent_choice": "heuristic", "open": True, "pace": 2.5},
+)
 
 
-def demo(steps: int, episodes: int, browser: bool, leave: bool, as_json: bool) -> None:
-    """A negotiation told, a negotiator trained, players compared, then the cockpit on two live episodes."""
+def demo(
+    steps: Annotated[int, typer.Option("--steps", min=1, help="Training steps")] = 2_000_000,
+    episodes: Annotated[int, typer.Option("--episodes", min=1, help="Episodes per player in the comparison")] = 2000,
+    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the cockpit in a browser")] = True,
+    leave: Annotated[bool, typer.Option("--exit", help="Exit when both live episodes have ended")] = False,
+    as_json: Json = False,
+) -> None:
+    """Train a negotiator, compare it with other players, then watch it and a cricket match in the cockpit."""
     if find_spec("uvicorn") is None:
-        raise BadInput('The demo shows the cockpit, which needs the extra live: pip install "kibitz[live]".')
+        raise BadInput('The demo opens the cockpit, which needs the "live" extra: pip install "kibitz[live]".')
+    from kibitz.games import get_game
+    from kibitz.train.start import prepare
+
     game = get_game("deal_or_no_deal")
     if not as_json:
-        _tell_one(game)
-        out.print("[bold]A negotiator learns[/bold] by PPO, without hints, against that partner")
-    often = [f"logging.eval_every={max(1, steps // 20)}"]  # a curve needs points
+        _show_negotiation(game)
+        out.print("[bold]A negotiator learns[/bold] with PPO, without hints, against that partner")
+    often = [f"logging.eval_every={max(1, steps // 20)}"]  # twenty points for the learning curve
     run = prepare(None, None, "configs/ppo_fast.yaml", None, None, None, None, steps, None, False, often)
-    found: dict[str, Any] = {"episodes": episodes, "training": train(run, False, as_json, show=False)}
-    found["players"] = _compared(game, run, episodes, as_json)
+    found: dict[str, Any] = {"episodes": episodes, "training": train_with_progress(run, False, quiet=as_json)}
+    found["players"] = _compare(game, run, episodes, as_json)
     if not as_json:
         out.print(_table(found))
-        out.print(f"Its run, with the learning curve: {run.folder}", markup=False, highlight=False)
-    with ended_by_signals():
-        found["live"] = _watch(run, browser, leave, as_json)
+        out.print(f"The run, with its learning curve: {run.folder}", markup=False, highlight=False)
+    with interrupted_by_signals():
+        found["live"] = _watch(run, browser, leave or as_json, as_json)
     if as_json:
         result(found, as_json, _table)
 
 
-def _tell_one(game: Game) -> None:
+def _show_negotiation(game: Game) -> None:
+    from kibitz.core.game import seated
+    from kibitz.core.play.episode import play_episode
+    from kibitz.core.play.events import spoken
+    from kibitz.players import player_named
+
     rules = {0: game.rule("bayes"), 1: game.rule("heuristic")}
     out.print("[bold]A negotiation[/bold]: the Bayesian player (seat 0) and the heuristic partner (seat 1)")
     with progress("dealing", 1, quiet=False):
         players = [player_named(game, rule.name) for rule in rules.values()]
-        played = play_episode(game, seated(game.options().settings(), rules), players, seed=TOLD)
+        played = play_episode(game, seated(game.options().settings(), rules), players, seed=SHOWN_SEED)
     for event in played.events:
         if event.type == "episode.started":
             for seat, secret in event.payload["private"].items():
                 worth = ", ".join(map(str, secret["utilities"]))
-                out.print(f"  to seat {seat} a book, a hat and a ball are worth {worth}", highlight=False)
+                out.print(f"  a book, a hat and a ball are worth {worth} to seat {seat}", highlight=False)
         elif line := spoken(event):
             out.print(f"  {line}", markup=False, highlight=False)
     out.print()
 
 
-def _compared(game: Game, run: Run, episodes: int, as_json: bool) -> dict[str, Any]:
-    """The fresh policy beside those who need no training, against the partner it trained with."""
+def _compare(game: Game, run: Run, episodes: int, as_json: bool) -> dict[str, Any]:
+    """The new policy and three players that need no training, each against the partner it trained with."""
+    from kibitz.evaluate import match
+
     found = {}
     for name in ("random", "heuristic", f"policy:{run.folder}", "bayes"):
         short = "trained" if name.startswith("policy:") else name
@@ -88,7 +114,7 @@ def _table(found: dict[str, Any]) -> Table:
     for name, side in found["players"].items():
         table.add_row(
             name,
-            f"{side['return_mean']:.2f} ± {half(side)}",
+            f"{side['return_mean']:.2f} ± {half_width(side)}",
             number("share", side["share_of_ceiling"]),
             number("agreement", side["agreement"]),
             number("pareto", side["pareto"]),
@@ -98,53 +124,47 @@ def _table(found: dict[str, Any]) -> Table:
 
 
 def _watch(run: Run, browser: bool, leave: bool, as_json: bool) -> dict[str, Any]:
-    """A server, a cricket match and a negotiation of the fresh policy; until Ctrl-C, or until both have ended."""
-    pace = {"cricket": 0.0, "deal_or_no_deal": 0.0} if leave else {"cricket": 1.2, "deal_or_no_deal": 2.5}
-    wishes = (
-        {"game": "cricket", "captain_preset": "balanced", "opponent_choice": "aggressive", "max_overs": 5},
-        {
-            "game": "deal_or_no_deal",
-            "captain_preset": f"policy:{run.folder.name}",
-            "opponent_choice": "heuristic",
-            "open": True,
-        },
-    )
-    with _server(run.folder.parent, as_json) as url, httpx.Client(base_url=url, timeout=PATIENCE) as http:
-        started = [_begin(http, wish | {"pace": pace[str(wish["game"])]}) for wish in wishes]
+    """Serves a cricket match and a negotiation of the new policy until Ctrl-C or, with `leave`, until both end."""
+    import httpx
+
+    cricket, negotiation = LIVE_EPISODES
+    requests = (cricket, negotiation | {"captain_preset": f"policy:{run.folder.name}"})
+    with live_server(run.folder.parent, as_json) as url, httpx.Client(base_url=url, timeout=TIMEOUT_SECONDS) as http:
+        started = [_start(http, request | ({"pace": 0.0} if leave else {})) for request in requests]
         pages = [url + str(episode["url"]) for episode in started]
         if not as_json:
-            out.print("[bold]Live[/bold]: a cricket match and a negotiation of the fresh policy")
+            out.print("[bold]Live[/bold]: a cricket match, and a negotiation of the new policy")
             for page in [*pages, f"{url}/custom"]:
                 out.print(f"  {page}", markup=False, highlight=False)
         if browser:
             for page in pages:
                 webbrowser.open(page)
         if leave:
-            ended = [_ended(http, str(episode["episode_id"])) for episode in started]
+            ended = [_wait_for_end(http, str(episode["episode_id"])) for episode in started]
             if not as_json:
                 for episode in ended:
                     out.print(f"  {episode['text']}", markup=False, highlight=False)
             return {"url": url, "episodes": ended}
-        out.print("Start more from the page. Ctrl-C ends the demo.")
+        out.print("Start more episodes from the page. Press Ctrl-C to end the demo.")
         try:
             while True:
                 time.sleep(1)
         except KeyboardInterrupt:
-            out.print("The demo ends.")
+            out.print("The demo has ended.")
         return {"url": url}
 
 
 @contextmanager
-def ended_by_signals() -> Iterator[None]:
-    """SIGTERM, and a terminal that is closed, end what is inside as Ctrl-C does; once is enough."""
+def interrupted_by_signals() -> Iterator[None]:
+    """Treats the first SIGTERM or SIGHUP (a closed terminal) like Ctrl-C and ignores the next ones."""
     kinds = (signal.SIGTERM, signal.SIGHUP)
 
-    def end(number: int, frame: Any) -> None:
+    def interrupt(number: int, frame: Any) -> None:
         for kind in kinds:
             signal.signal(kind, signal.SIG_IGN)
         raise KeyboardInterrupt
 
-    before = {kind: signal.signal(kind, end) for kind in kinds}
+    before = {kind: signal.signal(kind, interrupt) for kind in kinds}
     try:
         yield
     finally:
@@ -153,21 +173,21 @@ def ended_by_signals() -> Iterator[None]:
 
 
 @contextmanager
-def _server(runs: Path, quiet: bool) -> Iterator[str]:
-    """`kibitz serve` on a free port with a store of its own that goes with it; its address."""
+def live_server(runs: Path, quiet: bool) -> Iterator[str]:
+    """Runs `kibitz serve` on a free port with a temporary store, and yields its address."""
     with TemporaryDirectory(prefix="kibitz-demo-") as folder:
         command = [sys.executable, "-m", "kibitz", "serve", "--json", "--port", "0", "--max-episodes", "4"]
         command += ["--store", f"{folder}/episodes.db", "--runs", str(runs)]
-        # a session of its own: Ctrl-C is for us, and we end it in our own time
+        # its own session: Ctrl-C must reach only this process, which then ends the server
         process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, start_new_session=True
         )
         try:
             assert process.stdout is not None
-            with progress("the server starts", 1, quiet):
+            with progress("starting the server", 1, quiet):
                 line = process.stdout.readline()
             if not line:
-                raise BadInput("The live server did not start; `kibitz serve` says why.")
+                raise BadInput("The live server did not start; run `kibitz serve` to see why.")
             yield str(json.loads(line)["url"])
         finally:
             process.terminate()
@@ -178,19 +198,19 @@ def _server(runs: Path, quiet: bool) -> Iterator[str]:
                 process.wait()
 
 
-def _begin(http: httpx.Client, wish: dict[str, Any]) -> dict[str, Any]:
-    answer = http.post("/custom/start_episode", json=wish)
+def _start(http: httpx.Client, request: dict[str, Any]) -> dict[str, Any]:
+    answer = http.post("/custom/start_episode", json=request)
     found: dict[str, Any] = answer.json()
     if answer.status_code != 202:
-        raise BadInput(f"The server did not start {wish['game']}: {found.get('error', answer.text)}")
+        raise BadInput(f"The server did not start {request['game']}: {found.get('error', answer.text)}")
     return found
 
 
-def _ended(http: httpx.Client, episode_id: str) -> dict[str, Any]:
-    until = time.monotonic() + PATIENCE
-    while time.monotonic() < until:
+def _wait_for_end(http: httpx.Client, episode_id: str) -> dict[str, Any]:
+    deadline = time.monotonic() + TIMEOUT_SECONDS
+    while time.monotonic() < deadline:
         found: dict[str, Any] = http.get(f"/episodes/{episode_id}").json()
         if found["status"] != "running":
             return {key: found[key] for key in ("episode_id", "game", "players", "status", "returns", "text")}
         time.sleep(0.2)
-    raise BadInput(f"Episode {episode_id} did not end within {PATIENCE:.0f} seconds.")
+    raise BadInput(f"Episode {episode_id} did not end within {TIMEOUT_SECONDS:.0f} seconds.")

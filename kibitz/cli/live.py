@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
+from kibitz.cli import output
+from kibitz.cli.options import Json
 from kibitz.core.seed import LAST_SEED
-
-Json = Annotated[bool, typer.Option("--json", help="one JSON object on standard output, nothing else")]
 
 
 def serve(
@@ -65,7 +65,6 @@ def watch(
     as_json: Json = False,
 ) -> None:
     """Plays here and publishes to a server; one that is away gets every event once it is back."""
-    from kibitz.cli import output as show
     from kibitz.core.options import parse_settings
     from kibitz.live.episodes.prepare import Wish
     from kibitz.live.episodes.remote_driver import drive
@@ -78,9 +77,9 @@ def watch(
 
     def tell(line: str) -> None:
         if not as_json:
-            show.out.print(line, markup=False, highlight=False)
+            output.out.print(line, markup=False, highlight=False)
 
-    show.facts(drive(wish, server, secret, pace, tell=tell, give_up=give_up), as_json)
+    output.facts(drive(wish, server, secret, pace, tell=tell, give_up=give_up), as_json)
 
 
 def bench_live(
@@ -98,11 +97,10 @@ def bench_live(
 ) -> None:
     """The live server under load: a real one, a publisher over HTTP, watchers in processes of their own."""
     from kibitz.bench.live import Load
-    from kibitz.cli import output as show
 
-    with show.progress("watching", 1, quiet=as_json):
+    with output.progress("watching", 1, quiet=as_json):
         found = Load(watchers, rate, seconds, batch, stalled, processes, store, bus).run()
-    show.facts(found, as_json)
+    output.facts(found, as_json)
 
 
 def add_to(app: typer.Typer, bench: typer.Typer) -> None:

@@ -1,4 +1,4 @@
-"""The same fake presets as the hints have."""
+"""The fake presets of the hint tests."""
 
 from tests.hints.conftest import embedded, fake, presets
 

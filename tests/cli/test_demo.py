@@ -1,4 +1,4 @@
-"""The demo does its whole journey: train, compare, serve, play both games live, end cleanly."""
+"""The demo trains, compares, serves, plays both games live and ends cleanly."""
 
 from __future__ import annotations
 
@@ -14,16 +14,18 @@ import httpx
 import pytest
 
 from kibitz.cli.output import curve
+from tests.cli.test_commands import AT_A_TERMINAL
+from tests.conftest import Finished
 
-Command = Callable[..., subprocess.CompletedProcess[str]]
+Command = Callable[..., Finished]
 SHORT = ("demo", "--no-browser", "--steps", "20000", "--episodes", "64")
 
 
-@pytest.mark.conformance  # a minute with every cache empty
-def test_the_demo_for_machines_plays_both_games_to_the_end(
+@pytest.mark.conformance  # about a minute with empty caches
+def test_the_demo_plays_both_games_to_the_end_and_prints_json(
     kibitz: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(tmp_path)  # its run lands here
+    monkeypatch.chdir(tmp_path)  # the demo writes its run here
     done = kibitz(*SHORT, "--exit", "--json")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
@@ -35,18 +37,9 @@ def test_the_demo_for_machines_plays_both_games_to_the_end(
     assert negotiation["players"][0].startswith("policy:")
 
 
-# the command at a terminal: whoever runs these tests in the background may have told them to ignore the key
-INTERRUPTED = """
-import signal
-signal.signal(signal.SIGINT, signal.default_int_handler)
-from kibitz.cli import main
-main()
-"""
-
-
-@pytest.mark.conformance  # the same minute once more
+@pytest.mark.conformance  # runs the whole demo
 def test_ctrl_c_ends_the_demo_and_its_server_cleanly(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", INTERRUPTED, *SHORT]
+    command = [sys.executable, "-c", AT_A_TERMINAL, *SHORT]
     demo = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert demo.stdout is not None
     shown = []
@@ -55,25 +48,25 @@ def test_ctrl_c_ends_the_demo_and_its_server_cleanly(tmp_path: Path) -> None:
             shown.append(line)
             if "Ctrl-C" in line:
                 break
-        time.sleep(0.5)  # it waits for the key now
+        time.sleep(0.5)  # it has printed its last line and now waits
         demo.send_signal(signal.SIGINT)
-        rest, complaints = demo.communicate(timeout=60)
+        rest, errors = demo.communicate(timeout=60)
     finally:
-        demo.terminate()  # it takes its server with it
-    assert demo.returncode == 0, complaints
-    assert "The demo ends." in rest
+        demo.terminate()  # also ends its server
+    assert demo.returncode == 0, errors
+    assert "The demo has ended." in rest
     assert "/e/ep-" in "".join(shown)
-    assert "Traceback" not in complaints
+    assert "Traceback" not in errors
 
 
-# what the demo does while it waits for somebody to end it, without the minute of training before
+# the demo's last part, without the training before it
 WAITING = """
 import sys, time
 from pathlib import Path
-from kibitz import demo
-with demo.ended_by_signals():
+from kibitz.cli import demo
+with demo.interrupted_by_signals():
     try:
-        with demo._server(Path(sys.argv[1]), True) as url:
+        with demo.live_server(Path(sys.argv[1]), True) as url:
             print(url, flush=True)
             time.sleep(120)
     except KeyboardInterrupt:
@@ -82,20 +75,20 @@ with demo.ended_by_signals():
 
 
 @pytest.mark.parametrize("kind", [signal.SIGTERM, pytest.param(signal.SIGHUP, marks=pytest.mark.conformance)])
-def test_a_demo_that_is_terminated_takes_its_server_with_it(tmp_path: Path, kind: signal.Signals) -> None:
+def test_terminating_the_demo_ends_its_server(tmp_path: Path, kind: signal.Signals) -> None:
     words = [sys.executable, "-c", WAITING, str(tmp_path)]
     demo = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert demo.stdout is not None
     url = demo.stdout.readline().strip()
     assert httpx.get(f"{url}/health").status_code == 200
     demo.send_signal(kind)
-    rest, complaints = demo.communicate(timeout=30)
-    assert (demo.returncode, rest.strip(), complaints) == (0, "ended", "")
+    rest, errors = demo.communicate(timeout=30)
+    assert (demo.returncode, rest.strip(), errors) == (0, "ended", "")
     with pytest.raises(httpx.ConnectError):
         httpx.get(f"{url}/health")
 
 
-def test_the_curve_rises_with_its_points_and_stops_where_training_is() -> None:
+def test_the_curve_rises_with_its_points_and_stops_at_the_current_step() -> None:
     drawn = curve([(0.25, 0.6), (0.5, 0.8)], width=8, height=4).splitlines()
     assert len(drawn) == 4 + 2
     bottom = drawn[3][7:]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Callable
 
 import pytest
@@ -11,9 +10,10 @@ from typer.testing import CliRunner
 
 from kibitz.cli import app
 from kibitz.core.errors import BadInput
+from tests.conftest import Finished
 from tests.hints.conftest import KEY
 
-Command = Callable[..., "subprocess.CompletedProcess[str]"]
+Command = Callable[..., Finished]
 
 
 @pytest.mark.usefixtures("presets")
@@ -77,7 +77,7 @@ def test_hints_evaluate_prints_one_object() -> None:
 @pytest.mark.usefixtures("presets")
 def test_a_person_plays_against_a_model_by_name(kibitz: Command) -> None:
     typed = "insist 0 0 0\nagree\nend 0 0 0\n"
-    done = kibitz("play", "--seed", "3", "--opponent", "llm:fake-good", "--json", given=typed)
+    done = kibitz("play", "--seed", "3", "--opponent", "llm:fake-good", "--json", typed=typed)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["players"] == ["human", "llm:fake-good"]
     assert KEY not in done.stdout + done.stderr

@@ -1,0 +1,69 @@
+"""`kibitz evaluate`: measure a player over many episodes, or on a pack of fixed scenarios."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from kibitz.cli import output
+from kibitz.cli.options import DEFAULT_GAME, Contexts, GameName, GameOptions, Json, Opponent, Seed, read_game
+from kibitz.core.errors import BadInput
+
+DEFAULT_EPISODES = 1000
+
+
+def evaluate(
+    player: Annotated[str, typer.Option("--player", help="Player to evaluate")],
+    game: GameName = DEFAULT_GAME,
+    opponent: Opponent = "heuristic",
+    episodes: Annotated[
+        int | None,
+        typer.Option(
+            "--episodes",
+            min=1,
+            help=f"Number of episodes [default: {DEFAULT_EPISODES}, or the whole pack]",
+            show_default=False,
+        ),
+    ] = None,
+    pack: Annotated[
+        str | None, typer.Option("--pack", help="Fixed scenarios, each played from both sides: a name or a file")
+    ] = None,
+    contexts: Contexts = "uniform",
+    seed: Seed = 0,
+    options: GameOptions = None,
+    as_json: Json = False,
+) -> None:
+    """Play many episodes and report a player's measures with confidence intervals."""
+    if pack is not None:
+        if contexts != "uniform" or options:
+            raise BadInput("--pack cannot be combined with --contexts or --set: the pack defines what is played.")
+        _evaluate_pack(game, pack, player, opponent, episodes, seed, as_json)
+        return
+    from kibitz.evaluate import match
+    from kibitz.players import player_named
+
+    episodes = DEFAULT_EPISODES if episodes is None else episodes
+    record, chosen = read_game(game, options, contexts)
+    for name in (player, opponent):
+        player_named(record, name)  # reports an unknown player before the progress bar appears
+    runs = match.runs_of(record, player, opponent)
+    with output.progress(f"{player} v {opponent}", episodes * runs, quiet=as_json) as advance:
+        found = match.evaluate(record, chosen, player, opponent, episodes, seed, advance)
+    found["contexts"] = contexts
+    output.result(found, as_json, output.evaluation_table)
+
+
+def _evaluate_pack(
+    name: str, pack_name: str, player: str, opponent: str, episodes: int | None, seed: int, as_json: bool
+) -> None:
+    from kibitz.evaluate.packs import evaluate_pack
+    from kibitz.games import get_game, get_pack
+    from kibitz.players import player_named
+
+    game, pack = get_game(name), get_pack(name, pack_name)
+    for one in (player, opponent):
+        player_named(game, one)  # reports an unknown player before the progress bar appears
+    with output.progress(f"{player} v {opponent}, {pack.name}", episodes or pack.matches, quiet=as_json) as advance:
+        found = evaluate_pack(game, pack, player, opponent, episodes, seed, advance)
+    output.result(found, as_json, output.pack_table)

@@ -1,0 +1,31 @@
+"""Options that several commands share, and the game they select."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from kibitz.core.seed import LAST_SEED
+
+DEFAULT_GAME = "deal_or_no_deal"
+
+GameName = Annotated[str, typer.Option("--game", help="Game to play")]
+Opponent = Annotated[str, typer.Option("--opponent", help="Player in the other seat")]
+Contexts = Annotated[str, typer.Option("--contexts", help="Starting positions: uniform, or a file")]
+Seed = Annotated[int, typer.Option("--seed", min=0, max=LAST_SEED, help="The same seed gives the same episodes")]
+OneSeed = Annotated[int | None, typer.Option("--seed", min=0, max=LAST_SEED, help="Replay the episode with this seed")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object to standard output and nothing else")]
+GameOptions = Annotated[list[str] | None, typer.Option("--set", help="Game option as name=value; repeatable")]
+JobOptions = Annotated[list[str] | None, typer.Option("--set", help="Any config key, e.g. train.lr=1e-3; repeatable")]
+
+
+def read_game(name: str, settings: list[str] | None, contexts: str | None = None) -> tuple[Any, Any]:
+    """The game's record, built for the options given, and those options, validated."""
+    from kibitz.core.options import parse_settings
+    from kibitz.games import get_game
+
+    base = get_game(name)
+    given = {**({} if contexts is None else base.contexts(contexts)), **parse_settings(settings or [])}
+    options = base.options.read(given, f"option of {name}")
+    return get_game(name, options), options

@@ -1,0 +1,65 @@
+"""`kibitz play`: a person in seat 0, at the terminal."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import sys
+
+from kibitz.cli import output
+from kibitz.cli.options import DEFAULT_GAME, Contexts, GameName, GameOptions, Json, OneSeed, Opponent, read_game
+from kibitz.core.errors import BadInput
+
+
+def play(
+    game: GameName = DEFAULT_GAME,
+    opponent: Opponent = "heuristic",
+    contexts: Contexts = "uniform",
+    seed: OneSeed = None,
+    options: GameOptions = None,
+    as_json: Json = False,
+) -> None:
+    """Play an episode at the terminal against any player."""
+    from kibitz.core.game import seated
+    from kibitz.core.play.episode import play_episode
+    from kibitz.core.play.events import Event, spoken
+    from kibitz.core.play.resolve import rule_named
+    from kibitz.players import player_named
+    from kibitz.players.human import HumanPlayer
+
+    record, chosen = read_game(game, options, contexts)
+    if opponent == "human":
+        raise BadInput("Only seat 0 can be human at a terminal; choose another --opponent.")
+    console = output.err if as_json else output.out  # standard output carries only JSON
+
+    def ask(prompt: str) -> str:
+        console.print(prompt, end="", markup=False)
+        line = sys.stdin.readline()
+        if not line:
+            raise EOFError
+        return line
+
+    def say(text: str) -> None:
+        console.print(text, markup=False, highlight=False)
+
+    me, other = HumanPlayer(record, ask, say), player_named(record, opponent)
+    rule = rule_named(record, opponent)
+    settings = seated(chosen.settings(), {1: rule} if rule else {})
+
+    def on_event(event: Event) -> None:
+        if event.type == "episode.started":
+            say(f"You are seat 0, {other.name} is seat 1.")
+        elif line := spoken(event):
+            say(line)
+
+    say("Setting up the table ...")
+    drawn = secrets.randbelow(2**31) if seed is None else seed
+    try:
+        played = play_episode(record, settings, [me, other], seed=drawn, observers=(on_event,))
+    except EOFError:
+        raise BadInput("The input ended before the game was over; answer every question to finish it.") from None
+    if as_json:
+        print(json.dumps(dict(played.events[-1].payload) | {"players": ["human", opponent]}, allow_nan=False))
+    else:
+        ceiling = played.scores["ceiling"][0]
+        say(f"You scored {played.returns[0]:g} out of a possible {ceiling:g} (seed {drawn}).")

@@ -1,0 +1,86 @@
+"""`kibitz train`: the command, and a progress bar that draws the learning curve."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.text import Text
+
+from kibitz.cli import output
+from kibitz.cli.options import JobOptions, Json
+
+if TYPE_CHECKING:
+    from kibitz.train.run import Run
+
+
+def train(
+    algo: Annotated[str | None, typer.Option("--algo", help="ppo, reinforce or supervised")] = None,
+    hint: Annotated[str | None, typer.Option("--hint", help="none, random, llm or expert")] = None,
+    config: Annotated[str | None, typer.Option("--config", help="YAML file like those in configs/")] = None,
+    game: Annotated[str | None, typer.Option("--game", help="Game to train on; overrides env.id")] = None,
+    opponent: Annotated[str | None, typer.Option("--opponent", help="heuristic, expert, self, policy:RUN")] = None,
+    seed: Annotated[int | None, typer.Option("--seed", min=0, help="Seed of the first learner")] = None,
+    seeds: Annotated[int | None, typer.Option("--seeds", min=1, help="Learners to train in one program")] = None,
+    steps: Annotated[int | None, typer.Option("--steps", min=1, help="Overrides train.num_train_steps")] = None,
+    out: Annotated[str | None, typer.Option("--out", help="Folder of the run")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out")] = False,
+    options: JobOptions = None,
+    as_json: Json = False,
+) -> None:
+    """Train a policy and write metrics, checkpoints and the learning curve to the run's folder."""
+    from kibitz.train.start import prepare
+
+    run = prepare(algo, hint, config, game, opponent, seed, seeds, steps, out, resume, options or [])
+    output.result(train_with_progress(run, resume, quiet=as_json), as_json, output.training_table)
+
+
+def train_with_progress(run: Run, resume: bool, quiet: bool) -> dict[str, Any]:
+    """Trains the run, with return, agreement, rate and the learning curve on standard error meanwhile."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=12),
+        TextColumn("{task.percentage:>3.0f} %"),
+        TextColumn("{task.fields[summary]}"),
+        TimeRemainingColumn(),
+    )
+    with CurveProgress(*columns, console=output.err, disable=quiet) as bar:
+        total = run.job.train.num_train_steps
+        task = bar.add_task("compiling", total=total, summary="")
+
+        def report(metrics: dict[str, Any]) -> None:
+            if "eval_share_of_ceiling" in metrics:
+                bar.points.append((metrics["step"] / total, metrics["eval_share_of_ceiling"]))
+            done = min(metrics["step"], total)
+            bar.update(task, completed=done, description="training", summary=_summary(metrics))
+
+        run.report = report
+        return run.train(resume)
+
+
+def _summary(metrics: dict[str, Any]) -> str:
+    parts = [f"return {metrics['return']:.2f}" if "return" in metrics else "first steps"]
+    if "eval_share_of_ceiling" in metrics:
+        parts.append(f"{100 * metrics['eval_share_of_ceiling']:.1f} % of ceiling")
+    if "eval_agreement" in metrics:
+        parts.append(f"agreed {100 * metrics['eval_agreement']:.0f} %")
+    if "steps_per_s" in metrics:
+        parts.append(f"{metrics['steps_per_s']:,.0f} steps/s")
+    if "hints_per_s" in metrics:
+        parts.append(f"{metrics['hints_per_s']:,.0f} hints/s")
+    return ", ".join(parts)
+
+
+class CurveProgress(Progress):
+    """A progress bar that draws the learning curve below itself."""
+
+    def __init__(self, *columns: Any, **more: Any) -> None:
+        self.points: list[tuple[float, float]] = []  # share of the steps, share of the ceiling
+        super().__init__(*columns, **more)
+
+    def get_renderables(self) -> Iterator[Any]:
+        yield from super().get_renderables()
+        if len(self.points) > 1 and self.console.is_terminal:
+            yield Text(output.curve(self.points))
