@@ -22,6 +22,7 @@ from kibitz.core.chance import seat_luck, uniforms
 from kibitz.core.envs.gym_env import GameEnv, Program, Session, Single, program_for
 from kibitz.core.errors import BadInput
 from kibitz.core.game import Game, Rule, seated
+from kibitz.core.logs import log_once
 from kibitz.core.play.player import Player, RulePlayer, Turn
 from kibitz.core.play.resolve import rule_named
 from kibitz.llm.answers.prompt import Prompt
@@ -187,13 +188,8 @@ def expert_rule(game: Game, checkpoint: str | None = None) -> Rule:
     """A checkpoint; without one the reference player; without that the heuristic. Said once."""
     name = f"policy:{checkpoint}" if checkpoint else game.reference
     rule = rule_named(game, name)
-    _say_once(f"expert hints for {game.name} come from {name if rule else 'the heuristic'}")
+    log_once(log, f"expert hints for {game.name} come from {name if rule else 'the heuristic'}")
     return rule or game.rule("heuristic")
-
-
-@lru_cache(maxsize=64)
-def _say_once(text: str) -> None:
-    log.warning(text)
 
 
 class _Ear:

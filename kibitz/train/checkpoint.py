@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +16,7 @@ from safetensors.numpy import save
 
 from kibitz.core.errors import BadInput
 from kibitz.core.game import Game
+from kibitz.core.logs import log_once
 
 log = logging.getLogger("kibitz.train")
 
@@ -97,15 +97,10 @@ def find(name: str, notes: list[str] | None = None) -> Saved:
         raise BadInput(f"There is no checkpoint in {name!r}; give a run's folder or a .safetensors file.")
     for reason in refused:
         note = f"{saved.path} is used in place of a newer one: {reason}"
-        _say_once(note)
+        log_once(log, note)
         if notes is not None:
             notes.append(note)
     return saved
-
-
-@lru_cache(maxsize=256)
-def _say_once(text: str) -> None:
-    log.warning(text)
 
 
 def check_fits(saved: Saved, game: Game) -> None:

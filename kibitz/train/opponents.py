@@ -16,6 +16,7 @@ from kibitz.advice.ask import prompt_path
 from kibitz.advice.batch import LLMHints
 from kibitz.core.errors import BadInput
 from kibitz.core.game import Game, Rule
+from kibitz.core.logs import log_once
 from kibitz.core.paths import cache_folder
 from kibitz.core.play.resolve import rule_for, rule_named
 from kibitz.games import get_game
@@ -30,11 +31,6 @@ from kibitz.train.rollout import longest, policy_rule
 log = logging.getLogger("kibitz.train")
 SELF = "self"
 NUMBER = re.compile("[0-9]{0,9}")  # of a learner
-
-
-@lru_cache(maxsize=64)
-def _say_once(text: str) -> None:
-    log.warning(text)
 
 
 def game_of(job: Job) -> tuple[Game, Any]:
@@ -110,7 +106,7 @@ def _rule_of(named: Named) -> tuple[Rule, list[str]]:
     policy = policy_of(saved, game, int(number or 0))
     adviser: Rule | None = None
     if job.hints.mode == "llm" and job.algo != "supervised":
-        _say_once(f"{place} was trained with hints of an LLM; as a player it is given none")
+        log_once(log, f"{place} was trained with hints of an LLM; as a player it is given none")
     elif job.algo != "supervised":
         adviser, _ = adviser_for(job.hints, game, notes)
     return policy_rule(game, policy, f"policy:{named.name}", adviser, job.hints.cadence_k), notes

@@ -22,7 +22,8 @@ from kibitz.live.episodes.prepare import Wish
 from kibitz.live.episodes.remote_driver import drive
 from kibitz.live.http.routes_custom import parse_lines
 from kibitz.live.store.stored_event import StoredEvent
-from kibitz.live.stream.outlets import BusObserver, HttpOutlet, Refused
+from kibitz.live.stream.bus_observer import BusObserver
+from kibitz.live.stream.outlets import DeliveryRefused, HttpOutlet
 from kibitz.live.stream.schema import PAYLOADS
 from tests.live.conftest import Serve, Served
 from tests.live.machines import free_port, wait_until
@@ -129,7 +130,7 @@ def test_an_answer_that_is_not_the_servers_ends_the_delivery_and_is_told() -> No
     page = httpx.MockTransport(lambda request: httpx.Response(200, text="<html>"))
     outlet = HttpOutlet("http://x", client=httpx.Client(transport=page))
     outlet.send(stored_events("ep-1")[0])
-    with pytest.raises(Refused, match="JSON"):
+    with pytest.raises(DeliveryRefused, match="JSON"):
         outlet.close()
 
 
@@ -251,7 +252,7 @@ def test_a_match_waits_once_the_buffer_is_full_and_loses_nothing(
     from kibitz.live.stream import outlets
     from tests.live import record
 
-    monkeypatch.setattr(outlets, "BUFFER", 5)
+    monkeypatch.setattr(outlets, "MAX_QUEUED_EVENTS", 5)
     port = free_port()
     outlet = outlets.HttpOutlet(f"http://127.0.0.1:{port}", give_up=60)
     sent = record.events("ep-waits", steps=20)

@@ -13,7 +13,8 @@ from kibitz.core.play.episode import play_episode
 from kibitz.core.play.events import Event, spoken
 from kibitz.live.episodes.prepare import Wish, prepare, release_players
 from kibitz.live.episodes.runner import Live, Steps
-from kibitz.live.stream.outlets import BusObserver, HttpOutlet, Refused
+from kibitz.live.stream.bus_observer import BusObserver
+from kibitz.live.stream.outlets import DeliveryRefused, HttpOutlet
 
 
 def drive(
@@ -35,7 +36,7 @@ def drive(
     if "human" in wish.names:
         raise BadInput("A person sits at the server's page, not here; start that episode with `kibitz serve`.")
     plan = prepare(wish, Path("runs"), patience, patience, live.halt, operator=True)
-    outlet = HttpOutlet(server, token, say=tell, give_up=give_up)
+    outlet = HttpOutlet(server, token, report=tell, give_up=give_up)
     observer = BusObserver(
         base_url=server, episode_id=live.episode_id, mode=wish.captain_preset, task=wish.task,
         opponent_mode=wish.opponent_choice, eval_pack_id=wish.eval_pack_id, outlet=outlet, open_table=wish.open,
@@ -56,7 +57,7 @@ def drive(
         finally:
             release_players([*plan.players, *plan.advisers.values()])
             observer.close()  # also of a match that was broken off: the server should hear of its end
-    except Refused as refused:
+    except DeliveryRefused as refused:
         raise BadInput(str(refused)) from None
     return {
         "episode_id": live.episode_id,

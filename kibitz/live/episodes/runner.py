@@ -19,7 +19,8 @@ from kibitz.live.episodes.halt import Halt
 from kibitz.live.store.base import EpisodeClosed, Row, SequenceGap, StoreUnavailable
 from kibitz.live.store.stored_event import StoredEvent, decode_event, fold
 from kibitz.live.stream.bus import Bus
-from kibitz.live.stream.outlets import BusObserver, LocalOutlet, Speech
+from kibitz.live.stream.bus_observer import BusObserver, TextToSpeech
+from kibitz.live.stream.outlets import LocalOutlet
 
 if TYPE_CHECKING:
     from kibitz.live.episodes.human_seat import HumanSeat
@@ -63,7 +64,7 @@ class Live:
 class Runner:
     """The check for a free place and the claim of it are one step."""
 
-    def __init__(self, bus: Bus, config: LiveConfig, speech: Speech | None = None) -> None:
+    def __init__(self, bus: Bus, config: LiveConfig, speech: TextToSpeech | None = None) -> None:
         self.bus, self.config, self.speech = bus, config, speech
         self.running: dict[str, Live] = {}
         self.played = 0

@@ -21,7 +21,7 @@ from kibitz.live.http.numbers import JsonRoute
 from kibitz.live.store.base import EpisodeClosed, Row, SequenceGap
 from kibitz.live.store.stored_event import StoredEvent, event_from_dict
 from kibitz.live.stream.bus import Bus
-from kibitz.live.stream.outlets import Speech, with_audio
+from kibitz.live.stream.bus_observer import TextToSpeech, with_audio
 
 MOST = 1e9  # of a return: their sums and means must stay numbers
 LINES = {"content": {"application/x-ndjson": {"schema": {"type": "string", "description": "one event a line"}}}}
@@ -177,7 +177,7 @@ def row_of(first: StoredEvent, origin: str) -> Row:
     )
 
 
-def _take(bus: Bus, listed: list[StoredEvent], speech: Speech | None) -> dict[str, int]:
+def _take(bus: Bus, listed: list[StoredEvent], speech: TextToSpeech | None) -> dict[str, int]:
     """Commits them; commentary gets its audio here, where it is served."""
     row = bus.store.episode(listed[0].episode_id)
     if row is None and listed[0].seq > 0:

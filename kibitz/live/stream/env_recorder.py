@@ -1,4 +1,4 @@
-"""Events of an environment that somebody steps by hand, from what it shows before and after."""
+"""The events of an environment that other code steps, made from its observations."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from kibitz.core.play.events import Event, Stream
 
 
 class EnvRecorder:
-    """An observation has `frame` and `message`, an object or a table; whatever else is missing is left empty.
+    """Turns observations before and after each step into events.
 
-    Tool calls that do not step the game are decisions without a step. An environment that tells in its
-    `metadata` the `options` it was reset with and the `acts` of each step (by seat, one entry for each step
-    of the game) leaves a record that can be played again, and so branched.
+    An observation has `frame` and `message`, as an object or a mapping; missing fields stay empty. A tool call that
+    does not step the game becomes a decision without a step. An environment whose observations carry, in `metadata`,
+    the `options` of the reset and the `acts` of each step (by seat, one entry per step of the game) leaves a record
+    that can be replayed and so branched.
     """
 
     def __init__(self, game: str, episode_id: str, players: tuple[str, str], about: Mapping[str, Any]) -> None:
@@ -23,8 +24,8 @@ class EnvRecorder:
         self._frame: dict[str, Any] = {}
         self._returns = [0.0, 0.0]
         self._steps = 0
-        self._asked = 0.0
-        self._last = ""
+        self._asked_at = 0.0
+        self._last_line = ""
 
     def started(self, obs: Any) -> list[Event]:
         from kibitz.games import get_game
@@ -36,26 +37,27 @@ class EnvRecorder:
             "players": list(self._players),
             "frame": self._frame,
             "cast": dict(_get(obs, "cast", {})),
-            "about": self._about | _told(obs, "options"),
+            "about": self._about | _metadata(obs, "options"),
             "private": {},
         }
         events = [self._stream.emit("episode.started", payload)]
-        events += [self._step(acts, 0, 0.0, {}) for acts in _acts(obs)]  # the other side may begin
-        return events + self._line(obs, 0)
+        events += [self._step(acts, 0, 0.0, {}) for acts in _acts(obs)]  # the other side may move first
+        return events + self._commentary(obs, 0)
 
-    def moment(self, obs: Any) -> dict[str, Any]:
+    def before(self, obs: Any) -> dict[str, Any]:
+        """The moment before a step, to compare with the one after it."""
         return {"frame": dict(_get(obs, "frame", {})), "turn": _get(obs, "turn", self._steps)}
 
     def decision(self, action: Any, turn: int) -> list[Event]:
         tool, arguments = str(_get(action, "tool", action)), dict(_get(action, "arguments", {}) or {})
-        said = ", ".join(f"{name} {value}" for name, value in arguments.items())
+        shown = ", ".join(f"{name} {value}" for name, value in arguments.items())
         now = time.monotonic()
-        latency, self._asked = (now - self._asked if self._asked else 0.0), now
+        latency, self._asked_at = (now - self._asked_at if self._asked_at else 0.0), now
         payload = {
             "seat": 0,
             "turn": turn,
             "act": [],
-            "text": f"{tool} {said}".strip(),
+            "text": f"{tool} {shown}".strip(),
             "calls": [{"tool": tool, "arguments": arguments}],
             "source": self._players[0],
             "latency": latency,
@@ -66,7 +68,7 @@ class EnvRecorder:
         return [self._stream.emit("decision", payload)]
 
     def step(self, pre: Mapping[str, Any], obs: Any, reward: float | None, turn: int) -> list[Event]:
-        self._asked = time.monotonic()
+        self._asked_at = time.monotonic()
         frame = dict(_get(obs, "frame", {}))
         stepped = _get(obs, "turn", None) != pre["turn"] or frame != self._frame
         if not stepped:
@@ -77,19 +79,19 @@ class EnvRecorder:
         self._frame = frame
         *earlier, last = _acts(obs) or [[None, None]]
         events = [self._step(acts, turn, 0.0, {}) for acts in earlier]
-        return [*events, self._step(last, turn, paid, changed), *self._line(obs, turn)]
+        return [*events, self._step(last, turn, paid, changed), *self._commentary(obs, turn)]
 
     def _step(self, acts: list[Any], turn: int, paid: float, changed: Mapping[str, Any]) -> Event:
         self._steps += 1
         return self._stream.emit("step", {"turn": turn, "acts": acts, "rewards": [paid, 0.0], "frame": dict(changed)})
 
     def ended(self, state: Any) -> list[Event]:
-        """A match that is not over was given up by its driver."""
+        """Ends as failed if the driver abandoned the episode before its end."""
         if _get(state, "match_over", True) is False:
-            told = {"kind": "stopped", "reason": "Its driver ended it.", "frame": self._frame, "private": {}}
-            return [self._stream.emit("episode.failed", told | {"steps": self._steps})]
+            failed = {"kind": "stopped", "reason": "The driver stopped it.", "frame": self._frame, "private": {}}
+            return [self._stream.emit("episode.failed", failed | {"steps": self._steps})]
         payload = {
-            "text": self._last,
+            "text": self._last_line,
             "audio": None,
             "returns": self._returns,
             "scores": {},
@@ -103,23 +105,23 @@ class EnvRecorder:
         }
         return [self._stream.emit("episode.ended", payload)]
 
-    def _line(self, obs: Any, turn: int) -> list[Event]:
-        self._last = str(_get(obs, "message", "") or "")
-        payload = {"turn": turn, "text": self._last, "audio": None}
-        return [self._stream.emit("commentary", payload)] if self._last else []
+    def _commentary(self, obs: Any, turn: int) -> list[Event]:
+        self._last_line = str(_get(obs, "message", "") or "")
+        payload = {"turn": turn, "text": self._last_line, "audio": None}
+        return [self._stream.emit("commentary", payload)] if self._last_line else []
 
 
-def _told(obs: Any, name: str) -> dict[str, Any]:
-    """One entry of the observation's metadata, if it is there."""
+def _metadata(obs: Any, name: str) -> dict[str, Any]:
+    """One entry of the observation's metadata, if present."""
     metadata = _get(obs, "metadata", None) or {}
     return {name: metadata[name]} if name in metadata else {}
 
 
 def _acts(obs: Any) -> list[list[Any]]:
-    return [list(acts) for acts in _told(obs, "acts").get("acts", [])]
+    return [list(acts) for acts in _metadata(obs, "acts").get("acts", [])]
 
 
-def _get(thing: Any, name: str, otherwise: Any) -> Any:
-    if isinstance(thing, Mapping):
-        return thing.get(name, otherwise)
-    return getattr(thing, name, otherwise)
+def _get(source: Any, name: str, default: Any) -> Any:
+    if isinstance(source, Mapping):
+        return source.get(name, default)
+    return getattr(source, name, default)
