@@ -16,7 +16,7 @@ from kibitz.llm.answers.prompt import DEFAULT, Prompt
 from kibitz.llm.client.blocking import Blocking
 from kibitz.llm.client.client import Client, connect
 from kibitz.llm.client.limits import Budget, Policy
-from kibitz.llm.client.reply import Question, Reply
+from kibitz.llm.client.types import Question, Reply
 from kibitz.llm.files import find
 from kibitz.llm.presets import Preset
 

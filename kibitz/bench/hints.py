@@ -26,7 +26,7 @@ from kibitz.llm.answers.prompt import Prompt
 from kibitz.llm.client.cache import Cache
 from kibitz.llm.client.client import Client
 from kibitz.llm.client.limits import Limits
-from kibitz.llm.client.reply import Completion, Messages
+from kibitz.llm.client.types import Completion, Messages
 from kibitz.llm.presets import Preset
 from kibitz.train.config import Job
 from kibitz.train.program import Program, build

@@ -15,7 +15,7 @@ from pydantic import Field, field_validator, model_validator
 from kibitz.core.errors import BadInput
 from kibitz.core.options import Options
 from kibitz.llm.client.limits import Limits
-from kibitz.llm.client.reply import Usage
+from kibitz.llm.client.types import Usage
 from kibitz.llm.files import find, own_folder
 
 log = logging.getLogger("kibitz.llm")

@@ -10,7 +10,7 @@ from pathlib import Path
 from kibitz.core.errors import BadInput
 from kibitz.llm.presets import GROQ_KEY, Preset
 from kibitz.llm.providers import weights
-from kibitz.llm.providers.post import Post, shown
+from kibitz.llm.providers.http import Post, shown
 
 
 def why_not(preset: Preset, probe: float = 0.0) -> str:

@@ -13,7 +13,7 @@ import pytest
 from kibitz.core.errors import BadInput
 from kibitz.llm.answers.answer import Answer, Text
 from kibitz.llm.client.client import Client, connect
-from kibitz.llm.client.reply import Question, Reply
+from kibitz.llm.client.types import Question, Reply
 from kibitz.llm.presets import Preset
 from kibitz.llm.usable import why_not
 

@@ -10,7 +10,7 @@ import pytest
 
 from kibitz.llm.answers.answer import Answer
 from kibitz.llm.client.client import Client, make_provider
-from kibitz.llm.client.reply import Question, Reply
+from kibitz.llm.client.types import Question, Reply
 from kibitz.llm.presets import Preset
 from tests.llm.fake_server import FakeServer
 

@@ -20,7 +20,7 @@ from kibitz.llm.client.cache import Cache
 from kibitz.llm.client.client import Client, make_provider
 from kibitz.llm.client.failure import Kind, Trouble
 from kibitz.llm.client.limits import Breaker, Budget, Limits, Policy, TooManyFailures
-from kibitz.llm.client.reply import Completion, Messages, Question, Reply
+from kibitz.llm.client.types import Completion, Messages, Question, Reply
 from kibitz.llm.presets import Preset
 from tests.llm.conftest import questions, words
 from tests.llm.fake_server import GOOD

@@ -9,7 +9,7 @@ import pytest
 
 from kibitz.llm.answers.answer import Answer
 from kibitz.llm.answers.confidence import likelihood
-from kibitz.llm.client.reply import Completion, Token
+from kibitz.llm.client.types import Completion, Token
 
 
 def plain(text: str) -> Token:

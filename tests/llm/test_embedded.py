@@ -17,7 +17,7 @@ from kibitz.games import get_game
 from kibitz.llm.answers.answer import Answer
 from kibitz.llm.answers.prompt import Prompt
 from kibitz.llm.client.client import Client
-from kibitz.llm.client.reply import Question, Reply
+from kibitz.llm.client.types import Question, Reply
 from kibitz.llm.presets import Preset, read_presets
 from kibitz.llm.providers import weights
 from tests.hints.conftest import embedded as installed

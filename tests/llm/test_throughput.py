@@ -12,7 +12,7 @@ import pytest
 
 from kibitz.llm.answers.answer import Answer
 from kibitz.llm.client.client import Client, make_provider
-from kibitz.llm.client.reply import Question
+from kibitz.llm.client.types import Question
 from kibitz.llm.presets import Preset
 from tests.llm.conftest import questions, words
 

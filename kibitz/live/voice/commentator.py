@@ -23,7 +23,7 @@ from kibitz.llm.answers.answer import Answer, Text
 from kibitz.llm.client.blocking import Blocking
 from kibitz.llm.client.client import connect
 from kibitz.llm.client.failure import clean
-from kibitz.llm.client.reply import Question
+from kibitz.llm.client.types import Question
 from kibitz.llm.presets import Preset
 
 log = logging.getLogger("kibitz.live")

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from kibitz.llm.answers.answer import Answer, Field, _json
-from kibitz.llm.client.reply import Completion, Token
+from kibitz.llm.client.types import Completion, Token
 
 AFTER_VALUE = re.compile(r"[,\]}\s]|$")
 

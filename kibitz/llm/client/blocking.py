@@ -9,7 +9,7 @@ from typing import Any, Self, TypeVar
 
 from kibitz.llm.answers.answer import Answer
 from kibitz.llm.client.client import Client
-from kibitz.llm.client.reply import Messages, Question, Reply
+from kibitz.llm.client.types import Messages, Question, Reply
 
 T = TypeVar("T")
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kibitz.llm.client.reply import Usage
+from kibitz.llm.client.types import Usage
 
 log = logging.getLogger("kibitz.llm")
 

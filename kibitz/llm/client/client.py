@@ -20,7 +20,7 @@ from kibitz.llm.answers.confidence import likelihood
 from kibitz.llm.client.cache import Cache, Entry, key_of
 from kibitz.llm.client.failure import Failure, Kind, Trouble, clean
 from kibitz.llm.client.limits import Book, Breaker, Budget, Policy, Purse, Watch, jitter
-from kibitz.llm.client.reply import Completion, Messages, Provider, Question, Reply, Usage
+from kibitz.llm.client.types import Completion, Messages, Provider, Question, Reply, Usage
 from kibitz.llm.presets import Preset, get_preset
 from kibitz.llm.usable import why_not
 

@@ -14,7 +14,7 @@ from pydantic import Field
 
 from kibitz.core.options import Options
 from kibitz.llm.client.failure import Failure, Kind, Trouble
-from kibitz.llm.client.reply import Usage
+from kibitz.llm.client.types import Usage
 
 log = logging.getLogger("kibitz.llm")
 Clock = Callable[[], float]

@@ -21,7 +21,7 @@ from typing import Any
 from kibitz.core.errors import BadInput
 from kibitz.llm.answers.answer import Answer
 from kibitz.llm.client.failure import Kind, Trouble, clean
-from kibitz.llm.client.reply import Completion, Messages, Token
+from kibitz.llm.client.types import Completion, Messages, Token
 from kibitz.llm.presets import Preset
 from kibitz.llm.providers import weights
 

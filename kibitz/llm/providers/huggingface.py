@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from kibitz.core.errors import BadInput
 from kibitz.llm.answers.answer import Answer
 from kibitz.llm.client.failure import Kind, Trouble
-from kibitz.llm.client.reply import Completion, Messages, Token
+from kibitz.llm.client.types import Completion, Messages, Token
 from kibitz.llm.presets import Preset
 
 SHOWN = 20  # alternatives looked at for each token; closed ones have no probability left

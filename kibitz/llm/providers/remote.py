@@ -14,9 +14,9 @@ from typing import Any
 from kibitz.llm.answers.answer import Answer
 from kibitz.llm.answers.prompt import system_message
 from kibitz.llm.client.failure import Kind, Trouble, clean
-from kibitz.llm.client.reply import Completion, Messages, Token
+from kibitz.llm.client.types import Completion, Messages, Token
 from kibitz.llm.presets import Preset
-from kibitz.llm.providers.post import NotHTTP, Post, Response, TooLarge, shown
+from kibitz.llm.providers.http import NotHTTP, Post, Response, TooLarge, shown
 
 RETRIED = {408, 409, 425, 429}  # and everything from 500 on
 SHORTEST_KEY = 8  # what is shorter is no secret but a word for servers that want any, and may be part of an answer

@@ -9,7 +9,7 @@ from contextlib import suppress
 import pytest
 
 from kibitz.core.errors import BadInput
-from kibitz.llm.providers.post import NotHTTP, Post, Response, TooLarge, shown
+from kibitz.llm.providers.http import NotHTTP, Post, Response, TooLarge, shown
 
 
 def exchange(said: list[bytes], times: int = 1, largest_body: int = 1_000) -> tuple[list[Response], int]:
