@@ -11,13 +11,13 @@ import numpy as np
 from kibitz.core.act import Masks
 from kibitz.core.errors import BadInput
 from kibitz.core.game import Game, first_sight
+from kibitz.core.paths import find
 from kibitz.llm.answers.answer import CONFIDENCE, Answer
 from kibitz.llm.answers.prompt import DEFAULT, Prompt
-from kibitz.llm.client.blocking import Blocking
+from kibitz.llm.client.blocking import BlockingClient
 from kibitz.llm.client.client import Client, connect
-from kibitz.llm.client.limits import Budget, Policy
+from kibitz.llm.client.limits import Budget, FailurePolicy
 from kibitz.llm.client.types import Question, Reply
-from kibitz.llm.files import find
 from kibitz.llm.presets import Preset
 
 History = list[Mapping[str, Any]]  # {"seat", "act"} of everything said so far, oldest first
@@ -51,14 +51,16 @@ class Asker:
         prompt: Prompt | None = None,
         cache: str | Path | None = None,
         budget: Budget | None = None,
-        policy: Policy | None = None,
+        policy: FailurePolicy | None = None,
         connect: Callable[..., Client] = connect,  # a preset and keywords -> a client
     ) -> None:
         self.game, self.prompt = game, prompt or Prompt.read(prompt_path(game))
         settings = game.plain_options.settings()
         self.prompt.check(game.describe(settings, first_sight(game, settings)[0], []))
         version = self.prompt.version
-        self.line = Blocking(lambda: connect(preset, cache=cache, budget=budget, policy=policy, prompt_version=version))
+        self.line = BlockingClient(
+            lambda: connect(preset, cache=cache, budget=budget, policy=policy, prompt_version=version)
+        )
 
     def question(self, position: Position) -> Question:
         return self._question(position, self.game.fields(position.view, position.masks))
@@ -88,16 +90,16 @@ class Asker:
 
     def again(self, advice: Advice) -> Advice:
         """For a position that is known to be equal to one just asked: entered into the book, nothing is asked."""
-        return advice._replace(reply=self.line.client.shared(advice.reply))
+        return advice._replace(reply=self.line.client.share(advice.reply))
 
     def remembered(self, count: int) -> None:
         """So many more questions were answered from what is known: entered into the book."""
-        self.line.client.remembered(count)
+        self.line.client.record_hits(count)
 
     @property
     def book(self) -> dict[str, Any]:
         """What was asked so far, by outcome, and what it cost."""
-        return self.line.client.book.summary()
+        return self.line.client.ledger.as_dict()
 
     def close(self) -> None:
         self.line.close()

@@ -16,14 +16,13 @@ from kibitz.core.errors import BadInput
 from kibitz.core.game import Game, first_sight
 from kibitz.llm.answers.prompt import Prompt
 from kibitz.llm.client.client import Client, connect
-from kibitz.llm.client.failure import Kind
-from kibitz.llm.client.limits import Budget, Policy
-from kibitz.llm.presets import Preset
-from kibitz.llm.usable import why_not
+from kibitz.llm.client.limits import Budget, FailurePolicy
+from kibitz.llm.client.types import FailureKind
+from kibitz.llm.presets import Preset, why_not
 
 COUNTED = ("asked", "given", "hits", "shared", "calls", "prompt_tokens", "completion_tokens", "money")
 CALLS = COUNTED.index("calls")  # and tokens and money after it
-COLUMNS = tuple(f"hints_{name}" for name in (*COUNTED, *(f"failed_{kind}" for kind in Kind)))
+COLUMNS = tuple(f"hints_{name}" for name in (*COUNTED, *(f"failed_{kind}" for kind in FailureKind)))
 
 
 class Hints(NamedTuple):
@@ -71,7 +70,7 @@ class LLMHints:
         *,
         cache: str | Path | None = None,
         budget: Budget | None = None,
-        policy: Policy | None = None,
+        policy: FailurePolicy | None = None,
         connect: Callable[..., Client] = connect,
     ) -> None:
         self.game, self.settings, self.preset, self.prompt = game, jax.device_get(settings), preset, prompt

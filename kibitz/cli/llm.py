@@ -41,8 +41,7 @@ def list_presets(
     as_json: Json = False,
 ) -> None:
     """Every preset, whether it is usable here, and if not, why."""
-    from kibitz.llm.presets import read_presets
-    from kibitz.llm.usable import why_not
+    from kibitz.llm.presets import read_presets, why_not
 
     found = []
     for name, preset in read_presets().items():

@@ -40,3 +40,8 @@ def find(path: str | Path) -> Path:
 def cache_folder() -> Path:
     """Where kibitz keeps what can be made or fetched again."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kibitz"
+
+
+def config_folder() -> Path:
+    """The user's own settings."""
+    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "kibitz"

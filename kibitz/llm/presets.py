@@ -1,11 +1,13 @@
-"""Presets: a provider, a model, how it samples and what it costs, by name, from one YAML file."""
+"""Presets: provider, model, sampling and price by name, from YAML; and whether a preset works on this machine."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import re
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,9 +16,11 @@ from pydantic import Field, field_validator, model_validator
 
 from kibitz.core.errors import BadInput
 from kibitz.core.options import Options
+from kibitz.core.paths import config_folder, find
 from kibitz.llm.client.limits import Limits
 from kibitz.llm.client.types import Usage
-from kibitz.llm.files import find, own_folder
+from kibitz.llm.providers import weights
+from kibitz.llm.providers.http import Post, shown
 
 log = logging.getLogger("kibitz.llm")
 
@@ -35,7 +39,7 @@ class Sampling(Options):
 
 
 class Price(Options):
-    """For a million tokens."""
+    """Per million tokens."""
 
     prompt: float = Field(0.0, ge=0)
     completion: float = Field(0.0, ge=0)
@@ -46,41 +50,41 @@ class Price(Options):
 
 
 class Preset(Options):
-    """How to reach one model. Keys are never written here, only the name of the variable that holds one."""
+    """How to reach one model. It never contains a key, only the name of the environment variable that does."""
 
     provider: Literal["auto", "groq", "openai", "local_hf", "embedded"]
     model: str = ""  # the server's name for it; a folder or hub name (local_hf); a GGUF file or smollm2-135m (embedded)
-    base_url: str = ""  # openai: the address up to and with /v1
+    base_url: str = ""  # openai: the address up to and including /v1
     key_env: str = ""  # the environment variable that holds the key
     structure: Literal["none", "json", "schema", "vllm", "llamacpp"] = "none"
-    """How a remote server is told the answer's form: not at all, JSON mode, JSON schema, a grammar as vLLM or
-    llama.cpp take it."""
-    logprobs: bool = False  # remote: ask for log-probabilities and take the confidence from them
+    """How a remote server learns the answer's format: not at all, JSON mode, JSON schema, or a grammar for vLLM or
+    llama.cpp."""
+    logprobs: bool = False  # remote: request log-probabilities and derive the confidence from them
     sampling: Sampling = Sampling()
     price: Price = Price()
     limits: Limits = Limits()
-    extra: dict[str, Any] = Field(default_factory=dict)  # further fields of the request body
-    threads: int | None = Field(None, ge=1)  # embedded; otherwise all cores but one
+    extra: dict[str, Any] = Field(default_factory=dict)  # additional fields of the request body
+    threads: int | None = Field(None, ge=1)  # embedded; default: all cores but one
     context: int = Field(4096, ge=256)  # embedded: tokens of prompt and answer together
-    batch: int = Field(8, ge=1)  # local_hf: questions generated together
+    batch: int = Field(8, ge=1)  # local_hf: questions per generation
     note: str = ""
 
     @field_validator("key_env")
     @classmethod
-    def _a_name(cls, value: str) -> str:
+    def _names_a_variable(cls, value: str) -> str:
         if value and not re.fullmatch(r"[A-Z][A-Z0-9_]*", value):
-            raise ValueError("key_env is the name of a variable, such as GROQ_API_KEY, never the key itself.")
+            raise ValueError("key_env must be the name of a variable, such as GROQ_API_KEY, not the key itself.")
         return value
 
     @field_validator("base_url")
     @classmethod
-    def _no_secrets(cls, value: str) -> str:
+    def _holds_no_secret(cls, value: str) -> str:
         if "@" in value or "?" in value:
-            raise ValueError("base_url is an address such as https://host/v1, without a password or a query.")
+            raise ValueError("base_url must be an address such as https://host/v1, without a password or a query.")
         return value
 
     @model_validator(mode="after")
-    def _whole(self) -> Preset:
+    def _is_complete(self) -> Preset:
         if self.provider == "openai" and not self.base_url:
             raise ValueError("A preset with provider openai needs base_url, such as http://localhost:8000/v1.")
         if self.provider not in ("auto", "embedded") and not self.model:
@@ -97,51 +101,110 @@ class Preset(Options):
 
 
 def read_presets(path: str | Path | None = None) -> dict[str, Preset]:
-    """The shipped presets with the user's own over them.
+    """The shipped presets, overridden by the user's own.
 
-    The user's file is `path`, or what KIBITZ_LLM_PRESETS names, or ~/.config/kibitz/llm_presets.yaml.
+    The user's file is `path`, or the value of KIBITZ_LLM_PRESETS, or ~/.config/kibitz/llm_presets.yaml.
     """
     files = [find(SHIPPED)]
     own = path or os.environ.get("KIBITZ_LLM_PRESETS")
     if own:
         files.append(find(own))
-    elif (file := own_folder() / "llm_presets.yaml").is_file():
+    elif (file := config_folder() / "llm_presets.yaml").is_file():
         files.append(file)
     return {name: preset for file in files for name, preset in _read(file).items()}
-
-
-def get_preset(name: str, path: str | Path | None = None) -> Preset:
-    """By name, with `auto` settled."""
-    known = read_presets(path)
-    if name not in known:
-        raise BadInput(f"There is no preset {name!r}; there are {', '.join(sorted(known))}.")
-    return settle(known[name], known)
-
-
-_said: set[str] = set()
-
-
-def settle(preset: Preset, known: Mapping[str, Preset]) -> Preset:
-    """What `provider: auto` means here and now: Groq when its key is set, otherwise the embedded model."""
-    if preset.provider == "groq" and not preset.key_env:
-        return preset.model_copy(update={"key_env": GROQ_KEY})
-    if preset.provider != "auto":
-        return preset
-    wanted = "groq" if os.environ.get(GROQ_KEY, "").strip() else "embedded"
-    if wanted not in _said:
-        _said.add(wanted)
-        log.warning("provider auto: using %s (%s is %sset)", wanted, GROQ_KEY, "" if wanted == "groq" else "not ")
-    if known[wanted].provider == "auto":  # the shipped file has both, but a user may replace them
-        raise BadInput(f"The preset {wanted} has provider auto, which here means {wanted}; name another provider.")
-    return settle(known[wanted], known)
 
 
 def _read(file: Path) -> dict[str, Preset]:
     try:
         content = yaml.safe_load(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise BadInput(f"The presets in {file} cannot be read: {str(error).splitlines()[0]}.") from None
+        raise BadInput(f"Cannot read the presets in {file}: {str(error).splitlines()[0]}.") from None
     presets = content.get("presets") if isinstance(content, dict) else None
     if not isinstance(presets, dict) or not all(isinstance(values, dict) for values in presets.values()):
-        raise BadInput(f"{file} should hold a table `presets:` with a table for each name.")
+        raise BadInput(f"{file} must contain a table `presets:` with one table per preset.")
     return {str(name): Preset.read(values, f"setting of preset {name}") for name, values in presets.items()}
+
+
+def get_preset(name: str, path: str | Path | None = None) -> Preset:
+    """By name, with `provider: auto` resolved."""
+    known = read_presets(path)
+    if name not in known:
+        raise BadInput(f"There is no preset {name!r}; choose one of {', '.join(sorted(known))}.")
+    return resolve_auto(known[name], known)
+
+
+_logged: set[str] = set()
+
+
+def resolve_auto(preset: Preset, known: Mapping[str, Preset]) -> Preset:
+    """`provider: auto` means Groq when its key is set, otherwise the embedded model."""
+    if preset.provider == "groq" and not preset.key_env:
+        return preset.model_copy(update={"key_env": GROQ_KEY})
+    if preset.provider != "auto":
+        return preset
+    chosen = "groq" if os.environ.get(GROQ_KEY, "").strip() else "embedded"
+    if chosen not in _logged:
+        _logged.add(chosen)
+        log.warning("provider auto: using %s (%s is %sset)", chosen, GROQ_KEY, "" if chosen == "groq" else "not ")
+    if known[chosen].provider == "auto":  # the shipped file has both, but a user may override them
+        raise BadInput(f"The preset {chosen} has provider auto, which resolves to itself; name another provider.")
+    return resolve_auto(known[chosen], known)
+
+
+def why_not(preset: Preset, probe: float = 0.0) -> str:
+    """Why the preset cannot be used on this machine and what to do about it; empty when it can.
+
+    With `probe` seconds, also contact a remote address; this uses no tokens.
+    """
+    if preset.provider == "auto":
+        return "" if os.environ.get(GROQ_KEY, "").strip() else why_not(Preset(provider="embedded"))
+    if preset.provider == "embedded":
+        return _why_not_embedded(preset)
+    if preset.provider == "local_hf":
+        return _why_not_local_hf(preset)
+    key_env = preset.key_env or (GROQ_KEY if preset.provider == "groq" else "")
+    if key_env and not os.environ.get(key_env, "").strip():
+        return f"{key_env} is not set."
+    return asyncio.run(_probe(preset, key_env, probe)) if probe else ""
+
+
+def _why_not_embedded(preset: Preset) -> str:
+    if find_spec("xllamacpp") is None:
+        return "xllamacpp is not installed; run `kibitz llm install`."
+    try:
+        weights.locate(preset.model)
+    except BadInput as error:
+        return str(error)
+    return ""
+
+
+def _why_not_local_hf(preset: Preset) -> str:
+    missing = [name for name in ("torch", "transformers", "xgrammar") if find_spec(name) is None]
+    if missing:
+        return f"{', '.join(missing)} not installed; run `pip install 'kibitz[hf]'`."
+    is_path = preset.model.startswith((".", "/", "~"))
+    if is_path and not (Path(preset.model).expanduser() / "config.json").is_file():
+        return f"There is no model in the folder {preset.model!r}."
+    return ""
+
+
+async def _probe(preset: Preset, key_env: str, seconds: float) -> str:
+    try:
+        post = Post(preset.address)
+    except BadInput as error:
+        return str(error)
+    try:
+        async with asyncio.timeout(seconds):
+            key = os.environ.get(key_env, "").strip() if key_env else ""
+            valid = key.isascii() and key.isprintable() and " " not in key
+            headers = {"Authorization": f"Bearer {key}"} if key and valid else {}
+            response = await post.send("GET", "/models", headers)
+    except TimeoutError:
+        return f"{shown(preset.address)} does not respond."
+    except Exception as error:  # any error makes the preset unusable
+        return f"{shown(preset.address)} does not respond ({type(error).__name__})."
+    finally:
+        await post.close()
+    if response.status in (401, 403):
+        return f"{shown(preset.address)} does not accept the key in {key_env or 'use'}."
+    return ""

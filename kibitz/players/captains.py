@@ -22,8 +22,7 @@ from kibitz.core.play.resolve import player_and_rule
 from kibitz.games.cricket import game
 from kibitz.games.cricket.captains.bots import CAPTAINS
 from kibitz.games.cricket.envs.tool_env import CricketAction, CricketObservation
-from kibitz.llm.presets import read_presets
-from kibitz.llm.usable import why_not
+from kibitz.llm.presets import read_presets, why_not
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from jax import Array
 from kibitz.advice.ask import Advice, Asker, Position
 from kibitz.core.game import Game
 from kibitz.core.play.player import Choice, Turn
-from kibitz.llm.client.failure import Failure
+from kibitz.llm.client.types import Failure
 
 
 class NoAnswer(RuntimeError):

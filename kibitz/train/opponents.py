@@ -21,7 +21,7 @@ from kibitz.core.paths import cache_folder
 from kibitz.core.play.resolve import rule_for, rule_named
 from kibitz.games import get_game
 from kibitz.llm.answers.prompt import DEFAULT, Prompt
-from kibitz.llm.client.limits import Policy as FailurePolicy
+from kibitz.llm.client.limits import FailurePolicy
 from kibitz.llm.presets import Preset, get_preset
 from kibitz.train import checkpoint
 from kibitz.train.config import HintOptions, Job

@@ -14,8 +14,7 @@ from kibitz.core.errors import BadInput
 from kibitz.llm.answers.answer import Answer, Text
 from kibitz.llm.client.client import Client, connect
 from kibitz.llm.client.types import Question, Reply
-from kibitz.llm.presets import Preset
-from kibitz.llm.usable import why_not
+from kibitz.llm.presets import Preset, why_not
 
 pytestmark = pytest.mark.conformance
 
@@ -97,7 +96,7 @@ def asked(preset: Preset, questions: list[Question]) -> tuple[list[Reply], Clien
 def test_every_answer_of_a_random_model_is_legal(folder: Path, temperature: float) -> None:
     questions = states(64)
     replies, client = asked(preset(folder, temperature), questions)
-    assert client.book.summary()["failed"] == 0, [str(reply.failure) for reply in replies if reply.failure]
+    assert client.ledger.as_dict()["failed"] == 0, [str(reply.failure) for reply in replies if reply.failure]
     for question, reply in zip(questions, replies, strict=True):
         assert question.answer.parse(reply.text) == reply.fields
         assert reply.usage.prompt_tokens > 10

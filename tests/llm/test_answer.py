@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kibitz.llm.answers.answer import Answer, Text
-from kibitz.llm.client.failure import Trouble
+from kibitz.llm.client.types import ProviderError
 from tests.llm.conftest import FIELDS
 from tests.llm.fake_server import GOOD, LINE
 
@@ -21,7 +21,7 @@ from tests.llm.fake_server import GOOD, LINE
 def kind_of(answer: Answer, text: str, flat: bool = False) -> str:
     try:
         answer.parse(text, flat)
-    except Trouble as trouble:
+    except ProviderError as trouble:
         return str(trouble.failure.kind)
     return "ok"
 

@@ -11,7 +11,7 @@ import pytest
 
 from kibitz.core.errors import BadInput
 from kibitz.llm.answers.answer import Answer
-from kibitz.llm.client.blocking import Blocking
+from kibitz.llm.client.blocking import BlockingClient
 from kibitz.llm.client.client import Client, connect
 from kibitz.llm.presets import Preset
 from tests.llm.conftest import questions, words
@@ -20,7 +20,7 @@ from tests.llm.test_client import PRESET, Scripted, numbers
 
 def test_many_threads_share_one_client(answer: Answer) -> None:
     provider = Scripted()
-    with Blocking(lambda: Client(PRESET, provider)) as client, ThreadPoolExecutor(8) as threads:
+    with BlockingClient(lambda: Client(PRESET, provider)) as client, ThreadPoolExecutor(8) as threads:
         batches = list(threads.map(lambda _: numbers(client.ask_many(questions(20, answer))), range(8)))
     assert batches == [list(range(20))] * 8
     assert len(provider.asked) < 8 * 20  # equal questions met under way
@@ -32,7 +32,7 @@ def _threads() -> set[threading.Thread]:
 
 def test_closing_twice_is_no_mistake_and_leaves_no_thread(answer: Answer) -> None:
     before = _threads()
-    client = Blocking(lambda: Client(PRESET, Scripted()))
+    client = BlockingClient(lambda: Client(PRESET, Scripted()))
     assert client.ask(words(), answer).ok
     client.close()
     client.close()
@@ -44,7 +44,7 @@ def test_a_client_that_cannot_be_made_leaves_no_thread(monkeypatch: pytest.Monke
     monkeypatch.delenv("NO_SUCH_KEY", raising=False)
     preset = Preset(provider="groq", model="x", key_env="NO_SUCH_KEY")
     with pytest.raises(BadInput, match="NO_SUCH_KEY is not set"):
-        Blocking(lambda: connect(preset))
+        BlockingClient(lambda: connect(preset))
     assert _threads() <= before
 
 

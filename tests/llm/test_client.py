@@ -18,9 +18,8 @@ from kibitz.core.errors import BadInput
 from kibitz.llm.answers.answer import Answer
 from kibitz.llm.client.cache import Cache
 from kibitz.llm.client.client import Client, make_provider
-from kibitz.llm.client.failure import Kind, Trouble
-from kibitz.llm.client.limits import Breaker, Budget, Limits, Policy, TooManyFailures
-from kibitz.llm.client.types import Completion, Messages, Question, Reply
+from kibitz.llm.client.limits import Breaker, Budget, FailurePolicy, Limits, TooManyFailures
+from kibitz.llm.client.types import Completion, FailureKind, Messages, ProviderError, Question, Reply
 from kibitz.llm.presets import Preset
 from tests.llm.conftest import questions, words
 from tests.llm.fake_server import GOOD
@@ -47,7 +46,7 @@ class Scripted:
     at_once: int | None = None
     measures = False
 
-    def __init__(self, script: Callable[[int], str | Trouble] | None = None, latency: float = 0.01) -> None:
+    def __init__(self, script: Callable[[int], str | ProviderError] | None = None, latency: float = 0.01) -> None:
         self.script = script or (lambda number: json.dumps({**GOOD, "confidence": number / 1000}))
         self.latency = latency
         self.asked: list[int] = []
@@ -66,7 +65,7 @@ class Scripted:
         finally:
             self.now -= 1
         result = self.script(number)
-        if isinstance(result, Trouble):
+        if isinstance(result, ProviderError):
             raise result
         return Completion(result, 50, 10)
 
@@ -103,8 +102,8 @@ def test_equal_questions_cost_one_call(answer: Answer) -> None:
         replies = await client.ask_many([Question(words(i % 4), answer) for i in range(40)])
         assert numbers(replies) == [i % 4 for i in range(40)]
         assert [reply.source for reply in replies] == ["model"] * 4 + ["shared"] * 36
-        assert sum(reply.usage.tokens for reply in replies) == client.book.tokens == 4 * 60
-        assert (client.book.asked, client.book.shared, client.book.calls) == (40, 36, 4)
+        assert sum(reply.usage.tokens for reply in replies) == client.ledger.tokens == 4 * 60
+        assert (client.ledger.asked, client.ledger.shared, client.ledger.calls) == (40, 36, 4)
 
     talk(provider, work)
     assert sorted(provider.asked) == [0, 1, 2, 3]
@@ -150,8 +149,8 @@ def test_good_answers_are_cached_across_clients(answer: Answer, tmp_path: Path) 
 
     async def again(client: Client) -> list[Reply]:
         replies = await client.ask_many(questions(20, answer))
-        assert client.book.summary()["hits"] == 20
-        assert client.book.summary()["calls"] == 0
+        assert client.ledger.as_dict()["hits"] == 20
+        assert client.ledger.as_dict()["calls"] == 0
         return replies
 
     after = talk(second, again, cache=Cache(file))
@@ -242,9 +241,9 @@ def test_a_budget_of_calls_ends_asking(answer: Answer) -> None:
     async def work(client: Client) -> None:
         replies = await client.ask_many(questions(20, answer))
         assert sum(reply.ok for reply in replies) == len(provider.asked) == 5
-        assert client.book.failures == {"budget": 15}
+        assert client.ledger.failures == {"budget": 15}
         assert replies[-1].failure is not None
-        assert replies[-1].failure.reason == "the budget of 5 calls is used up"
+        assert replies[-1].failure.reason == "the budget of 5 calls is exhausted"
 
     talk(provider, work, budget=Budget(calls=5))
 
@@ -256,9 +255,9 @@ def test_tokens_and_money_are_never_overspent(budget: Budget, answer: Answer) ->
     async def work(client: Client) -> None:
         for _ in range(10):
             await client.ask_many(questions(20, answer))
-        assert 1_000 < client.book.tokens <= 2_000
-        assert client.book.money <= 0.002
-        assert client.book.failures["budget"] > 0
+        assert 1_000 < client.ledger.tokens <= 2_000
+        assert client.ledger.money <= 0.002
+        assert client.ledger.failures["budget"] > 0
 
     talk(provider, work, budget=budget)
 
@@ -281,9 +280,9 @@ def test_a_budget_of_wall_time_ends_asking(answer: Answer) -> None:
 def test_a_dead_provider_is_left_alone_and_tried_again(answer: Answer, caplog: pytest.LogCaptureFixture) -> None:
     alive = [False]
 
-    def script(number: int) -> str | Trouble:
+    def script(number: int) -> str | ProviderError:
         good = json.dumps(GOOD)
-        return good if alive[0] else Trouble(Kind.TRANSPORT, "nobody there", dead=True)
+        return good if alive[0] else ProviderError(FailureKind.TRANSPORT, "nobody there", provider_fault=True)
 
     provider = Scripted(script, latency=0)
 
@@ -291,7 +290,7 @@ def test_a_dead_provider_is_left_alone_and_tried_again(answer: Answer, caplog: p
         for number in range(50):
             await client.ask(words(number), answer)
         assert len(provider.asked) == 3
-        assert client.book.failures == {"transport": 3, "breaker": 47}
+        assert client.ledger.failures == {"transport": 3, "breaker": 47}
         await asyncio.sleep(0.25)
         await client.ask_many(questions(10, answer))
         assert len(provider.asked) == 4  # one went to see
@@ -330,28 +329,32 @@ def test_a_providers_own_sentence_is_shown_and_ends_asking(answer: Answer) -> No
     assert len(provider.asked) == 1
 
 
-def test_a_long_silence_is_said_once_and_a_short_one_not_at_all(
+def test_a_long_silence_is_logged_once_and_a_short_one_not_at_all(
     answer: Answer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def script(number: int) -> str | Trouble:
+    def script(number: int) -> str | ProviderError:
         after = {0: 0.01, 5: 86_400.0}.get(number)
-        limit = Trouble(Kind.TRANSPORT, "HTTP 429", "rate_limit", retry=True, after=after, dead=True)
+        limit = ProviderError(
+            FailureKind.TRANSPORT, "HTTP 429", "rate_limit", retry=True, after=after, provider_fault=True
+        )
         return limit if after and provider.asked.count(number) == 1 else json.dumps(GOOD)
 
     provider = Scripted(script, latency=0)
     replies = talk(provider, lambda client: client.ask_many(questions(20, answer)), preset=ONE_BY_ONE)
     assert [reply.ok for reply in replies] == [True] * 5 + [False] * 15
-    assert [record.getMessage() for record in caplog.records] == ["scripted is not asked for 86400 s: HTTP 429"]
+    assert [record.getMessage() for record in caplog.records] == ["pausing requests to scripted for 86400 s: HTTP 429"]
 
 
 def test_the_stop_policy_raises_when_too_many_fail(answer: Answer) -> None:
     def script(number: int) -> str:
         return "nonsense" if number % 2 else json.dumps(GOOD)
 
-    policy = Policy(failure_policy="stop", share=0.4, window=10)
-    with pytest.raises(TooManyFailures, match="5 of the last 10 questions to the model failed, the last one: not_json"):
+    policy = FailurePolicy(failure_policy="stop", share=0.4, window=10)
+    with pytest.raises(
+        TooManyFailures, match="5 of the last 10 questions to the model failed, most recently: not_json"
+    ):
         talk(Scripted(script), lambda client: client.ask_many(questions(10, answer)), policy=policy)
-    for calm in (Policy(failure_policy="stop", share=0.6, window=10), Policy()):
+    for calm in (FailurePolicy(failure_policy="stop", share=0.6, window=10), FailurePolicy()):
         talk(Scripted(script), lambda client: client.ask_many(questions(10, answer)), policy=calm)
 
 
@@ -364,12 +367,12 @@ def test_waits_double_up_to_a_limit_and_never_shrink_below_half() -> None:
 def test_the_breaker_lets_one_question_through_at_a_time() -> None:
     now = [0.0]
     breaker = Breaker(Limits(breaker_failures=1, breaker_rest=10), clock=lambda: now[0])
-    assert breaker.bad(Trouble(Kind.TRANSPORT, "gone", dead=True))
-    with pytest.raises(Trouble, match="gone"):
+    assert breaker.failed(ProviderError(FailureKind.TRANSPORT, "gone", provider_fault=True))
+    with pytest.raises(ProviderError, match="gone"):
         breaker.check()
     now[0] = 11.0
     breaker.check()
-    with pytest.raises(Trouble):
+    with pytest.raises(ProviderError):
         breaker.check()
-    breaker.good()
+    breaker.succeeded()
     breaker.check()

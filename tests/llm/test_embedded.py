@@ -66,7 +66,7 @@ def all_legal(asked: list[Question]) -> list[Reply]:
     async def talk() -> list[Reply]:
         client = embedded()
         replies = await client.ask_many(asked)
-        assert client.book.summary()["failed"] == 0, client.book.summary()
+        assert client.ledger.as_dict()["failed"] == 0, client.ledger.as_dict()
         await client.close()
         return replies
 
@@ -99,8 +99,8 @@ def test_a_prefix_that_was_read_before_halves_the_time() -> None:
     async def times(reuse_prefix: bool) -> list[float]:
         client = embedded(reuse_prefix)
         if reuse_prefix:
-            await client.ask(*asked[0])
-        latencies = [(await client.ask(*question)).latency for question in asked[1:]]
+            await client.ask(asked[0].messages, asked[0].answer)
+        latencies = [(await client.ask(question.messages, question.answer)).latency for question in asked[1:]]
         await client.close()
         return latencies
 
@@ -115,7 +115,7 @@ def test_the_same_question_gives_the_same_answer() -> None:
 
     async def twice() -> list[Reply]:
         client = embedded()
-        replies = [await client.ask(*question) for _ in range(2)]
+        replies = [await client.ask(question.messages, question.answer) for _ in range(2)]
         await client.close()
         return replies
 

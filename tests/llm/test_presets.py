@@ -10,9 +10,8 @@ import pytest
 from kibitz.core.errors import BadInput
 from kibitz.llm import presets
 from kibitz.llm.client.client import connect
-from kibitz.llm.presets import Preset, get_preset, read_presets
+from kibitz.llm.presets import Preset, get_preset, read_presets, why_not
 from kibitz.llm.providers import weights
-from kibitz.llm.usable import why_not
 from tests.llm.fake_server import FakeServer
 from tests.llm.test_gguf import written
 
@@ -23,7 +22,7 @@ def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in ("GROQ_API_KEY", "OPENAI_API_KEY", "HF_TOKEN", "KIBITZ_LLM_PRESETS"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    monkeypatch.setattr(presets, "_said", set())
+    monkeypatch.setattr(presets, "_logged", set())
 
 
 def test_every_provider_has_a_shipped_preset() -> None:
@@ -58,7 +57,7 @@ def test_a_users_presets_add_to_the_shipped_ones_and_replace_them(
     assert get_preset("groq").provider == "groq"
     (tmp_path / "other.yaml").write_text("presets: {}")
     monkeypatch.setenv("KIBITZ_LLM_PRESETS", str(tmp_path / "other.yaml"))
-    with pytest.raises(BadInput, match="There is no preset 'mine'; there are auto, "):
+    with pytest.raises(BadInput, match="There is no preset 'mine'; choose one of auto, "):
         get_preset("mine")
 
 
@@ -72,8 +71,8 @@ def test_auto_that_means_itself_is_one_clear_sentence(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("presets: [1]", "should hold a table"),
-        ("[", "cannot be read"),
+        ("presets: [1]", "must contain a table"),
+        ("[", "Cannot read the presets"),
         ("presets: {a: {provider: groc, model: x}}", "'provider' is 'groc'"),
         ("presets: {a: {provider: groq}}", "needs model"),
         ("presets: {a: {provider: openai, model: x}}", "needs base_url"),
@@ -124,7 +123,7 @@ def test_local_hf_names_the_extra_or_the_missing_folder() -> None:
 def test_knocking_at_an_address_tells_whether_anybody_is_there(remote: Callable[..., Preset]) -> None:
     assert why_not(remote("good"), probe=2.0) == ""
     nobody = Preset(provider="openai", base_url="http://127.0.0.1:9/v1", model="x")
-    assert why_not(nobody, probe=2.0).startswith("Nothing answers at http://127.0.0.1:9/v1")
+    assert why_not(nobody, probe=2.0).startswith("http://127.0.0.1:9/v1 does not respond")
     nowhere = Preset(provider="openai", base_url="http://127.0.0.1:99999/v1", model="x")
     assert "should look like" in why_not(nowhere, probe=2.0)
 

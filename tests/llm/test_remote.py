@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from kibitz.llm.answers.answer import Answer
-from kibitz.llm.client.blocking import Blocking
+from kibitz.llm.client.blocking import BlockingClient
 from kibitz.llm.client.cache import Cache
 from kibitz.llm.client.client import Client, make_provider
 from kibitz.llm.presets import Preset
@@ -43,7 +43,7 @@ def test_a_legal_answer_is_found(model: str, remote: Remote, answer: Answer) -> 
     (reply,), client = ask(remote(model), answer)
     assert reply.ok
     assert reply.fields == {**GOOD, "act_type": 1 if model == "thinking" else 0}
-    assert client.book.answered == 1
+    assert client.ledger.answered == 1
     assert len(reply.text) <= 2_000
     assert reply.text.isprintable()
 
@@ -112,8 +112,8 @@ def test_a_bad_answer_is_counted_by_kind_and_in_time(
     assert reply.failure is not None
     assert reply.failure.kind == kind, reply.failure
     assert detail is None or reply.failure.detail == detail
-    assert client.book.summary()["failures"][kind] == 1
-    assert client.book.summary()["failed"] == 1
+    assert client.ledger.as_dict()["failures"][kind] == 1
+    assert client.ledger.as_dict()["failed"] == 1
     assert reply.attempts == len(server.of(model)) == requests
     assert len(reply.failure.reason) < 500
     assert reply.failure.reason.isprintable()
@@ -142,7 +142,7 @@ def test_retry_after_four_hundred_seconds_gives_up_at_once_and_for_all(
     assert time.monotonic() - started < 1.0 + 2 * SLACK
     assert all(reply.failure and reply.failure.kind == "transport" for reply in replies)
     assert len(server.of("rate-limit-400s")) == 1  # the others need not ask to know
-    assert client.book.calls == 1
+    assert client.ledger.calls == 1
 
 
 def test_without_retry_after_waits_double(remote: Remote, answer: Answer, server: FakeServer) -> None:
@@ -163,8 +163,8 @@ def test_an_unreadable_retry_after_is_as_good_as_none(remote: Remote, answer: An
 def test_server_errors_are_tried_again(remote: Remote, answer: Answer) -> None:
     (reply,), client = ask(remote("500-then-good"), answer)
     assert reply.ok
-    assert reply.attempts == client.book.calls == 3
-    assert client.book.summary()["failed"] == 0
+    assert reply.attempts == client.ledger.calls == 3
+    assert client.ledger.as_dict()["failed"] == 0
 
 
 def test_a_refused_connection_is_a_transport_failure(answer: Answer) -> None:
@@ -217,12 +217,12 @@ def test_a_crowd_can_be_given_a_time_of_its_own(remote: Remote, answer: Answer) 
     assert answered == sorted(answered, reverse=True)
 
 
-def test_a_bad_key_is_tried_once_and_said_once(
+def test_a_bad_key_is_tried_once_and_logged_once(
     remote: Remote, answer: Answer, server: FakeServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     replies, client = ask(remote("401"), answer, count=200)
     assert len(server.of("401")) == 1
-    assert client.book.failures == {"refused": 1, "breaker": 199}
+    assert client.ledger.failures == {"refused": 1, "breaker": 199}
     assert [record.levelno for record in caplog.records if record.name == "kibitz.llm"] == [logging.WARNING]
     assert replies[-1].failure is not None
     assert "401" in replies[-1].failure.reason
@@ -244,7 +244,7 @@ def test_no_key_in_any_log_error_text_or_cache(
         preset = remote(model, {"attempts": 1, "timeout": 0.2}, key_env="FAKE_KEY")
         cache = Cache(tmp_path / "answers.sqlite")
         (reply,), client = ask(preset, answer, cache=cache)
-        seen += [repr(reply), repr(client.book), repr(preset), str(reply.failure), repr(client.provider)]
+        seen += [repr(reply), repr(client.ledger), repr(preset), str(reply.failure), repr(client.provider)]
     assert server.of("good")[0].headers["authorization"] == f"Bearer {key}"  # it was sent
     files = b"".join(file.read_bytes() for file in tmp_path.iterdir())
     assert key not in "".join(seen)
@@ -319,7 +319,7 @@ def test_tokens_and_money_are_counted(remote: Remote, answer: Answer) -> None:
     (reply,), client = ask(remote("good", price={"prompt": 1.0, "completion": 10.0}), answer)
     assert (reply.usage.prompt_tokens, reply.usage.completion_tokens) == (300, 20)
     assert reply.usage.money == pytest.approx(300e-6 + 200e-6)
-    assert client.book.money == pytest.approx(reply.usage.money)
+    assert client.ledger.money == pytest.approx(reply.usage.money)
 
 
 def test_a_server_that_counts_nothing_is_estimated(remote: Remote, answer: Answer) -> None:
@@ -344,7 +344,7 @@ def test_connections_are_kept(remote: Remote, answer: Answer) -> None:
 
 def test_blocking_asks_from_any_thread(remote: Remote, answer: Answer) -> None:
     preset = remote("echo")
-    with Blocking(lambda: Client(preset, make_provider(preset))) as client:
+    with BlockingClient(lambda: Client(preset, make_provider(preset))) as client:
         assert client.ask(words(7), answer).fields == {**GOOD, "confidence": 0.007}
         assert len(client.ask_many(questions(10, answer))) == 10
 

@@ -44,7 +44,7 @@ def test_256_questions_lose_less_than_15_percent_against_the_latency_bound(prese
         seconds = time.perf_counter() - started
         await client.close()
         assert all(reply.ok for reply in replies)
-        assert client.book.calls == COUNT
+        assert client.ledger.calls == COUNT
         return seconds
 
     seconds = float("inf")
@@ -64,7 +64,7 @@ def test_256_equal_questions_take_one_latency_and_one_call(preset: Preset, answe
         seconds = time.perf_counter() - started
         await client.close()
         assert all(reply.ok for reply in replies)
-        assert client.book.calls == 1
+        assert client.ledger.calls == 1
         return seconds
 
     assert min(asyncio.run(measure()) for _ in range(3)) < 1.5 * LATENCY

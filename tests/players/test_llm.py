@@ -20,7 +20,7 @@ from kibitz.evaluate.match import evaluate
 from kibitz.games import get_game
 from kibitz.games.deal_or_no_deal.envs.gym_env import first_state
 from kibitz.llm.answers.answer import Answer
-from kibitz.llm.client.failure import Trouble
+from kibitz.llm.client.types import ProviderError
 from kibitz.players import player_named
 from kibitz.players.llm import LLMPlayer, NoAnswer, llm_player
 from tests.hints.conftest import KEY, Prompts
@@ -99,7 +99,7 @@ class Aloud:
         values = np.asarray(position.view.my_utilities).tolist()
         try:
             Answer.of(get_game("deal_or_no_deal").fields(position.view, position.masks)).parse(f"I value {values}, so")
-        except Trouble as trouble:
+        except ProviderError as trouble:
             return [SimpleNamespace(act=None, reply=SimpleNamespace(failure=trouble.failure))]
         raise AssertionError("it was understood")
 

@@ -30,8 +30,7 @@ def _llm(name: str, why: str) -> dict[str, Any]:
 
 def _presets() -> list[tuple[str, str]]:
     from kibitz.core.errors import BadInput
-    from kibitz.llm.presets import read_presets
-    from kibitz.llm.usable import why_not
+    from kibitz.llm.presets import read_presets, why_not
 
     try:
         return [(name, why_not(preset)) for name, preset in read_presets().items()]

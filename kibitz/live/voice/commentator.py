@@ -20,10 +20,9 @@ from kibitz.core.errors import BadInput
 from kibitz.core.game import Game
 from kibitz.core.play.recorder import Commentate
 from kibitz.llm.answers.answer import Answer, Text
-from kibitz.llm.client.blocking import Blocking
+from kibitz.llm.client.blocking import BlockingClient
 from kibitz.llm.client.client import connect
-from kibitz.llm.client.failure import clean
-from kibitz.llm.client.types import Question
+from kibitz.llm.client.types import Question, clean
 from kibitz.llm.presets import Preset
 
 log = logging.getLogger("kibitz.live")
@@ -48,7 +47,7 @@ class Commentator:
         self.counts = {"lines": 0, "llm": 0, "template": 0}  # template: lines the model should have given
         self.note = ""  # why it last did not
         self._game, self._within = game, within
-        self._client = Blocking(lambda: connect(preset))
+        self._client = BlockingClient(lambda: connect(preset))
         self._in_row, self._rest_until = 0, 0.0
 
     def __call__(self, event: Mapping[str, Any], frame: Mapping[str, Any]) -> str:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias
 
-from kibitz.llm.client.failure import Kind, Trouble, clean
+from kibitz.llm.client.types import FailureKind, ProviderError, clean
 
 Value: TypeAlias = int | float | str
 CONFIDENCE = "confidence"  # a field of this name may be measured from log-probabilities instead of asked for
@@ -53,7 +53,7 @@ class Field:
         return f'"[" {body} "]"' if self.array else body
 
     def check(self, given: Any) -> Any:
-        """The value as a caller may use it, or Trouble."""
+        """The value as a caller may use it, or ProviderError."""
         if not self.places:
             if not isinstance(given, str):
                 raise _shape(f"{self.name} should be a text")
@@ -148,19 +148,19 @@ class Answer:
         return "{" + ",".join(f"{_json(name)}:{_json(values[name])}" for name in self.names) + "}"
 
     def parse(self, text: str, flat: bool = False) -> dict[str, Any]:
-        """The fields of the last whole object in the text, every value open now, or Trouble.
+        """The fields of the last whole object in the text, every value open now, or ProviderError.
 
         `flat` also takes the schema's form of arrays.
         """
         if not text.strip():
-            raise Trouble(Kind.EMPTY, "the reply has no text")
+            raise ProviderError(FailureKind.EMPTY, "the reply has no text")
         found = last_object(text)
         if found is None:
-            raise Trouble(Kind.NOT_JSON, f"no whole JSON object in {clean(text, 80)!r}")
+            raise ProviderError(FailureKind.NOT_JSON, f"no whole JSON object in {clean(text, 80)!r}")
         return self.check(dict(found), flat)
 
     def check(self, given: Mapping[str, Any], flat: bool = False) -> dict[str, Any]:
-        """An object with exactly our keys and open values, in our order, or Trouble."""
+        """An object with exactly our keys and open values, in our order, or ProviderError."""
         if flat and set(given) == {name for field in self.fields for name in field.flat_names}:
             given = {f.name: [given[name] for name in f.flat_names] if f.array else given[f.name] for f in self.fields}
         if set(given) != set(self.names):
@@ -180,7 +180,7 @@ _ODD = _Odd()
 
 
 def last_object(text: str) -> Mapping[str, Any] | None:
-    """The last whole top-level JSON object; Trouble when it repeats a key or holds a NaN.
+    """The last whole top-level JSON object; ProviderError when it repeats a key or holds a NaN.
 
     Chatty models think aloud and write an answer in the end, so the last one counts. Only the end
     of an endless text is read.
@@ -202,7 +202,7 @@ def last_object(text: str) -> Mapping[str, Any] | None:
     if isinstance(found, _Repeated):
         raise _shape("a key appears twice")
     if found is not None and _holds_odd(found):
-        raise Trouble(Kind.NOT_JSON, "the object holds a number that JSON does not have")
+        raise ProviderError(FailureKind.NOT_JSON, "the object holds a number that JSON does not have")
     return found
 
 
@@ -250,11 +250,11 @@ def _open(name: str, place: Sequence[Value], given: Any) -> Any:
         return given
     else:
         allowed = ", ".join(map(str, place))
-    raise Trouble(Kind.ILLEGAL, f"{name} is {clean(str(given), 40)}; open now: {clean(allowed, 120)}")
+    raise ProviderError(FailureKind.ILLEGAL, f"{name} is {clean(str(given), 40)}; open now: {clean(allowed, 120)}")
 
 
-def _shape(reason: str) -> Trouble:
-    return Trouble(Kind.WRONG_SHAPE, reason)
+def _shape(reason: str) -> ProviderError:
+    return ProviderError(FailureKind.WRONG_SHAPE, reason)
 
 
 def _json(value: Any) -> str:

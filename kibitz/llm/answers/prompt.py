@@ -12,8 +12,8 @@ import jinja2.meta
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from kibitz.core.errors import BadInput
+from kibitz.core.paths import find
 from kibitz.llm.answers.answer import Answer
-from kibitz.llm.files import find
 
 DEFAULT = "configs/llm_prompt.txt"
 HISTORY = "history_str"  # one line for each past act, oldest first

@@ -14,10 +14,10 @@ from kibitz.llm.client.types import Messages, Question, Reply
 T = TypeVar("T")
 
 
-class Blocking:
+class BlockingClient:
     """Runs a client on a thread of its own; safe to call from any thread.
 
-    `make` is called there, so that everything belongs to one event loop: `Blocking(lambda: connect("groq"))`.
+    `make` is called there, so that everything belongs to one event loop: `BlockingClient(lambda: connect("groq"))`.
     """
 
     def __init__(self, make: Callable[[], Client]) -> None:

@@ -1,4 +1,4 @@
-"""Answers that were good once, in SQLite. A cache may fail at any time; then it is only slower."""
+"""A cache of good answers in SQLite. When the file fails, the client only gets slower."""
 
 from __future__ import annotations
 
@@ -16,48 +16,49 @@ from kibitz.llm.client.types import Usage
 
 log = logging.getLogger("kibitz.llm")
 
-LAYOUT = 1  # raised when old rows can no longer be read
-MOST_IN_MEMORY = 100_000
+FORMAT_VERSION = 1  # raise it when old rows can no longer be read
+MAX_MEMORY_ENTRIES = 100_000
+LOCK_SECONDS = 0.2  # short: a locked file must not delay calls that have a deadline
 
 
-class Entry(NamedTuple):
+class CachedAnswer(NamedTuple):
     text: str
     fields: Mapping[str, Any]
     likelihood: Mapping[str, float]
-    usage: Usage  # what it did cost when it was asked
+    usage: Usage  # what the call cost
 
 
-def key_of(*parts: Any) -> str:
-    """A hash of everything that decides an answer."""
-    whole = json.dumps([LAYOUT, *parts], sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+def cache_key(*parts: Any) -> str:
+    """A hash of everything that determines an answer."""
+    whole = json.dumps([FORMAT_VERSION, *parts], sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(whole.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 class Cache:
-    """Safe to use from several threads and processes; None as a path keeps it in memory only."""
+    """Several threads and processes may share the file. Without a path it stays in memory."""
 
     def __init__(self, path: str | Path | None) -> None:
-        self.memory: dict[str, Entry] = {}
+        self.memory: dict[str, CachedAnswer] = {}
         self.lock = threading.Lock()
         self.db: sqlite3.Connection | None = None
         if path is not None:
             self._open(Path(path))
 
-    def get(self, key: str) -> Entry | None:
+    def get(self, key: str) -> CachedAnswer | None:
         with self.lock:
             if (entry := self.memory.get(key)) is not None or self.db is None:
                 return entry
             try:
                 row = self.db.execute("SELECT entry FROM answers WHERE key = ?", (key,)).fetchone()
-                entry = _read(row[0]) if row else None
+                entry = _decode(row[0]) if row else None
             except (sqlite3.Error, ValueError, KeyError, TypeError) as error:
-                self._give_up(error)
+                self._handle(error)
                 return None
             if entry is not None:
                 self._remember(key, entry)
             return entry
 
-    def put(self, key: str, entry: Entry) -> None:
+    def put(self, key: str, entry: CachedAnswer) -> None:
         with self.lock:
             self._remember(key, entry)
             if self.db is None:
@@ -66,50 +67,50 @@ class Cache:
                 with self.db:
                     self.db.execute(
                         "INSERT OR REPLACE INTO answers (key, entry, made_at) VALUES (?, ?, ?)",
-                        (key, _write(entry), time.time()),
+                        (key, _encode(entry), time.time()),
                     )
             except sqlite3.Error as error:
-                self._give_up(error)
+                self._handle(error)
 
     def close(self) -> None:
         with self.lock:
-            if self.db is not None:
-                self.db.close()
-                self.db = None
+            self._close_file()
 
     def _open(self, path: Path) -> None:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            # a short wait: a locked file must not hold up calls that have a deadline
-            self.db = sqlite3.connect(path, timeout=0.2, check_same_thread=False)
+            self.db = sqlite3.connect(path, timeout=LOCK_SECONDS, check_same_thread=False)
             self.db.execute("PRAGMA journal_mode = WAL")
             self.db.execute("PRAGMA synchronous = NORMAL")
             self.db.execute(
                 "CREATE TABLE IF NOT EXISTS answers (key TEXT PRIMARY KEY, entry TEXT NOT NULL, made_at REAL NOT NULL)"
             )
         except (sqlite3.Error, OSError) as error:
-            self._give_up(error)
+            self._handle(error)
 
-    def _remember(self, key: str, entry: Entry) -> None:
-        if len(self.memory) >= MOST_IN_MEMORY:
+    def _remember(self, key: str, entry: CachedAnswer) -> None:
+        if len(self.memory) >= MAX_MEMORY_ENTRIES:
             del self.memory[next(iter(self.memory))]
         self.memory[key] = entry
 
-    def _give_up(self, error: Exception) -> None:
-        """A busy file is tried again next time; anything else ends the file's use."""
+    def _handle(self, error: Exception) -> None:
+        """Retry a busy file next time; after any other error continue in memory only."""
         if isinstance(error, sqlite3.OperationalError) and ("locked" in str(error) or "busy" in str(error)):
             return
-        log.warning("the cache of answers is not used any more: %s", error)
+        log.warning("the answer cache file is no longer used: %s", error)
+        self._close_file()
+
+    def _close_file(self) -> None:
         if self.db is not None:
             self.db.close()
             self.db = None
 
 
-def _write(entry: Entry) -> str:
+def _encode(entry: CachedAnswer) -> str:
     usage = [entry.usage.prompt_tokens, entry.usage.completion_tokens, entry.usage.money]
     return json.dumps([entry.text, dict(entry.fields), dict(entry.likelihood), usage])
 
 
-def _read(row: str) -> Entry:
+def _decode(row: str) -> CachedAnswer:
     text, fields, likelihood, (prompt_tokens, completion_tokens, money) = json.loads(row)
-    return Entry(text, fields, likelihood, Usage(int(prompt_tokens), int(completion_tokens), float(money)))
+    return CachedAnswer(text, fields, likelihood, Usage(int(prompt_tokens), int(completion_tokens), float(money)))

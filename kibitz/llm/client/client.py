@@ -1,7 +1,7 @@
-"""The client: asks a provider, judges what comes back, and never fails loudly.
+"""The client: asks a provider, checks the replies and turns every failure into data.
 
-Equal questions share one call, good answers come from the cache, at most `concurrency` calls are
-under way, and no call outlives its deadline. Everything runs on one event loop.
+Identical questions share one call, good answers come from the cache, at most `concurrency` calls run
+at a time, and no call outlives its deadline. Everything runs on one event loop.
 """
 
 from __future__ import annotations
@@ -17,27 +17,38 @@ from typing import Any
 from kibitz.core.errors import BadInput
 from kibitz.llm.answers.answer import CONFIDENCE, Answer
 from kibitz.llm.answers.confidence import likelihood
-from kibitz.llm.client.cache import Cache, Entry, key_of
-from kibitz.llm.client.failure import Failure, Kind, Trouble, clean
-from kibitz.llm.client.limits import Book, Breaker, Budget, Policy, Purse, Watch, jitter
-from kibitz.llm.client.types import Completion, Messages, Provider, Question, Reply, Usage
-from kibitz.llm.presets import Preset, get_preset
-from kibitz.llm.usable import why_not
+from kibitz.llm.client.cache import Cache, CachedAnswer, cache_key
+from kibitz.llm.client.limits import Breaker, Budget, BudgetTracker, FailurePolicy, FailureWindow, jitter
+from kibitz.llm.client.types import (
+    Completion,
+    Failure,
+    FailureKind,
+    Messages,
+    Provider,
+    ProviderError,
+    Question,
+    Reply,
+    Usage,
+    clean,
+)
+from kibitz.llm.client.usage import UsageLedger
+from kibitz.llm.presets import Preset, get_preset, why_not
 
 log = logging.getLogger("kibitz.llm")
 
-CHARS_PER_TOKEN = 3  # a cautious guess where nobody counted
+CHARS_PER_TOKEN = 3  # a cautious estimate for servers that report no token counts
+QUESTIONS_PER_YIELD = 8  # prepared between two chances for the event loop to send
 
 
 @dataclass
 class _Call:
-    """One question on its way."""
+    """A question being asked, over all its attempts."""
 
     question: Question
+    ledger: UsageLedger
     request: Mapping[str, Any]
-    asked: Answer  # what the model is asked for: without a confidence that is measured anyway
-    started: float
-    deadline: float
+    requested: Answer  # what the model must write: omits a confidence that the provider measures
+    deadline: float  # monotonic seconds
     attempts: int = 0
     usage: Usage = field(default_factory=Usage)
     text: str = ""
@@ -53,249 +64,240 @@ class Client:
         *,
         cache: Cache | None = None,
         budget: Budget | None = None,
-        policy: Policy | None = None,
+        policy: FailurePolicy | None = None,
         prompt_version: str = "",
+        ledger: UsageLedger | None = None,  # to go on with an existing one; a question's own must pass entries on to it
         draw: Callable[[], float] = jitter,
     ) -> None:
         self.preset, self.provider, self.limits = preset, provider, preset.limits
         self.cache, self.prompt_version, self.draw = cache, prompt_version, draw
-        self.book = Book()
-        self.purse = Purse(budget or Budget(), self.book)
+        self.ledger = UsageLedger() if ledger is None else ledger
+        self.budget = BudgetTracker(budget or Budget(), self.ledger)
         self.breaker = Breaker(preset.limits)
-        self.watch = Watch(policy or Policy())
-        self.hold_until = 0.0  # a rate limit met by one call holds for all
-        self.under_way: dict[str, asyncio.Task[Reply]] = {}
-        at_once = min(preset.limits.concurrency, provider.at_once or preset.limits.concurrency)
-        self.lines = asyncio.Semaphore(at_once)
+        self.window = FailureWindow(policy or FailurePolicy())
+        self.paused_until = 0.0  # monotonic seconds: a rate limit that one call meets holds for all
+        self.in_flight: dict[str, asyncio.Task[Reply]] = {}
+        self.slots = asyncio.Semaphore(min(self.limits.concurrency, provider.at_once or self.limits.concurrency))
 
     async def ask(self, messages: Messages, answer: Answer) -> Reply:
-        """One question. A failure comes back as a Reply; only the failure policy raises."""
+        """Ask one question. A failure is returned as a Reply; only the failure policy raises."""
         return (await self.ask_many([Question(messages, answer)]))[0]
 
     async def ask_many(self, questions: Iterable[Question], within: float | None = None) -> list[Reply]:
-        """All at once, replies in order. What is not answered `within` seconds has failed."""
+        """Ask concurrently; replies come in order. Questions without a reply after `within` seconds fail."""
         replies: dict[str, Reply] = {}
         waits: dict[str, asyncio.Task[Reply]] = {}
-        keys, first = [], []
+        asked: list[tuple[str, bool, UsageLedger]] = []  # key, whether this question made the call, ledger
         for question in questions:
             request = self._request(question)
             key = self._key(question, request)
-            first.append(key not in waits and key not in replies)
-            keys.append(key)
-            if not first[-1]:
-                continue
-            if (cached := self._cached(key, question)) is not None:
+            first = key not in waits and key not in replies
+            if first and (cached := self._cached(key, question)) is not None:
                 replies[key] = cached
-            elif (task := self.under_way.get(key)) is not None:
-                waits[key], first[-1] = task, False
-            else:
-                waits[key] = self.under_way[key] = asyncio.create_task(self._call(key, question, request))
-                if len(waits) % 8 == 0:
-                    await asyncio.sleep(0)  # let these go out while the rest is made ready
+            elif first and (task := self.in_flight.get(key)) is not None:
+                waits[key], first = task, False
+            elif first:
+                waits[key] = self.in_flight[key] = asyncio.create_task(self._call(key, question, request))
+                if len(waits) % QUESTIONS_PER_YIELD == 0:
+                    await asyncio.sleep(0)  # send these while the rest is prepared
+            asked.append((key, first, question.ledger or self.ledger))
         if waits:
             done, _ = await asyncio.wait(waits.values(), timeout=within)
-            late = Failure(Kind.TRANSPORT, f"not answered within {within} s of asking", "deadline")
+            late = Failure(FailureKind.TRANSPORT, f"no answer within {within} s", "deadline")
             for key, task in waits.items():
                 replies[key] = task.result() if task in done else Reply("", None, failure=late)
-        result = [self._entered(replies[key], is_first) for key, is_first in zip(keys, first, strict=True)]
-        self.watch.check()
+        result = [self._record(replies[key], first, ledger) for key, first, ledger in asked]
+        self.window.check()
         return result
 
-    def shared(self, reply: Reply) -> Reply:
-        """An equal question's reply, for a caller who knew that it is equal."""
-        return self._entered(reply, False)
+    def share(self, reply: Reply, ledger: UsageLedger | None = None) -> Reply:
+        """The reply for another question that the caller knows to be identical; recorded, not asked."""
+        return self._record(reply, False, ledger or self.ledger)
 
-    def remembered(self, count: int) -> None:
-        """So many questions were answered from what their caller knew, as by the cache."""
-        self.book.asked += count
-        self.book.hits += count
-        self.watch.failed.extend([None] * min(count, self.watch.policy.window))
+    def record_hits(self, count: int, ledger: UsageLedger | None = None) -> None:
+        """Record questions that the caller answered from its own memory as cache hits."""
+        (ledger or self.ledger).add_hits(count)
+        self.window.add(None, count)
 
     def key(self, question: Question) -> str:
-        """The cache's key: provider, model, messages, grammar, sampling, prompt version."""
+        """The cache key: provider, model, messages, grammar, sampling, prompt version."""
         return self._key(question, self._request(question))
 
-    def _key(self, question: Question, request: Mapping[str, Any]) -> str:
-        return key_of(self.provider.name, request, question.answer.grammar(), self.prompt_version)
-
-    def _request(self, question: Question) -> Mapping[str, Any]:
-        return self.provider.request(question.messages, self._asked(question.answer))
-
     async def close(self) -> None:
-        for task in list(self.under_way.values()):
+        for task in list(self.in_flight.values()):
             task.cancel()
-        await asyncio.gather(*self.under_way.values(), return_exceptions=True)
+        await asyncio.gather(*self.in_flight.values(), return_exceptions=True)
         await self.provider.close()
         if self.cache is not None:
             self.cache.close()
 
-    def _asked(self, answer: Answer) -> Answer:
+    def _key(self, question: Question, request: Mapping[str, Any]) -> str:
+        return cache_key(self.provider.name, request, question.answer.grammar(), self.prompt_version)
+
+    def _request(self, question: Question) -> Mapping[str, Any]:
+        return self.provider.request(question.messages, self._requested(question.answer))
+
+    def _requested(self, answer: Answer) -> Answer:
         return answer.without(CONFIDENCE) if self.provider.measures else answer
 
-    def _entered(self, reply: Reply, first: bool) -> Reply:
-        """Into the book. An equal question that came later shares the reply and costs nothing."""
-        self.book.asked += 1
+    def _record(self, reply: Reply, first: bool, ledger: UsageLedger) -> Reply:
+        """Enter an outcome. A later identical question shares the reply and costs nothing."""
         if not first and reply.source in ("model", "cache"):
             reply = replace(reply, source="shared", usage=Usage())
-        if reply.source == "shared":
-            self.book.shared += 1
-        elif reply.source == "cache":
-            self.book.hits += 1
-        if reply.failure is not None:
-            self.book.fail(reply.failure)
-        self.watch.add(reply.failure)
+        ledger.add_reply(reply)
+        self.window.add(reply.failure)
         return reply
 
     def _cached(self, key: str, question: Question) -> Reply | None:
         if self.cache is None or (entry := self.cache.get(key)) is None:
             return None
         try:
-            fields = question.answer.check(entry.fields)  # a file anybody may have touched
-        except Trouble:
+            fields = question.answer.check(entry.fields)  # other programs can write the file
+        except ProviderError:
             return None
         return Reply(entry.text, fields, source="cache", likelihood=entry.likelihood)
 
     async def _call(self, key: str, question: Question, request: Mapping[str, Any]) -> Reply:
         try:
-            async with self.lines:
-                reply = await self._timed(question, request)
+            async with self.slots:
+                reply = await self._ask_in_time(question, request)
             if self.cache is not None:
-                self.book.misses += 1
+                (question.ledger or self.ledger).add(misses=1)
                 if reply.fields is not None:
-                    self.cache.put(key, Entry(reply.text, reply.fields, reply.likelihood, reply.usage))
+                    self.cache.put(key, CachedAnswer(reply.text, reply.fields, reply.likelihood, reply.usage))
             return reply
         finally:
-            self.under_way.pop(key, None)
+            self.in_flight.pop(key, None)
 
-    async def _timed(self, question: Question, request: Mapping[str, Any]) -> Reply:
-        """A call from its first request to its end; never longer than the deadline."""
+    async def _ask_in_time(self, question: Question, request: Mapping[str, Any]) -> Reply:
+        """A call from its first request to its end, at most until the deadline."""
         started = time.monotonic()
-        patience = min(self.limits.deadline, max(0.0, self.purse.left()))
-        call = _Call(question, request, self._asked(question.answer), started, started + patience)
+        seconds = min(self.limits.deadline, max(0.0, self.budget.seconds_left()))
+        requested, ledger = self._requested(question.answer), question.ledger or self.ledger
+        call = _Call(question, ledger, request, requested, started + seconds)
         failure: Failure | None = None
         fields: dict[str, Any] | None = None
         measured: dict[str, float] = {}
         try:
-            async with asyncio.timeout(patience):
+            async with asyncio.timeout(seconds):
                 completion = await self._attempts(call)
             call.text = clean(completion.text)
-            fields, measured = self._judge(question.answer, call.asked, completion)
+            fields, measured = self._check(question.answer, call.requested, completion)
             call.text = clean(question.answer.write(fields)) if self.provider.measures else call.text
-            self.book.answered += 1
         except TimeoutError:
-            failure = self._late(patience)
-        except Trouble as trouble:
-            failure = trouble.failure
+            failure = self._timed_out(seconds)
+        except ProviderError as error:
+            failure = error.failure
         latency = time.monotonic() - started
-        self.book.seconds += latency
+        ledger.add(answered=failure is None, seconds=latency)
         source = "model" if call.attempts else "none"
         return Reply(call.text, fields, call.usage, latency, call.attempts, source, failure, measured)
 
     async def _attempts(self, call: _Call) -> Completion:
-        met: Trouble | None = None
+        last: ProviderError | None = None
         while True:
-            await self._held(call, met)
+            await self._wait_for_rate_limit(call, last)
             try:
                 self.breaker.check()
                 completion = await self._attempt(call)
-            except Trouble as trouble:
-                if trouble.failure.kind is Kind.BUDGET:
-                    self.breaker.released()
-                if trouble.failure.kind in (Kind.BREAKER, Kind.BUDGET):
-                    raise met or trouble from None
-                met = trouble
+            except ProviderError as error:
+                if error.failure.kind is FailureKind.BUDGET:
+                    self.breaker.inconclusive()
+                if error.failure.kind in (FailureKind.BREAKER, FailureKind.BUDGET):
+                    raise last or error from None
+                last = error
             else:
-                self.breaker.good()
+                self.breaker.succeeded()
                 return completion
-            if not met.retry or call.attempts >= self.limits.attempts:
+            if not last.retry or call.attempts >= self.limits.attempts:
                 break
-            wait = self.limits.wait(call.attempts, self.draw()) if met.after is None else met.after
-            if met.failure.detail == "rate_limit" and met.after is not None:
-                self._hold(wait, met.failure.reason)
+            wait = self.limits.wait(call.attempts, self.draw()) if last.after is None else last.after
+            if last.failure.detail == "rate_limit" and last.after is not None:
+                self._pause(wait, last.failure.reason)
             if time.monotonic() + wait >= call.deadline:
                 break
-            self.breaker.released()
+            self.breaker.inconclusive()
             await asyncio.sleep(wait)
-        self._blame(met)
-        raise met
+        self._report(last)
+        raise last
 
-    def _hold(self, seconds: float, reason: str) -> None:
-        """Ask nothing for so long; people hear once of a silence that no call can wait for."""
+    def _pause(self, seconds: float, reason: str) -> None:
+        """Send nothing for a while. Log a pause longer than any call can wait, once."""
         now = time.monotonic()
-        if self.hold_until - now < self.limits.deadline <= seconds:
-            log.warning("%s is not asked for %.0f s: %s", self.provider.name, seconds, reason)
-        self.hold_until = max(self.hold_until, now + seconds)
+        if self.paused_until - now < self.limits.deadline <= seconds:
+            log.warning("pausing requests to %s for %.0f s: %s", self.provider.name, seconds, reason)
+        self.paused_until = max(self.paused_until, now + seconds)
 
-    async def _held(self, call: _Call, met: Trouble | None) -> None:
-        """Wait for the end of a rate limit that another call met, or give up now if that is too late."""
-        wait = self.hold_until - time.monotonic()
+    async def _wait_for_rate_limit(self, call: _Call, last: ProviderError | None) -> None:
+        """Wait for the end of a rate limit that another call met, or fail now if it ends too late."""
+        wait = self.paused_until - time.monotonic()
         if wait <= 0:
             return
         if time.monotonic() + wait >= call.deadline:
-            reason = f"the server asked for {wait:.0f} s of silence"
-            raise met or Trouble(Kind.TRANSPORT, reason, "rate_limit")
+            reason = f"the server's rate limit ends in {wait:.0f} s"
+            raise last or ProviderError(FailureKind.TRANSPORT, reason, "rate_limit")
         await asyncio.sleep(wait)
 
     async def _attempt(self, call: _Call) -> Completion:
         """One request, within the budget."""
         most = self._most(call)
-        self.purse.take(most)
-        self.book.calls += 1
+        self.budget.reserve(most)
+        call.ledger.add(calls=1)
         call.attempts += 1
         try:
-            left = call.deadline - time.monotonic() + 0.1  # so that it is the deadline that ends the last attempt
-            completion = await self.provider.ask(call.request, call.asked, min(self.limits.timeout, left))
+            left = (
+                call.deadline - time.monotonic() + 0.1
+            )  # so that the deadline, not this timeout, ends the last attempt
+            completion = await self.provider.ask(call.request, call.requested, min(self.limits.timeout, left))
             used = self._used(most, completion)
-            self.book.spend(used)
-            call.usage = Usage(
-                call.usage.prompt_tokens + used.prompt_tokens,
-                call.usage.completion_tokens + used.completion_tokens,
-                call.usage.money + used.money,
-            )
+            call.ledger.add_cost(used)
+            call.usage += used
             return completion
-        except (Trouble, TimeoutError):
+        except (ProviderError, TimeoutError):
             raise
-        except BadInput as error:  # our own sentence, which says what to do
-            raise Trouble(Kind.REFUSED, clean(str(error)), dead=True, hopeless=True) from None
-        except Exception as error:  # a provider's library may raise anything; its text may hold anything
+        except BadInput as error:  # our own message, which says what to do
+            raise ProviderError(FailureKind.REFUSED, clean(str(error)), provider_fault=True, permanent=True) from None
+        except Exception as error:  # a provider's library may raise anything, and its message may contain a key
             log.debug("%s raised", self.provider.name, exc_info=True)
             reason = f"{self.provider.name} failed with {type(error).__name__}"
-            raise Trouble(Kind.TRANSPORT, reason, "provider", dead=True) from None
+            raise ProviderError(FailureKind.TRANSPORT, reason, "provider", provider_fault=True) from None
         finally:
-            self.purse.settle(most)
+            self.budget.release(most)
 
-    def _late(self, patience: float) -> Failure:
-        """A call was cut off: by its deadline, which is the provider's fault, or by the budget, which is not."""
-        if patience < self.limits.deadline:
-            self.breaker.released()
-            return Failure(Kind.BUDGET, "the budget of seconds ended before the answer came", "seconds")
-        reason = f"no answer within the deadline of {patience:.3g} s"
-        late = Trouble(Kind.TRANSPORT, reason, "deadline", dead=True)
-        self._blame(late)
-        return late.failure
+    def _timed_out(self, seconds: float) -> Failure:
+        """A call was cut off by its deadline, which is the provider's fault, or by the budget, which is not."""
+        if seconds < self.limits.deadline:
+            self.breaker.inconclusive()
+            return Failure(FailureKind.BUDGET, "the budget of seconds ended before the answer arrived", "seconds")
+        reason = f"no answer within the deadline of {seconds:.3g} s"
+        error = ProviderError(FailureKind.TRANSPORT, reason, "deadline", provider_fault=True)
+        self._report(error)
+        return error.failure
 
-    def _blame(self, trouble: Trouble) -> None:
-        """Tell the breaker; people hear of it once."""
-        if not trouble.dead:
-            self.breaker.good()
-        elif self.breaker.bad(trouble):
-            rest, reason = self.limits.breaker_rest, trouble.failure.reason
-            log.warning("%s is left alone for %g s at a time: %s", self.provider.name, rest, reason)
+    def _report(self, error: ProviderError) -> None:
+        """Tell the breaker; log when it opens."""
+        if not error.provider_fault:
+            self.breaker.succeeded()
+        elif self.breaker.failed(error):
+            rest, reason = self.limits.breaker_rest, error.failure.reason
+            log.warning("%s is failing; retrying every %g s: %s", self.provider.name, rest, reason)
 
-    def _judge(self, whole: Answer, asked: Answer, completion: Completion) -> tuple[dict[str, Any], dict[str, float]]:
-        """The fields, with a measured confidence where the provider shows what it believed."""
+    def _check(
+        self, whole: Answer, requested: Answer, completion: Completion
+    ) -> tuple[dict[str, Any], dict[str, float]]:
+        """The legal fields, with a measured confidence where the provider reports log-probabilities."""
         if completion.cut:
-            kind = Kind.NOT_JSON if completion.text.strip() else Kind.EMPTY
-            raise Trouble(kind, "the model ran into its token limit before it was done", "length")
-        fields = asked.parse(completion.text, flat=self.preset.structure == "schema")
-        measured = likelihood(asked, completion) if completion.tokens else {}
-        if CONFIDENCE in whole.names and (asked is not whole or measured):
-            first = measured.get(whole.names[0], 0.0 if asked is not whole else fields[CONFIDENCE])
+            kind = FailureKind.NOT_JSON if completion.text.strip() else FailureKind.EMPTY
+            raise ProviderError(kind, "the model reached its token limit before the end of its answer", "length")
+        fields = requested.parse(completion.text, flat=self.preset.structure == "schema")
+        measured = likelihood(requested, completion) if completion.tokens else {}
+        if CONFIDENCE in whole.names and (requested is not whole or measured):
+            first = measured.get(whole.names[0], 0.0 if requested is not whole else fields[CONFIDENCE])
             fields = whole.check({**fields, CONFIDENCE: first})
         return fields, measured
 
     def _most(self, call: _Call) -> Usage:
-        """What one attempt may cost."""
+        """The most that one attempt may cost."""
         chars = sum(len(message["content"]) for message in call.question.messages) + 400
         answer = self.preset.sampling.max_tokens or 1_024
         return self.preset.price.of(chars // CHARS_PER_TOKEN, answer)
@@ -309,7 +311,7 @@ class Client:
 
 
 def make_provider(preset: Preset) -> Provider:
-    """The provider of a preset; heavy libraries are imported here and not before."""
+    """The provider of a preset. Each imports its heavy libraries when it is first asked."""
     if preset.provider == "embedded":
         from kibitz.llm.providers.embedded import Embedded
 
@@ -328,10 +330,11 @@ def connect(
     *,
     cache: str | Path | None = None,
     budget: Budget | None = None,
-    policy: Policy | None = None,
+    policy: FailurePolicy | None = None,
     prompt_version: str = "",
+    ledger: UsageLedger | None = None,
 ) -> Client:
-    """A client for a preset, or BadInput that says why it is not usable here."""
+    """A client for a preset; BadInput says why the preset cannot be used on this machine."""
     chosen = get_preset(preset) if isinstance(preset, str) else preset
     if reason := why_not(chosen):
         name = preset if isinstance(preset, str) else chosen.provider
@@ -343,4 +346,5 @@ def connect(
         budget=budget,
         policy=policy,
         prompt_version=prompt_version,
+        ledger=ledger,
     )

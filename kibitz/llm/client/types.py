@@ -1,32 +1,73 @@
-"""What goes in and out of a model."""
+"""What goes into a model and what comes out of it, failures included."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
-from kibitz.llm.answers.answer import Answer
-from kibitz.llm.client.failure import Failure
+if TYPE_CHECKING:  # `answers` raises ProviderError
+    from kibitz.llm.answers.answer import Answer
+    from kibitz.llm.client.usage import UsageLedger
 
-Messages: TypeAlias = Sequence[Mapping[str, str]]  # role and content, as every chat interface has them
+Messages: TypeAlias = Sequence[Mapping[str, str]]  # role and content, the format of every chat API
+MAX_SHOWN_CHARS = 2_000
 
 
 class Question(NamedTuple):
     messages: Messages
     answer: Answer
+    ledger: UsageLedger | None = None  # records this question; None: the client's own ledger
 
 
-class Token(NamedTuple):
-    """One written token and what else the model might have written there."""
+class FailureKind(StrEnum):
+    """The counter that a failure increments."""
 
-    text: str
-    others: Mapping[str, float]  # log-probabilities by text, the written one among them
+    TRANSPORT = "transport"  # no reply: connection, timeout, rate limit, 5xx, a body that is not a chat completion
+    REFUSED = "refused"  # rejected by the server or the model: bad key, unknown model, content filter
+    EMPTY = "empty"  # a reply without text
+    NOT_JSON = "not_json"  # no complete JSON object in the text
+    WRONG_SHAPE = "wrong_shape"  # an object with unexpected keys or types
+    ILLEGAL = "illegal"  # the right shape, but a value that is not legal in this position
+    BREAKER = "breaker"  # not sent: the provider failed too often just before
+    BUDGET = "budget"  # not sent: the budget is exhausted
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Failures are data: callers count them and continue without the answer."""
+
+    kind: FailureKind
+    reason: str  # for people
+    detail: str = ""  # finer than the kind: deadline, rate_limit, http_500
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.reason}"
+
+
+class ProviderError(Exception):
+    """One attempt failed. Raised only inside `kibitz.llm`; the client converts it into a `Reply` with a `Failure`."""
+
+    def __init__(
+        self,
+        kind: FailureKind,
+        reason: str,
+        detail: str = "",
+        *,
+        retry: bool = False,  # the same request may succeed a moment later
+        after: float | None = None,  # seconds that the server asked us to wait
+        provider_fault: bool = False,  # the provider failed, not the answer: counts towards the breaker
+        permanent: bool = False,  # later requests will fail too: opens the breaker at once
+    ) -> None:
+        super().__init__(reason)
+        self.failure = Failure(kind, reason, detail or str(kind))
+        self.retry, self.after, self.provider_fault, self.permanent = retry, after, provider_fault, permanent
 
 
 @dataclass(frozen=True)
 class Usage:
-    """Money is in the currency of the preset's price, dollars by custom."""
+    """Money is in the currency of the preset's price, by convention US dollars."""
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
@@ -36,31 +77,45 @@ class Usage:
     def tokens(self) -> int:
         return self.prompt_tokens + self.completion_tokens
 
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            self.prompt_tokens + other.prompt_tokens,
+            self.completion_tokens + other.completion_tokens,
+            self.money + other.money,
+        )
+
+
+class Token(NamedTuple):
+    """A generated token and its alternatives."""
+
+    text: str
+    others: Mapping[str, float]  # log-probabilities by text, the generated token included
+
 
 @dataclass(frozen=True)
 class Completion:
-    """What a provider hands to the client, before anybody has judged it."""
+    """A provider's raw output, not yet checked."""
 
     text: str
-    prompt_tokens: int | None = None  # None: the provider did not say
+    prompt_tokens: int | None = None  # None: not reported
     completion_tokens: int | None = None
-    cut: bool = False  # the model ran into its token limit
+    cut: bool = False  # the model reached its token limit
     tokens: Sequence[Token] = ()
-    start: int = 0  # characters of the text that were given to the model and not written by it
+    start: int = 0  # leading characters that were part of the prompt
 
 
 @dataclass(frozen=True)
 class Reply:
-    """The end of a question. `fields` is None exactly when there is a `failure`."""
+    """The outcome of a question. `fields` is None exactly when there is a `failure`."""
 
     text: str  # cleaned: safe to store and to print
     fields: Mapping[str, Any] | None
     usage: Usage = Usage()
-    latency: float = 0.0  # seconds from the first request to the end, waiting for a free line not counted
+    latency: float = 0.0  # seconds from the first request to the end, without the wait for a free slot
     attempts: int = 0  # requests sent
-    source: str = "none"  # model, cache, shared (an equal question's call), none
+    source: str = "none"  # model, cache, shared (an identical question's call), none
     failure: Failure | None = None
-    likelihood: Mapping[str, float] = field(default_factory=dict)  # of each field's value among the open ones
+    likelihood: Mapping[str, float] = field(default_factory=dict)  # of each field's value among the legal ones
 
     @property
     def ok(self) -> bool:
@@ -68,18 +123,27 @@ class Reply:
 
 
 class Provider(Protocol):
-    """One way to reach a model. `ask` raises Trouble; everything else is the client's business."""
+    """One way to reach a model. `ask` raises ProviderError; the client handles everything else."""
 
-    name: str  # what is told to people; never a key
-    at_once: int | None  # the most requests under way together; None: as many as the client likes
-    measures: bool  # answers come with log-probabilities, so a confidence need not be asked for
+    name: str  # shown to users; contains no key
+    at_once: int | None  # the most concurrent requests; None: no limit of its own
+    measures: bool  # replies carry log-probabilities, so the model need not state a confidence
 
     def request(self, messages: Messages, answer: Answer) -> Mapping[str, Any]:
-        """All that decides the reply, as JSON: the cache's key is made from it. Holds no key."""
+        """Everything that determines the reply, as JSON; the cache key is made from it. Contains no key."""
         ...
 
     async def ask(self, request: Mapping[str, Any], answer: Answer, seconds: float) -> Completion:
-        """One attempt with what `request` gave; it ends within so many seconds."""
+        """Make one attempt with the output of `request`, within `seconds`."""
         ...
 
     async def close(self) -> None: ...
+
+
+def clean(text: str, limit: int = MAX_SHOWN_CHARS) -> str:
+    """Make foreign text safe to store and print: no control characters, no lone surrogates, at most `limit` long."""
+    cut = text[: limit + 1]
+    if len(cut) <= limit and cut.isprintable():
+        return cut
+    safe = "".join(c if c.isprintable() else " " for c in cut).encode("utf-8", "replace").decode("utf-8")
+    return safe if len(safe) <= limit else safe[: limit - 1] + "…"

@@ -20,8 +20,7 @@ from typing import Any
 
 from kibitz.core.errors import BadInput
 from kibitz.llm.answers.answer import Answer
-from kibitz.llm.client.failure import Kind, Trouble, clean
-from kibitz.llm.client.types import Completion, Messages, Token
+from kibitz.llm.client.types import Completion, FailureKind, Messages, ProviderError, Token, clean
 from kibitz.llm.presets import Preset
 from kibitz.llm.providers import weights
 
@@ -103,10 +102,12 @@ class Embedded:
 
     def _complain(self, last: Mapping[str, Any], deadline: float) -> None:
         if time.monotonic() > deadline:
-            raise Trouble(Kind.TRANSPORT, "the embedded model did not finish in time", "deadline", dead=True)
+            raise ProviderError(
+                FailureKind.TRANSPORT, "the embedded model did not finish in time", "deadline", provider_fault=True
+            )
         error = last.get("error", last)
         message = error.get("message", "no answer") if isinstance(error, Mapping) else str(error)
-        raise Trouble(Kind.REFUSED, f"the embedded model refused: {clean(str(message), 200)}")
+        raise ProviderError(FailureKind.REFUSED, f"the embedded model refused: {clean(str(message), 200)}")
 
 
 _servers: dict[tuple[str, int, int], Any] = {}

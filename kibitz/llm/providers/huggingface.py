@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 
 from kibitz.core.errors import BadInput
 from kibitz.llm.answers.answer import Answer
-from kibitz.llm.client.failure import Kind, Trouble
-from kibitz.llm.client.types import Completion, Messages, Token
+from kibitz.llm.client.types import Completion, FailureKind, Messages, ProviderError, Token
 from kibitz.llm.presets import Preset
 
 SHOWN = 20  # alternatives looked at for each token; closed ones have no probability left
@@ -95,7 +94,9 @@ class LocalHF:
             if job.future.done():
                 continue
             if result is None:
-                late = Trouble(Kind.TRANSPORT, "the local model did not finish in time", "deadline", dead=True)
+                late = ProviderError(
+                    FailureKind.TRANSPORT, "the local model did not finish in time", "deadline", provider_fault=True
+                )
                 job.future.set_exception(late)
             else:
                 job.future.set_result(result)

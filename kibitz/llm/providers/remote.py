@@ -13,8 +13,7 @@ from typing import Any
 
 from kibitz.llm.answers.answer import Answer
 from kibitz.llm.answers.prompt import system_message
-from kibitz.llm.client.failure import Kind, Trouble, clean
-from kibitz.llm.client.types import Completion, Messages, Token
+from kibitz.llm.client.types import Completion, FailureKind, Messages, ProviderError, Token, clean
 from kibitz.llm.presets import Preset
 from kibitz.llm.providers.http import NotHTTP, Post, Response, TooLarge, shown
 
@@ -62,15 +61,15 @@ class Remote:
                 response = await self.post.send("POST", "/chat/completions", self._headers(), json.dumps(body).encode())
         except TimeoutError:
             reason = f"no answer within {seconds:.3g} s"
-            raise Trouble(Kind.TRANSPORT, reason, "timeout", retry=True, dead=True) from None
+            raise ProviderError(FailureKind.TRANSPORT, reason, "timeout", retry=True, provider_fault=True) from None
         except TooLarge as error:
-            raise Trouble(Kind.TRANSPORT, str(error), "protocol", dead=True) from None
+            raise ProviderError(FailureKind.TRANSPORT, str(error), "protocol", provider_fault=True) from None
         except NotHTTP as error:
             reason = f"{shown(self.preset.address)} sent {self._safe(str(error))}"
-            raise Trouble(Kind.TRANSPORT, reason, "protocol", dead=True) from None
+            raise ProviderError(FailureKind.TRANSPORT, reason, "protocol", provider_fault=True) from None
         except (OSError, EOFError) as error:
             reason = f"no connection to {shown(self.preset.address)}: {self._safe(str(error)) or type(error).__name__}"
-            raise Trouble(Kind.TRANSPORT, reason, "connection", retry=True, dead=True) from None
+            raise ProviderError(FailureKind.TRANSPORT, reason, "connection", retry=True, provider_fault=True) from None
         if response.status != 200:
             raise self._refusal(response)
         return self._completion(response)
@@ -80,7 +79,7 @@ class Remote:
         if key := self._key():
             if not key.isascii() or not key.isprintable() or " " in key:
                 reason = f"{self.preset.key_env} holds characters no key has"
-                raise Trouble(Kind.REFUSED, reason, "key", dead=True, hopeless=True)
+                raise ProviderError(FailureKind.REFUSED, reason, "key", provider_fault=True, permanent=True)
             headers["Authorization"] = f"Bearer {key}"
         return headers
 
@@ -92,20 +91,22 @@ class Remote:
         key = self._key()
         return clean(text.replace(key, "***") if key else text, limit)
 
-    def _refusal(self, response: Response) -> Trouble:
+    def _refusal(self, response: Response) -> ProviderError:
         status, (code, message) = response.status, _error(response.body)
         reason = f"HTTP {status} from {shown(self.preset.address)}" + (f": {self._safe(message)}" if message else "")
         if code == "insufficient_quota" or status in (401, 402, 403, 404):
-            return Trouble(Kind.REFUSED, reason, f"http_{status}", dead=True, hopeless=True)
+            return ProviderError(FailureKind.REFUSED, reason, f"http_{status}", provider_fault=True, permanent=True)
         if code == "json_validate_failed":  # Groq: the model, not the request, broke the schema
-            return Trouble(Kind.NOT_JSON, reason, f"http_{status}")
+            return ProviderError(FailureKind.NOT_JSON, reason, f"http_{status}")
         if status in RETRIED or status >= 500:
             after = retry_after(response.headers, time.time())
             detail = "rate_limit" if status == 429 else f"http_{status}"
-            return Trouble(Kind.TRANSPORT, reason, detail, retry=True, after=after, dead=True)
+            return ProviderError(FailureKind.TRANSPORT, reason, detail, retry=True, after=after, provider_fault=True)
         if status < 400:
-            return Trouble(Kind.TRANSPORT, f"{reason}, which is no answer", f"http_{status}", dead=True)
-        return Trouble(Kind.REFUSED, reason, f"http_{status}", dead=True)
+            return ProviderError(
+                FailureKind.TRANSPORT, f"{reason}, which is no answer", f"http_{status}", provider_fault=True
+            )
+        return ProviderError(FailureKind.REFUSED, reason, f"http_{status}", provider_fault=True)
 
     def _completion(self, response: Response) -> Completion:
         try:
@@ -116,11 +117,13 @@ class Remote:
         if not isinstance(body, dict) or not isinstance(choices, list):
             what = self._safe(response.body.decode("utf-8", "replace"), 80)
             reason = f"{shown(self.preset.address)} sent no chat completion: {what!r}"
-            raise Trouble(Kind.TRANSPORT, reason, "protocol", dead=True)
+            raise ProviderError(FailureKind.TRANSPORT, reason, "protocol", provider_fault=True)
         usage, first = _table(body.get("usage")), _table(choices[0] if choices else None)
         message = _table(first.get("message"))
         if message.get("refusal") or first.get("finish_reason") == "content_filter":
-            raise Trouble(Kind.REFUSED, f"the model declined: {self._safe(str(message.get('refusal') or ''))}")
+            raise ProviderError(
+                FailureKind.REFUSED, f"the model declined: {self._safe(str(message.get('refusal') or ''))}"
+            )
         written = message["content"] if isinstance(message.get("content"), str) else ""
         key = self._key()
         text = written.replace(key, "***") if len(key) >= SHORTEST_KEY else written  # some gateways repeat it

@@ -17,7 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from kibitz.core.errors import BadInput
-from kibitz.llm.files import cache_folder
+from kibitz.core.paths import cache_folder
 from kibitz.llm.providers import gguf
 
 SMOLLM2 = "smollm2-135m"
