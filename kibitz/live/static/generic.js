@@ -30,7 +30,7 @@ export function scoreboard(state) {
   const { ended, memory, names } = state;
   const paid = ended ? ended.returns : memory.totals;
   const sides = [0, 1].map((seat) => ({
-    seat, name: names[seat], by: "", active: false, won: Boolean(ended) && paid[seat] > paid[1 - seat],
+    seat, name: names[seat], by: "", active: !ended && state.asked?.seat === seat, won: Boolean(ended) && paid[seat] > paid[1 - seat],
     main: show(paid[seat]), sub: ended ? "final score" : paid[seat] === null ? (state.turn < 0 ? "" : "score hidden until the end") : "so far",
   }));
   return { sides, tags: [], now: ended || state.turn < 0 ? [] : [`Turn ${state.turn + 1}`] };

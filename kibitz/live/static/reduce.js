@@ -22,7 +22,7 @@ export const over = ({ status }) => status === "ended" || status === "failed";
 export const fresh = (mine) => ({
   seq: -1, id: "", game: "", mine, players: ["", ""], names: ["", ""], cast: {}, about: {}, frame: {}, private: {}, status: "waiting",
   turns: [], turn: -1, moments: [], caption: "", audio: null, memory: null, adapter: PLAIN,
-  ended: null, failed: null, review: {}, spent: { tokens: 0, money: 0, fallbacks: 0 },
+  asked: null, ended: null, failed: null, review: {}, spent: { tokens: 0, money: 0, fallbacks: 0 },
 });
 
 function turnOf(state, number, seq) {
@@ -66,7 +66,12 @@ const kinds = {
     entry.seq = event.seq;
     count(state, p);
   },
+  // who is being asked; the choices are private to that seat
+  "turn.requested"(state, p) {
+    state.asked = { ...p.private?.[p.seat], seat: p.seat, turn: p.turn };
+  },
   decision(state, p, event) {
+    if (state.asked?.seat === p.seat) state.asked = null;
     const entry = turnOf(state, p.turn, event.seq);
     entry.decisions.push({
       seat: p.seat, act: p.act, text: p.text, calls: p.calls || [], source: p.source, latency: p.latency, usage: p.usage || {},

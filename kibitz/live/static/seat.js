@@ -1,15 +1,19 @@
-// A person's seat: what may be chosen now, the time that is left, the adviser's hint.
-import { ask, h, put, style } from "./dom.js";
+// A person's seat: the legal choices, the time left, the adviser's hint.
+//
+// A private `turn.requested` event opens a turn and the seat's decision closes it (reduce.js keeps the open one as
+// `asked`), so the seat needs nothing but the events that the page receives anyway, after a reload too.
+import { ask, h, put, style, text } from "./dom.js";
 import { field } from "./form.js";
 import { over } from "./reduce.js";
 
 await style(import.meta.url);
 
-const FEW = 6; // choices that are buttons; more of them are a list
+const MAX_BUTTONS = 6; // more choices than this become a list
+const CLOCK_MS = 500;
 
 export class Seat {
   constructor(timeline, token) {
-    Object.assign(this, { timeline, token, asking: false, turn: null, drawn: "", wait: 120, closed: false, sent: 0 });
+    Object.assign(this, { timeline, token, drawn: "", sent: null, chosen: {} });
     this.clock = h("span.clock.num", { role: "timer" });
     this.title = h("h2");
     this.view = h("p.dim");
@@ -17,77 +21,70 @@ export class Seat {
     this.error = h("p.error", { role: "alert" });
     this.body = h("div");
     this.node = h("section.card.seat", { "aria-label": "Your seat", tabindex: -1 }, h("div.row", this.title, h("span.gap"), this.clock), this.view, this.hint, this.body, this.error);
-    this.ticker = setInterval(() => this.count(), 500);
-    this.look();
-  }
-
-  async look() {
-    clearTimeout(this.timer);
-    if (this.asking || this.closed) return;
-    if (over(this.timeline.live)) return void this.draw();
-    this.asking = true;
-    const { sent } = this;
-    const { ok, data } = await ask(`/episodes/${this.timeline.id}/turn?seat_token=${encodeURIComponent(this.token)}`);
-    this.asking = false;
-    if (this.closed) return;
-    if (sent !== this.sent) return void this.look(); // it was the turn before
-    this.turn = ok ? data : null;
+    this.ticker = setInterval(() => this.count(), CLOCK_MS);
     this.draw();
-    if (over(this.timeline.live)) return;
-    // it may be too early: look again, ever more slowly
-    this.wait = ok && data.your_turn ? 1500 : Math.min(1000, this.wait * 1.5);
-    this.timer = setTimeout(() => this.look(), this.wait);
   }
 
-  changed() {
-    this.wait = 120;
-    this.look();
+  // the turn that is open for this person
+  get asked() {
+    const { live } = this.timeline;
+    const { asked, mine } = live;
+    if (!asked?.your_turn || over(live)) return null;
+    return mine === undefined || mine === asked.seat ? asked : null;
+  }
+
+  // the same while no act for it is on its way
+  get turn() {
+    const { asked } = this;
+    return asked?.turn === this.sent ? null : asked;
   }
 
   count() {
-    const left = this.turn?.your_turn && this.turn.deadline ? Math.max(0, Math.round(this.turn.deadline - Date.now() / 1000)) : null;
+    const { turn } = this;
+    const left = turn?.deadline ? Math.max(0, Math.round(turn.deadline - Date.now() / 1000)) : null;
     put(this.clock, left === null ? "" : `${left} s left`);
     this.clock.classList.toggle("late", left !== null && left <= 10);
   }
 
   draw() {
     const { live } = this.timeline;
-    const mine = Boolean(this.turn?.your_turn && !over(live));
-    // `look` may know of a turn before its events come
-    const stamp = `${mine && this.turn.turn}.${live.turn}.${over(live)}`;
-    put(this.title, over(live) ? "The episode is over" : mine ? "Your turn" : "Waiting for the other side");
-    this.node.classList.toggle("mine", mine);
+    const { asked, turn } = this;
+    put(this.title, over(live) ? "The episode is over" : turn ? "Your turn" : "Waiting for the other side");
+    this.node.classList.toggle("mine", Boolean(turn));
+    this.body.inert = !turn; // what was chosen stays until the act is accepted
     this.count();
-    const hint = mine && this.turn.hint;
-    put(this.hint, hint ? `Your adviser: ${hint.text || hint}${hint.reason ? ` – ${hint.reason}` : ""}` : "");
-    if (stamp === this.drawn || (!live.memory && mine)) return;
+    const stamp = `${asked?.turn}`;
+    if (stamp === this.drawn) return;
     this.drawn = stamp;
-    put(this.view, mine ? this.turn.view_text : "");
+    const hint = asked?.hint;
+    put(this.hint, hint ? `Your adviser: ${hint.text || hint}${hint.reason ? ` – ${hint.reason}` : ""}` : "");
+    put(this.view, asked?.view_text);
     this.body.replaceChildren();
-    if (!mine) return;
+    if (!asked) return;
     const send = (act) => this.send(act);
-    this.body.append(live.adapter.form ? live.adapter.form(this.turn, live, this.turn.seat, send) : this.plain(live, send));
+    this.body.append(live.adapter.form ? live.adapter.form(asked, live, asked.seat, send) : this.choices(asked, live, send));
+    // the control that had the focus is gone: give it to the new form, but never take it from elsewhere
     const lost = document.activeElement === document.body;
     if (lost) (this.body.querySelector("input:checked, button.primary, button") || this.node).focus({ preventScroll: true });
   }
 
-  // one row of choices for each head that counts now; a game's file may draw something better
-  plain(live, send) {
-    const { heads, masks, fields } = this.turn;
-    const words = live.adapter.seatForm || { label: (head) => head, value: (head, value) => String(value) };
+  // One row of choices for each head that matters now. A game's page may export `form` for something better, or
+  // `seatForm` for better words.
+  choices({ heads, masks, fields, hint, seat }, live, send) {
+    const words = live.adapter.seatForm || { label: (head) => head.replaceAll("_", " "), value: (head, value) => String(value).replaceAll("_", " ") };
     const chosen = masks.map((mask) => mask.indexOf(true));
-    const hinted = this.turn.hint?.act || [];
-    const last = this.chosen || {};
+    const hinted = hint?.act || [];
     const rows = heads.map((head, at) => {
       const values = fields[head];
       const open = masks[at].flatMap((yes, i) => (yes ? [i] : []));
       if (!values || !open.length) return null;
-      // what was chosen before, else something in the middle; of many people the first
-      chosen[at] = open.includes(last[head]) ? last[head] : open[open.length > FEW ? 0 : Math.floor((open.length - 1) / 2)];
+      // start from the last choice, else from the middle one; from the first of a long list
+      const last = this.chosen[head];
+      chosen[at] = open.includes(last) ? last : open[open.length > MAX_BUTTONS ? 0 : Math.floor((open.length - 1) / 2)];
       const pick = (i) => () => { chosen[at] = i; };
-      const told = (i, k) => `${words.value(head, values[k], live, this.turn.seat)}${hinted[at] === i ? " ✦" : ""}`;
-      if (open.length > FEW) return field(words.label(head), h("select", { onchange: (event) => pick(Number(event.target.value))() }, open.map((i, k) => h("option", { value: i, selected: i === chosen[at] }, told(i, k)))));
-      return h("fieldset.pills.choices", h("legend", words.label(head)), open.map((i, k) => h("label", h("input", { type: "radio", name: `head-${head}`, value: i, checked: i === chosen[at], onchange: pick(i) }), h("span", told(i, k)))));
+      const named = (i, k) => `${words.value(head, values[k], live, seat)}${hinted[at] === i ? " ✦" : ""}`;
+      if (open.length > MAX_BUTTONS) return field(words.label(head), h("select", { onchange: (event) => pick(Number(event.target.value))() }, open.map((i, k) => text("option", named(i, k), { value: i, selected: i === chosen[at] }))));
+      return h("fieldset.pills.choices", text("legend", words.label(head)), open.map((i, k) => h("label", h("input", { type: "radio", name: `head-${head}`, value: i, checked: i === chosen[at], onchange: pick(i) }), text("span", named(i, k)))));
     });
     const go = () => {
       this.chosen = Object.fromEntries(heads.map((head, at) => [head, chosen[at]]));
@@ -96,26 +93,21 @@ export class Seat {
     return h("form", { onsubmit: (event) => { event.preventDefault(); go(); } }, rows, h("button.primary", { type: "submit" }, "Play"));
   }
 
-  // for the turn that is shown: a second click, or a late one, is not for the next
+  // The act names the turn it is for, so a second click or a late one never plays in the next turn. A refused act
+  // opens the turn again, unless the next one has come meanwhile.
   async send(act) {
     const { turn } = this;
     if (!turn) return;
-    this.turn = null;
-    this.sent += 1;
-    this.body.inert = true;
-    this.node.classList.remove("mine");
+    this.sent = turn.turn;
     put(this.error, "");
-    const { ok, error } = await ask(`/episodes/${this.timeline.id}/act`, { seat_token: this.token, act, turn: turn.turn });
-    this.body.inert = false;
-    if (!ok) this.turn = turn;
     this.draw();
-    put(this.error, error); // it stays until the next act
-    this.changed();
+    const { ok, error } = await ask(`/episodes/${this.timeline.id}/act`, { seat_token: this.token, act, turn: turn.turn });
+    if (!ok && this.sent === turn.turn) this.sent = null;
+    this.draw();
+    put(this.error, error); // stays until the next act
   }
 
   close() {
-    this.closed = true;
     clearInterval(this.ticker);
-    clearTimeout(this.timer);
   }
 }

@@ -72,10 +72,13 @@ export class Timeline {
     this.onevent(event);
   }
 
-  // while it is played whoever sits here is told the values of that seat, and of no other
-  seatOf(started) {
-    const told = Object.keys(started.private || {});
-    return this.token && told.length === 1 ? Number(told[0]) : undefined;
+  // The seat that this page's token opens: the only one whose private values it receives, or the only person.
+  seatOf({ private: values, players }) {
+    if (!this.token) return undefined;
+    const known = Object.keys(values || {});
+    if (known.length === 1) return Number(known[0]);
+    const people = players.flatMap((name, seat) => (name === "human" ? [seat] : []));
+    return people.length === 1 ? people[0] : undefined;
   }
 
   // where a step forward or back stops: after each turn with its commentary

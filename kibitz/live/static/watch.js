@@ -110,7 +110,6 @@ class Watch extends HTMLElement {
       this.announce(event.payload.text, event.type !== "commentary");
     }
     if (event.type === "episode.failed") this.announce(event.payload.reason, true);
-    if (this.chair && fresh && (event.type === "step" || event.type === "hint")) this.chair.changed();
   }
 
   // a line at most every second: a screen reader is not a ticker
