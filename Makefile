@@ -1,36 +1,32 @@
-# Each target does all of its own set-up; nothing has to be done by hand.
+# Each target does its own set-up.
 VENV := .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
-# a lock file of exact versions, as constraints: what an extra does not ask for is not installed.
-# Of thousands of modules few are ever imported: those are compiled then, and kept for the hundreds of processes to come
+# The lock file pins versions as constraints, so pip installs only what an extra requires. Few of the thousands of
+# installed modules are ever imported: Python compiles those on first import and caches the result.
 INSTALL := $(PIP) install --no-compile --constraint requirements.lock
 unexport PYTHONDONTWRITEBYTECODE
-# a file at a time to each core, long ones first (tests/conftest.py), so that both end together
+# One file at a time per core, slow files first (tests/conftest.py).
 SPREAD := --durations 20 -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
-# seconds after which one of other people's suites hangs
-PATIENT := -o faulthandler_timeout=1200
+# Seconds after which a test of a third-party suite counts as hung.
+THIRD_PARTY_TIMEOUT := -o faulthandler_timeout=1200
+# Python packages and the model's weights install while apt installs system packages.
+SETUP := +@$(MAKE) --no-print-directory -j2
 
-.PHONY: demo test conformance weights machines browser screenshots check lint types lock clean
+.PHONY: demo test conformance weights ready-test ready-conformance system browser screenshots check lint types lock clean
 
 demo: $(VENV)/.demo weights
 	$(BIN)/kibitz demo
 
-test: $(VENV)/.test weights machines browser
+test:
+	$(SETUP) ready-test system
 	$(BIN)/python -m pytest -m "not conformance" $(SPREAD)
 
-conformance: $(VENV)/.conformance weights machines browser
-	$(BIN)/python -m pytest -m "conformance and not timed" $(SPREAD) $(PATIENT)
-	$(BIN)/python -m pytest -m "conformance and timed" $(PATIENT)
-
-# real Redis, PostgreSQL and a voice for the tests of the live server, where we may install them
-machines:
-	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
-	  ! { command -v redis-server && command -v espeak-ng && ls /usr/lib/postgresql/*/bin/initdb; } >/dev/null 2>&1; then \
-	  echo "kibitz: installing redis-server, postgresql and espeak-ng for the tests"; \
-	  { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends redis-server postgresql espeak-ng; } \
-	    >/dev/null || echo "kibitz: could not install them; their tests will say so"; fi
+conformance:
+	$(SETUP) ready-conformance system
+	$(BIN)/python -m pytest -m "conformance and not timed" $(SPREAD) $(THIRD_PARTY_TIMEOUT)
+	$(BIN)/python -m pytest -m "conformance and timed" $(THIRD_PARTY_TIMEOUT)
 
 check: lint types test
 
@@ -42,11 +38,8 @@ types: $(VENV)/.test
 	$(BIN)/mypy
 
 $(VENV)/bin/python:
-	@echo "kibitz: setting up $(VENV) (about a minute, once)"
+	@echo "kibitz: creating $(VENV) (about a minute, once)"
 	$(PYTHON) -m venv $(VENV)
-
-$(VENV)/bin/kibitz: | $(VENV)/bin/python
-	$(INSTALL) -e .
 
 $(VENV)/.demo: pyproject.toml requirements.lock | $(VENV)/bin/python
 	$(INSTALL) -e ".[live,logs,embedded]"
@@ -57,27 +50,43 @@ $(VENV)/.test: pyproject.toml requirements.lock | $(VENV)/bin/python
 	@touch $@
 
 $(VENV)/.conformance: $(VENV)/.test
-	@echo "kibitz: installing other people's suites (some minutes, once)"
+	@echo "kibitz: installing third-party test suites (a few minutes, once)"
 	$(INSTALL) torch==2.13.0
 	$(INSTALL) -e ".[conformance]"
 	@touch $@
 
-# the embedded language model, in the user's cache; without it hints and players of a model are missing, nothing else
-weights: | $(VENV)/bin/kibitz
+ready-test: $(VENV)/.test
+	@$(MAKE) --no-print-directory weights
+
+ready-conformance: $(VENV)/.conformance
+	@$(MAKE) --no-print-directory weights
+
+# The embedded language model, in the user's cache folder. Only hints and players that use it need it.
+weights: | $(VENV)/bin/python
+	@test -e $(BIN)/kibitz || $(INSTALL) -e .
 	@test -e $(VENV)/.weights || { $(BIN)/kibitz llm install && touch $(VENV)/.weights; } || \
-		echo "kibitz: going on without the embedded model; what needs it says so"
+		echo "kibitz: continuing without the embedded model; tests that need it will skip or fail with the reason"
 
-# Debian's browser, where this user may install it; without it browser tests skip, and fail where CI=true
+# Redis, PostgreSQL, a voice and a browser for the tests, where this user may install them. Tests that miss one of
+# them skip with the reason, or fail with it where CI=true.
+PRESENT = { command -v redis-server && command -v espeak-ng && command -v chromium && ls /usr/lib/postgresql/*/bin/initdb; } >/dev/null 2>&1
+MAY_INSTALL = [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null
+APT_INSTALL = DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends
+system:
+	@$(PRESENT) || { $(MAY_INSTALL) && echo "kibitz: installing Redis, PostgreSQL, eSpeak NG and Chromium for the tests" && \
+	  apt-get update -qq && for package in redis-server postgresql espeak-ng "chromium fonts-inter"; do \
+	    $(APT_INSTALL) $$package >/dev/null || echo "kibitz: could not install $$package"; done; } || \
+	  echo "kibitz: Redis, PostgreSQL, eSpeak NG or Chromium is missing and cannot be installed here"
+
 browser:
-	@command -v chromium >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
-		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium fonts-inter; } || \
-		echo "kibitz: no chromium here; browser tests will say so"
+	@command -v chromium >/dev/null || { $(MAY_INSTALL) && apt-get update -qq && $(APT_INSTALL) chromium fonts-inter; } || \
+	  echo "kibitz: Chromium is missing and cannot be installed here"
 
-# the pictures of README and docs, from a server and a browser of their own
+# The pictures in README and docs, taken from a server and a browser started for the purpose.
 screenshots: $(VENV)/.test browser
 	$(BIN)/python tools/screenshots.py docs/pictures
 
-# exact versions of everything that the extras pull in; no addresses
+# Exact versions of everything the extras require, without index addresses.
 lock:
 	$(PYTHON) -m venv build/lock
 	build/lock/bin/python -m pip install -q torch==2.13.0

@@ -196,7 +196,7 @@ def test_commentary_is_heard_once_somebody_asks_captioned_always_and_silent_when
 ) -> None:
     speech = stage.get("/custom/presets")["speech"]
     if speech["speaker"] == "silence":
-        missing("no voice here; `make machines` installs espeak-ng on Debian")
+        missing("no voice here; `make system` installs espeak-ng on Debian")
     episode_id = stage.start(game="cricket", max_overs=5, seed=4, pace=0.7)
     page = open_page(f"/e/{episode_id}", init=HEARD)
     answers: dict[str, Any] = {}
