@@ -1,7 +1,7 @@
 """kibitz: strategy games in which agents learn with an adviser in their ear and anybody can watch.
 
-Importing it is light: environments are registered by name and everything else is loaded when it is
-first used.
+Importing it is light: games and environments are registered by name, and everything else loads when it
+is first used.
 """
 
 from __future__ import annotations
@@ -11,36 +11,54 @@ from typing import TYPE_CHECKING, Any
 
 import gymnasium
 
+from kibitz.core import registry
+
 if TYPE_CHECKING:
+    from kibitz.advice.gym_wrapper import HintInjectorEnv
+    from kibitz.core.bots import Bot
     from kibitz.core.check import check_game
     from kibitz.core.errors import BadInput
-    from kibitz.games import get_game
+    from kibitz.core.game import Game
+    from kibitz.core.registry import load_game as get_game
     from kibitz.games.cricket.envs.tool_env import CricketEnvironment
     from kibitz.games.deal_or_no_deal.envs.gym_env import NegotiationEnv
-    from kibitz.hints import HintInjectorEnv
 
 __version__ = "0.1.0"
-__all__ = ["BadInput", "CricketEnvironment", "HintInjectorEnv", "NegotiationEnv", "check_game", "get_game"]
+__all__ = [
+    "BadInput",
+    "Bot",
+    "CricketEnvironment",
+    "Game",
+    "HintInjectorEnv",
+    "NegotiationEnv",
+    "check_game",
+    "get_game",
+]
 
 _LATE = {
     "BadInput": "kibitz.core.errors",
+    "Bot": "kibitz.core.bots",
     "CricketEnvironment": "kibitz.games.cricket.envs.tool_env",
-    "HintInjectorEnv": "kibitz.hints",
+    "Game": "kibitz.core.game",
+    "HintInjectorEnv": "kibitz.advice.gym_wrapper",
     "NegotiationEnv": "kibitz.games.deal_or_no_deal.envs.gym_env",
     "check_game": "kibitz.core.check",
     "get_game": "kibitz.games",
 }
 
-gymnasium.register(
-    id="DealOrNoDialog-v0",
-    entry_point="kibitz.games.deal_or_no_deal.envs.gym_env:NegotiationEnv",
-    vector_entry_point="kibitz.games.deal_or_no_deal.envs.gym_env:NegotiationVectorEnv",
-)
-gymnasium.register(
-    id="Cricket-v0",
-    entry_point="kibitz.games.cricket.envs.gym_env:CricketEnv",
-    vector_entry_point="kibitz.games.cricket.envs.gym_env:CricketVectorEnv",
-)
+
+def _register_environments() -> None:
+    """`NameEnv` and its vector twin `NameVectorEnv` beside it; the generic pair for every game."""
+    for env_id, entry in registry.registered(registry.ENVS).items():
+        vector = f"{entry.value.removesuffix('Env')}VectorEnv"
+        gymnasium.register(id=env_id, entry_point=entry.value, vector_entry_point=vector)
+
+
+_register_environments()
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]
 
 
 def __getattr__(name: str) -> Any:

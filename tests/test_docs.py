@@ -11,7 +11,7 @@ import yaml
 from typer.models import CommandInfo
 
 from kibitz.cli import app
-from kibitz.games import GAMES, get_game, pack_names
+from kibitz.games import game_names, get_game, pack_names
 from kibitz.games.cricket.envs.gym_env import EnvOptions as CricketOptions
 from kibitz.games.deal_or_no_deal.envs.gym_env import EnvOptions
 from kibitz.train.config import HintOptions, Job, LogOptions, Phase, TrainOptions, read_job
@@ -51,8 +51,8 @@ def test_every_command_is_documented() -> None:
 
 
 def test_every_player_is_documented() -> None:
-    for game in GAMES:
-        for name in get_game(game).rules:
+    for game in game_names():
+        for name in get_game(game).bots:
             assert f"`{name}`" in TEXT["evaluation.md"], name
 
 
@@ -105,7 +105,7 @@ def test_no_index_address_is_in_the_repository() -> None:
     assert "--" not in lock
 
 
-@pytest.mark.parametrize("game", GAMES)
+@pytest.mark.parametrize("game", game_names())
 def test_every_pack_is_documented(game: str) -> None:
     for name in pack_names(game):
         assert f"`{name}`" in TEXT["evaluation.md"], name

@@ -24,7 +24,7 @@ MATCH, TALK = "ep-picture-match", "ep-picture-talk"
 
 def record() -> dict[str, list[str]]:
     """Two episodes with fixed seeds."""
-    from kibitz.core.game import seated
+    from kibitz.core.bots import seated
     from kibitz.core.play.episode import play_episode
     from kibitz.games import cricket, deal_or_no_deal
     from kibitz.players import player_named
@@ -34,7 +34,7 @@ def record() -> dict[str, list[str]]:
     players = [player_named(game, "balanced"), player_named(game, "aggressive")]
     match = play_episode(game, settings, players, seed=21, episode_id=MATCH)
     game = deal_or_no_deal.game()
-    bayes = game.rule("bayes")
+    bayes = game.bot("bayes")
     settings = seated(deal_or_no_deal.NegotiationOptions().settings(), {0: bayes})
     pair = [player_named(game, "bayes"), player_named(game, "partner:stubborn")]
     adviser = {0: player_named(game, "bayes")}

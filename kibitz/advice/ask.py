@@ -6,14 +6,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-import numpy as np
-
 from kibitz.core.act import Masks
-from kibitz.core.errors import BadInput
-from kibitz.core.game import Game, first_sight
-from kibitz.core.paths import find
+from kibitz.core.game import Game, first_view
+from kibitz.core.words import act_of_fields, question_variables
 from kibitz.llm.answers.answer import CONFIDENCE, Answer
-from kibitz.llm.answers.prompt import DEFAULT, Prompt
+from kibitz.llm.answers.prompt import Prompt
 from kibitz.llm.client.blocking import BlockingClient
 from kibitz.llm.client.client import Client, connect
 from kibitz.llm.client.limits import Budget, FailurePolicy
@@ -54,16 +51,16 @@ class Asker:
         policy: FailurePolicy | None = None,
         connect: Callable[..., Client] = connect,  # a preset and keywords -> a client
     ) -> None:
-        self.game, self.prompt = game, prompt or Prompt.read(prompt_path(game))
-        settings = game.plain_options.settings()
-        self.prompt.check(game.describe(settings, first_sight(game, settings)[0], []))
+        self.game, self.prompt = game, prompt or Prompt.read(game.words.prompt)
+        settings = game.default_options.settings()
+        self.prompt.check(question_variables(game.words, self.prompt.names, settings, *first_view(game, settings), []))
         version = self.prompt.version
         self.line = BlockingClient(
             lambda: connect(preset, cache=cache, budget=budget, policy=policy, prompt_version=version)
         )
 
     def question(self, position: Position) -> Question:
-        return self._question(position, self.game.fields(position.view, position.masks))
+        return self._question(position, self.game.words.answer_fields(position.view, position.masks))
 
     def ask(self, positions: Iterable[Position], within: float | None = None) -> list[Advice]:
         """All at once, equal questions as one; advice in order. The first are on their way while others are written."""
@@ -71,7 +68,7 @@ class Asker:
 
         def questions() -> Iterator[Question]:
             for position in positions:
-                declared = self.game.fields(position.view, position.masks)
+                declared = self.game.words.answer_fields(position.view, position.masks)
                 asked.append((position, declared))
                 yield self._question(position, declared)
 
@@ -79,13 +76,13 @@ class Asker:
         return [self._advice(*pair, reply) for pair, reply in zip(asked, replies, strict=True)]
 
     def _question(self, position: Position, declared: Mapping[str, Any]) -> Question:
-        words = self.game.describe(position.settings, position.view, position.history)
-        return Question(self.prompt.messages(words), Answer.of(declared))
+        variables = question_variables(self.game.words, self.prompt.names, *position)
+        return Question(self.prompt.messages(variables), Answer.of(declared))
 
     def _advice(self, position: Position, declared: Mapping[str, Any], reply: Reply) -> Advice:
         if reply.fields is None:
             return Advice(None, 0.0, reply)
-        act = act_of_fields(self.game, declared, position.masks, reply.fields)
+        act = act_of_fields(self.game.heads, declared, position.masks, reply.fields)
         return Advice(act, float(reply.fields.get(CONFIDENCE, 1.0)), reply)
 
     def again(self, advice: Advice) -> Advice:
@@ -109,36 +106,3 @@ class Asker:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def prompt_path(game: Game) -> str:
-    """A game's own template where there is one."""
-    own = f"configs/llm_prompt_{game.name}.txt"
-    try:
-        find(own)
-    except BadInput:
-        return DEFAULT
-    return own
-
-
-def act_of_fields(game: Game, declared: Mapping[str, Any], masks: Masks, fields: Mapping[str, Any]) -> tuple[int, ...]:
-    """The answer's fields as an act.
-
-    A field named like a head is that head; an array fills the heads that no field names, in order. The n-th open value
-    of a field is the n-th open value of its head, so fields may hold words. Heads nobody was asked about keep their
-    first open value.
-    """
-    opened = [np.flatnonzero(np.asarray(mask)).tolist() for mask in masks]
-    act = [values[0] for values in opened]
-    heads = {head.name: i for i, head in enumerate(game.heads)}
-    unnamed = iter([i for name, i in heads.items() if name not in declared])
-    for name, values in declared.items():
-        if name == CONFIDENCE:
-            continue
-        if name in heads:
-            act[heads[name]] = opened[heads[name]][list(values).index(fields[name])]
-            continue
-        for place, given in zip(values, fields[name], strict=True):
-            head = next(unnamed)
-            act[head] = opened[head][list(place).index(given)]
-    return tuple(act)

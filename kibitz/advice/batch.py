@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from kibitz.advice.ask import Advice, Asker, History, Position
 from kibitz.advice.known import Known, scope_of
 from kibitz.core.errors import BadInput
-from kibitz.core.game import Game, first_sight
+from kibitz.core.game import Game, first_view
+from kibitz.core.words import question_variables
 from kibitz.llm.answers.prompt import Prompt
 from kibitz.llm.client.client import Client, connect
 from kibitz.llm.client.limits import Budget, FailurePolicy
@@ -79,13 +80,13 @@ class LLMHints:
         self._asker: Asker | None = None
         self._known: Known | None = None
         self._last_book: dict[str, Any] = {}
-        view, masks = first_sight(game, settings)
+        view, masks = first_view(game, settings)
         self._example = Position(self.settings, view, masks, [])
-        if not game.fields(view, masks):
+        if not game.words.answer_fields(view, masks):
             raise BadInput(f"{game.name} has no words for an LLM; use --hint none, random or expert.")
         if reason := why_not(preset):
             raise BadInput(f"Hints of an LLM cannot be had from {preset.provider}: {reason}")
-        prompt.check(game.describe(self.settings, view, []))
+        prompt.check(question_variables(game.words, prompt.names, self.settings, view, masks, []))
 
     def hints(self, due: NDArray[np.bool_], places: NDArray[np.uint32], look: Callable[[], Looked]) -> Hints:
         seeds, games = np.nonzero(due)

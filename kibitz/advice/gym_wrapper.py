@@ -15,16 +15,17 @@ from jax import Array
 from numpy.typing import NDArray
 
 from kibitz.advice import overhear
-from kibitz.advice.ask import Asker, History, prompt_path
+from kibitz.advice.ask import Asker, History
 from kibitz.advice.features import Hint, HintAdapter
 from kibitz.core.act import Act, Masks
+from kibitz.core.bots import Bot, seated
 from kibitz.core.chance import seat_luck, uniforms
 from kibitz.core.envs.gym_env import GameEnv, Program, Session, Single, program_for
 from kibitz.core.errors import BadInput
-from kibitz.core.game import Game, Rule, seated
+from kibitz.core.game import Game
 from kibitz.core.logs import log_once
-from kibitz.core.play.player import Player, RulePlayer, Turn
-from kibitz.core.play.resolve import rule_named
+from kibitz.core.play.player import BotPlayer, Player, Turn
+from kibitz.core.play.resolve import bot_named
 from kibitz.llm.answers.prompt import Prompt
 from kibitz.players.llm import LLMPlayer
 
@@ -121,20 +122,20 @@ class HintInjectorEnv(gymnasium.Wrapper[Any, Any, Any, Any], gymnasium.utils.Rec
         if provider == "llm" or provider.startswith("llm:"):
             name = provider.removeprefix("llm").removeprefix(":") or preset
             template = Prompt.read(
-                prompt or prompt_path(game), max_history_turns=max_history_turns, max_prompt_chars=max_prompt_chars
+                prompt or game.words.prompt, max_history_turns=max_history_turns, max_prompt_chars=max_prompt_chars
             )
             self._asker = Asker(game, name, prompt=template, cache=cache)
             self._source = f"llm:{name}"
             return LLMPlayer(name, self._asker)
         if provider == "random":
-            rule, self._source = game.rule("random"), "random"
+            bot, self._source = game.bot("random"), "random"
         elif provider == "expert":
-            rule = expert_rule(self._base.game, checkpoint)
-            self._source = f"expert:{rule.name}"
+            bot = expert_rule(self._base.game, checkpoint)
+            self._source = f"expert:{bot.name}"
         else:
             raise BadInput(f"There is no provider of hints {provider!r}; there are {', '.join(PROVIDERS)}.")
-        self._settings = seated(self._base.settings, {1: self._base.opponent}, {0: rule})
-        return RulePlayer(game, rule)
+        self._settings = seated(self._base.settings, {1: self._base.opponent}, {0: bot})
+        return BotPlayer(game, bot)
 
     def _act_of(self, action: Any) -> tuple[int, ...]:
         """The act the base environment will see, through whatever stands between."""
@@ -184,12 +185,12 @@ class HintInjectorEnv(gymnasium.Wrapper[Any, Any, Any, Any], gymnasium.utils.Rec
         }
 
 
-def expert_rule(game: Game, checkpoint: str | None = None) -> Rule:
+def expert_rule(game: Game, checkpoint: str | None = None) -> Bot:
     """A checkpoint; without one the reference player; without that the heuristic. Said once."""
     name = f"policy:{checkpoint}" if checkpoint else game.reference
-    rule = rule_named(game, name)
-    log_once(log, f"expert hints for {game.name} come from {name if rule else 'the heuristic'}")
-    return rule or game.rule("heuristic")
+    bot = bot_named(game, name)
+    log_once(log, f"expert hints for {game.name} come from {name if bot else 'the heuristic'}")
+    return bot or game.bot("heuristic")
 
 
 class _Ear:
@@ -205,7 +206,7 @@ class _Ear:
 
         def opening(settings: Any, vector: Array, state: Any) -> overhear.Overheard:
             u = uniforms(session(vector).luck, 0, play.new_uniforms)
-            first = game.new(settings, u[: game.new_uniforms]) if state is None else state
+            first = game.rules.new(settings, u[: game.rules.new_uniforms]) if state is None else state
             return overhear.opening(play, settings, first, u)
 
         def reply(settings: Any, vector: Array, act: Act) -> overhear.Overheard:
@@ -215,7 +216,11 @@ class _Ear:
 
         def look(settings: Any, vector: Array) -> Any:
             state = play.layout.unpack(session(vector).solo).state
-            return game.view(settings, state, 0), game.legal(settings, state, 0), game.to_act(state)[0]
+            return (
+                game.rules.view(settings, state, 0),
+                game.rules.legal(settings, state, 0),
+                game.rules.to_act(state)[0],
+            )
 
         def features(act: Act, confidence: Array, masks: Masks) -> Array:
             return self.adapter.hint_features(Hint(act, confidence, jnp.bool_(True)), masks)

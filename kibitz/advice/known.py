@@ -134,7 +134,7 @@ def scope_of(game: Game, settings: Any, question: str) -> str:
     for leaf in jax.tree.leaves(jax.device_get(settings)):
         array = np.asarray(leaf)
         whole.update(f"{array.dtype}{array.shape}".encode() + array.tobytes())
-    whole.update(_code(_home(game.describe)).encode())
+    whole.update(_code(_home(game.words.prompt_variables)).encode())
     return whole.hexdigest()
 
 

@@ -22,19 +22,19 @@ class Overheard(NamedTuple):
 def opening(play: Against, settings: Any, state: Any, u: Array) -> Overheard:
     """Before the learner's first act; `u` is the block that `Against.new` was given."""
     n = play.opponent.uniforms
-    rest = u[play.game.new_uniforms :]
+    rest = u[play.game.rules.new_uniforms :]
     mind = play.opponent.start(settings, 1, rest[:n])
     _, act = play._choose(settings, Solo(state, mind), rest[n : 2 * n])
-    spoke = jnp.bool_(False) if play.game.simultaneous else play.game.to_act(state)[1]
+    spoke = jnp.bool_(False) if play.game.rules.simultaneous else play.game.rules.to_act(state)[1]
     return Overheard(spoke, act)
 
 
 def reply(play: Against, settings: Any, solo: Solo, act: Act, u: Array) -> Overheard:
     """To the learner's act, or together with it; `u` is the block that `Against.step` was given."""
     game, n = play.game, play.opponent.uniforms
-    if game.simultaneous:
-        _, answer = play._choose(settings, solo, u[game.step_uniforms :])
+    if game.rules.simultaneous:
+        _, answer = play._choose(settings, solo, u[game.rules.step_uniforms :])
         return Overheard(jnp.bool_(True), answer)
-    state, _, _ = game.step(settings, solo.state, (act, act), u[: game.step_uniforms])
-    _, answer = play._choose(settings, Solo(state, solo.mind), u[game.step_uniforms :][:n])
-    return Overheard(game.to_act(state)[1], answer)
+    state, _, _ = game.rules.step(settings, solo.state, (act, act), u[: game.rules.step_uniforms])
+    _, answer = play._choose(settings, Solo(state, solo.mind), u[game.rules.step_uniforms :][:n])
+    return Overheard(game.rules.to_act(state)[1], answer)

@@ -23,12 +23,13 @@ from kibitz.advice import overhear
 from kibitz.advice.ask import Asker, History, Position
 from kibitz.advice.gym_wrapper import expert_rule
 from kibitz.core.act import Act, matter
+from kibitz.core.bots import Bot, seated, where
 from kibitz.core.chance import episode_luck, happens, pick, seat_luck, seed_key, uniforms
 from kibitz.core.errors import BadInput
-from kibitz.core.game import Game, Rule, choose, game_over, seated
-from kibitz.core.play.resolve import rule_named
+from kibitz.core.game import Game, game_over
+from kibitz.core.play.resolve import bot_named
 from kibitz.core.solo import Against, against
-from kibitz.core.xla.jit import large
+from kibitz.core.xla.jit import jit_batch
 from kibitz.llm.answers.prompt import Prompt
 
 AT_ONCE = 128  # games in one compiled batch: a reference player's tables stay in the processor's cache
@@ -65,10 +66,10 @@ def evaluate_hints(
     """One object that says how good, how sure and how dear a source's hints are."""
     if states < 1:
         raise BadInput(f"states is {states}; it should be at least 1.")
-    other = rule_named(game, opponent)
+    other = bot_named(game, opponent)
     if other is None:
         raise BadInput(f"The opponent is {opponent!r}; it should be a player that needs no asking, as heuristic does.")
-    reference = game.rule(game.reference)
+    reference = game.bot(game.reference)
     asker = Asker(game, source.removeprefix("llm:"), prompt=prompt) if source.startswith("llm:") else None
     try:
         adviser = reference if asker else _rule(game, source, checkpoint)
@@ -96,13 +97,13 @@ class _Asked(NamedTuple):
     cost: dict[str, float]
 
 
-def _rule(game: Game, source: str, checkpoint: str | None) -> Rule:
+def _rule(game: Game, source: str, checkpoint: str | None) -> Bot:
     if source == "expert":
         return expert_rule(game, checkpoint)
-    rule = rule_named(game, source)
-    if rule is None:
+    bot = bot_named(game, source)
+    if bot is None:
         raise BadInput(f"There is no source of hints {source!r}; there are random, expert, llm:PRESET and any rule.")
-    return rule
+    return bot
 
 
 def _known(drawn: Drawn, states: int) -> _Asked:
@@ -161,17 +162,17 @@ def draw_positions(
     states: int,
     opponent: str,
     seed: int,
-    adviser: Rule | None = None,
-    reference: Rule | None = None,  # another walker than the game's reference, which takes long to compile
+    adviser: Bot | None = None,
+    reference: Bot | None = None,  # another walker than the game's reference, which takes long to compile
 ) -> tuple[Any, Drawn]:
     """So many positions of a seed, with what a rule advises there; settings come first."""
-    other, reference = rule_named(game, opponent), reference or game.rule(game.reference)
+    other, reference = bot_named(game, opponent), reference or game.bot(game.reference)
     if other is None:
         raise BadInput(f"The opponent is {opponent!r}; it should be a player that needs no asking, as heuristic does.")
     adviser = adviser or reference
     settings = seated(options.settings(), {1: other}, {0: reference})
     advised = settings if adviser is reference else seated(options.settings(), {1: other}, {0: adviser})
-    turns = game.longest(settings) if game.simultaneous else game.longest(settings) // 2 + 1
+    turns = game.rules.max_steps(settings) if game.rules.simultaneous else game.rules.max_steps(settings) // 2 + 1
     draw, key = _programs(game, other, reference, adviser)[0], seed_key(seed)
     parts: list[Drawn] = []
     found = 0
@@ -188,7 +189,7 @@ def draw_positions(
 
 
 @lru_cache(maxsize=16)
-def _programs(game: Game, opponent: Rule, reference: Rule, adviser: Rule) -> tuple[Any, Any]:
+def _programs(game: Game, opponent: Bot, reference: Bot, adviser: Bot) -> tuple[Any, Any]:
     """Compiled: draw positions; follow an act from each of them."""
     play = against(game, opponent)
 
@@ -206,23 +207,23 @@ def _programs(game: Game, opponent: Rule, reference: Rule, adviser: Rule) -> tup
 
         return jax.vmap(one)(drawn, acts)
 
-    return large(draw, static_argnums=4), large(follow)
+    return jit_batch(draw, static_argnums=4), jit_batch(follow)
 
 
-def _draw(play: Against, reference: Rule, adviser: Rule, settings: Any, advised: Any, luck: Array, turns: int) -> Drawn:
+def _draw(play: Against, reference: Bot, adviser: Bot, settings: Any, advised: Any, luck: Array, turns: int) -> Drawn:
     game, mine, walk = play.game, seat_luck(luck, 0), seat_luck(luck, 2)
-    dice = game.rule("random")
+    dice = game.bot("random")
     u = uniforms(luck, 0, play.new_uniforms)
-    opening = overhear.opening(play, settings, game.new(settings, u[: game.new_uniforms]), u)
+    opening = overhear.opening(play, settings, game.rules.new(settings, u[: game.rules.new_uniforms]), u)
     solo = play.new(settings, u)
     alive = ~game_over(game, solo.state)
     stop, _ = pick(uniforms(walk, 0, 1)[0], turns)
 
-    def start(rule: Rule, told: Any) -> Any:
-        return rule.start(told, 0, uniforms(mine, 0, rule.uniforms))
+    def start(bot: Bot, told: Any) -> Any:
+        return bot.start(told, 0, uniforms(mine, 0, bot.uniforms))
 
     def consult(state: Any, minds: Any, turn: Array) -> tuple[Any, Act, Act]:
-        view, masks = game.view(settings, state, 0), game.legal(settings, state, 0)
+        view, masks = game.rules.view(settings, state, 0), game.rules.legal(settings, state, 0)
         first, best = reference.choose(settings, minds[0], view, masks, uniforms(mine, turn + 1, reference.uniforms))
         if adviser is reference:
             return (first, first), best, best
@@ -235,32 +236,32 @@ def _draw(play: Against, reference: Rule, adviser: Rule, settings: Any, advised:
         solo, minds, going, count, _ = carry
         found = consult(solo.state, minds, count)
         u = uniforms(walk, turn + 1, 1 + dice.uniforms)
-        view, masks = game.view(settings, solo.state, 0), game.legal(settings, solo.state, 0)
+        view, masks = game.rules.view(settings, solo.state, 0), game.rules.legal(settings, solo.state, 0)
         _, any_act = dice.choose(settings, dice.start(settings, 0, u[1:]), view, masks, u[1:])
-        act = choose(happens(u[0], 0.5)[0], found[1], any_act)
+        act = where(happens(u[0], 0.5)[0], found[1], any_act)
         luck_now = uniforms(luck, turn + 1, play.step_uniforms)
         answer = overhear.reply(play, settings, solo, act, luck_now)
         moved, _, over = play.step(settings, solo, act, luck_now)
         goes = going & (turn < stop) & ~over
-        solo, minds = choose(goes, (moved, found[0]), (solo, minds))
+        solo, minds = where(goes, (moved, found[0]), (solo, minds))
         return (solo, minds, goes, count + goes, found), (goes, act, answer.spoke, answer.act)
 
     minds = (start(reference, settings), start(adviser, advised))
     nothing = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(consult, solo.state, minds, stop))
     begun = (solo, minds, alive, jnp.int32(0), nothing)
     (solo, _, _, count, (after, best, advice)), said = lax.scan(step, begun, jnp.arange(turns + 1, dtype=jnp.int32))
-    view, masks = game.view(settings, solo.state, 0), game.legal(settings, solo.state, 0)
+    view, masks = game.rules.view(settings, solo.state, 0), game.rules.legal(settings, solo.state, 0)
     return Drawn(luck, solo, after[0], best, advice, count, view, masks, (tuple(opening), said), alive)
 
 
-def _follow(play: Against, reference: Rule, settings: Any, drawn: Drawn, act: Act, line: Array) -> Array:
+def _follow(play: Against, reference: Bot, settings: Any, drawn: Drawn, act: Act, line: Array) -> Array:
     """What seat 0 earns with this act and the reference from then on."""
     game, luck = play.game, episode_luck(drawn.luck, 1_000_000 + line)
 
     def step(carry: Any) -> Any:
         solo, mind, act, paid, turn, _ = carry
         solo, rewards, over = play.step(settings, solo, act, uniforms(luck, turn + 1, play.step_uniforms))
-        view, masks = game.view(settings, solo.state, 0), game.legal(settings, solo.state, 0)
+        view, masks = game.rules.view(settings, solo.state, 0), game.rules.legal(settings, solo.state, 0)
         u = uniforms(seat_luck(luck, 0), turn + 2, reference.uniforms)
         mind, act = reference.choose(settings, mind, view, masks, u)
         return solo, mind, act, paid + rewards[0], turn + 1, over

@@ -11,7 +11,7 @@ from jax import Array
 
 from kibitz.bench import cricket_numpy as numpy_batch
 from kibitz.core.chance import episode_luck, seed_key
-from kibitz.core.xla.jit import large
+from kibitz.core.xla.jit import jit_batch
 from kibitz.games.cricket.captains.bots import BALANCED
 from kibitz.games.cricket.chances import winprob
 from kibitz.games.cricket.fitting.batch import batch
@@ -25,7 +25,7 @@ def compiled_rate(matches: int = 4096, repeats: int = 5) -> float:
     settings = CricketOptions(max_overs=20, pool=32).settings()
     program = batch((BALANCED, BALANCED))
 
-    @large
+    @jit_batch
     def run(settings: Any, packed: Any, key: Array, one: Any) -> Any:
         def many(packed: Any, t: Array) -> tuple[Any, None]:
             u = jax.random.uniform(jax.random.fold_in(key, t), (program.width, matches))
@@ -34,7 +34,7 @@ def compiled_rate(matches: int = 4096, repeats: int = 5) -> float:
         return jax.lax.scan(many, packed, jnp.arange(STEPS))[0]
 
     lucks = jax.vmap(lambda i: episode_luck(seed_key(0), i))(jnp.arange(matches))
-    packed = large(program.begin)(settings, lucks)
+    packed = jit_batch(program.begin)(settings, lucks)
     jax.block_until_ready(run(settings, packed, jax.random.key(1), 1))
     best = 0.0
     for turn in range(repeats):

@@ -16,8 +16,9 @@ import numpy as np
 from jax import Array, lax
 
 import kibitz  # noqa: F401  (registers the environment)
+from kibitz.core.bots import seated, where
 from kibitz.core.chance import block
-from kibitz.core.game import Game, choose, seated
+from kibitz.core.game import Game
 from kibitz.core.solo import against
 from kibitz.games import get_game
 
@@ -94,17 +95,17 @@ def vector_steps() -> Callable[[], int]:
 
 def batched_steps(game: Game) -> Callable[[], int]:
     """The rules alone, as a trainer runs them: random legal acts, the partner's replies, fresh contexts."""
-    play, player = against(game, game.rule("heuristic")), game.rule("random")
-    settings = seated(game.plain_options.settings(), {0: player, 1: play.opponent})
+    play, player = against(game, game.bot("heuristic")), game.bot("random")
+    settings = seated(game.default_options.settings(), {0: player, 1: play.opponent})
     wanted = player.uniforms + play.step_uniforms + play.new_uniforms
 
     def step(settings: Any, packed: Any, u: Array) -> tuple[Any, Array]:
         mine, theirs, fresh = jnp.split(u, [player.uniforms, player.uniforms + play.step_uniforms])
         solo = play.layout.unpack(packed)
-        view, masks = game.view(settings, solo.state, 0), game.legal(settings, solo.state, 0)
+        view, masks = game.rules.view(settings, solo.state, 0), game.rules.legal(settings, solo.state, 0)
         _, act = player.choose(settings, (), view, masks, mine)
         solo, rewards, over = play.step(settings, solo, act, theirs)
-        return play.layout.pack(choose(over, play.new(settings, fresh), solo)), rewards[0]
+        return play.layout.pack(where(over, play.new(settings, fresh), solo)), rewards[0]
 
     many = jax.vmap(step, in_axes=(None, 0, -1))
 

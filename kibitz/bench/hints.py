@@ -19,7 +19,6 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from kibitz.advice.ask import prompt_path
 from kibitz.advice.batch import COLUMNS, Hints, LLMHints, Looked, Source
 from kibitz.llm.answers.answer import Answer
 from kibitz.llm.answers.prompt import Prompt
@@ -63,13 +62,13 @@ class HostHints:
     def __init__(self, program: Program, prompt: Prompt, silent: bool) -> None:
         self.counts = np.zeros((len(COLUMNS), program.job.seeds))
         self.prompt, self.silent, self.key = prompt, silent, jax.random.key(0)
-        rule, settings, heads = program.game.rule("random"), program.settings, len(program.game.heads)
+        bot, settings, heads = program.game.bot("random"), program.settings, len(program.game.heads)
 
         def one(view: Any, masks: Any, u: Any) -> Any:
-            return jnp.stack(rule.choose(settings, rule.start(settings, 0, u), view, masks, u)[1])
+            return jnp.stack(bot.choose(settings, bot.start(settings, 0, u), view, masks, u)[1])
 
         def draw(look: Any, key: Any) -> Any:
-            u = jax.random.uniform(key, (*look.length.shape, rule.uniforms))
+            u = jax.random.uniform(key, (*look.length.shape, bot.uniforms))
             return jnp.moveaxis(jax.vmap(jax.vmap(one))(look.view, look.masks, u), -1, 0)
 
         self.draw, self.heads = jax.jit(draw), heads
@@ -145,7 +144,7 @@ def llm_hints(program: Program, cache: Path | None, latency: float = 0.0) -> LLM
         stored = None if cache is None else Cache(cache)
         return Client(preset, StandIn(latency), cache=stored, prompt_version=prompt_version)
 
-    prompt = Prompt.read(prompt_path(program.game))
+    prompt = Prompt.read(program.game.words.prompt)
     return LLMHints(program.game, program.settings, preset, prompt, program.job.seeds, cache=cache, connect=connect)
 
 

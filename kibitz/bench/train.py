@@ -15,8 +15,8 @@ import gymnasium
 import jax
 import numpy as np
 
-from kibitz.core.game import seated
-from kibitz.evaluate.match import play_rules
+from kibitz.core.bots import seated
+from kibitz.evaluate.match import play_bots
 from kibitz.train.config import Job
 from kibitz.train.program import build
 
@@ -119,9 +119,9 @@ def time_to_goal(job: Job, most_seconds: float) -> dict[str, Any]:
     """Seconds of training until greedy acts on fresh contexts earn 95 % of the reference player's return."""
     program = build(job, tuple(jax.local_devices()[:1]))
     game = program.game
-    rules = (game.rule(game.reference), program.compiled.opponent or game.rule("heuristic"))
-    settings = seated(program.settings, dict(enumerate(rules)))
-    reference = float(play_rules(game, settings, rules, 2048, 1, lambda count: None).returns[:, 0].mean())
+    bots = (game.bot(game.reference), program.compiled.opponent or game.bot("heuristic"))
+    settings = seated(program.settings, dict(enumerate(bots)))
+    reference = float(play_bots(game, settings, bots, 2048, 1, lambda count: None).returns[:, 0].mean())
     learner = program.begin()
     batch, step, spent, share = program.config.batch, 0, 0.0, 0.0
     chunk = max(1, job.train.num_train_steps // 75 // batch)

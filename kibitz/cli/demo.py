@@ -74,15 +74,15 @@ def demo(
 
 
 def _show_negotiation(game: Game) -> None:
-    from kibitz.core.game import seated
+    from kibitz.core.bots import seated
     from kibitz.core.play.episode import play_episode
     from kibitz.core.play.events import spoken
     from kibitz.players import player_named
 
-    rules = {0: game.rule("bayes"), 1: game.rule("heuristic")}
+    rules = {0: game.bot("bayes"), 1: game.bot("heuristic")}
     out.print("[bold]A negotiation[/bold]: the Bayesian player (seat 0) and the heuristic partner (seat 1)")
     with progress("dealing", 1, quiet=False):
-        players = [player_named(game, rule.name) for rule in rules.values()]
+        players = [player_named(game, bot.name) for bot in rules.values()]
         played = play_episode(game, seated(game.options().settings(), rules), players, seed=SHOWN_SEED)
     for event in played.events:
         if event.type == "episode.started":

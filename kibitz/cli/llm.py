@@ -62,13 +62,13 @@ def ask(
     as_json: Json = False,
 ) -> None:
     """Ask a model about one random position; prints the prompt, the answer and how long it took."""
-    from kibitz.advice.ask import Asker, prompt_path
+    from kibitz.advice.ask import Asker
     from kibitz.advice.quality import draw_positions, position
     from kibitz.llm.answers.prompt import Prompt
 
     record, chosen = read_game(game, options)
-    with Asker(record, preset, prompt=Prompt.read(prompt or prompt_path(record))) as asker:
-        settings, drawn = draw_positions(record, chosen, 1, opponent, seed, reference=record.rule("heuristic"))
+    with Asker(record, preset, prompt=Prompt.read(prompt or record.words.prompt)) as asker:
+        settings, drawn = draw_positions(record, chosen, 1, opponent, seed, reference=record.bot("heuristic"))
         asked = position(record, settings, drawn, 0)
         question = asker.question(asked)
         advice = asker.ask([asked])[0]
@@ -78,7 +78,7 @@ def ask(
         "prompt": question.messages[-1]["content"],
         "answer": reply.text,
         "act": None if advice.act is None else list(advice.act),
-        "says": None if advice.act is None else record.say(advice.act),
+        "says": None if advice.act is None else record.words.act_text(advice.act),
         "confidence": advice.confidence,
         "failure": None if reply.failure is None else str(reply.failure),
         "latency_s": round(reply.latency, 4),

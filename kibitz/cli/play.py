@@ -20,10 +20,10 @@ def play(
     as_json: Json = False,
 ) -> None:
     """Play an episode at the terminal against any player."""
-    from kibitz.core.game import seated
+    from kibitz.core.bots import seated
     from kibitz.core.play.episode import play_episode
     from kibitz.core.play.events import Event, spoken
-    from kibitz.core.play.resolve import rule_named
+    from kibitz.core.play.resolve import bot_named
     from kibitz.players import player_named
     from kibitz.players.human import HumanPlayer
 
@@ -43,8 +43,8 @@ def play(
         console.print(text, markup=False, highlight=False)
 
     me, other = HumanPlayer(record, ask, say), player_named(record, opponent)
-    rule = rule_named(record, opponent)
-    settings = seated(chosen.settings(), {1: rule} if rule else {})
+    bot = bot_named(record, opponent)
+    settings = seated(chosen.settings(), {1: bot} if bot else {})
 
     def on_event(event: Event) -> None:
         if event.type == "episode.started":

@@ -16,15 +16,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from kibitz.core import act as acts
-from kibitz.core.game import SEATS, Game, seated
+from kibitz.core.bots import seated
+from kibitz.core.game import SEATS, Game
 from kibitz.core.solo import against
-from kibitz.core.xla.jit import large
+from kibitz.core.xla.jit import jit_batch
 from kibitz.core.xla.packing import Layout
 
 
 def check_game(game: Game, options: Any = None, games: int = 256, seed: int = 0) -> None:
     """Raises AssertionError about the first promise of `Game` that does not hold."""
-    options = options if options is not None else game.plain_options
+    options = options if options is not None else game.default_options
     settings = options.settings()
     _record(game)
     _play(game, settings, games, seed)
@@ -38,15 +39,15 @@ def _record(game: Game) -> None:
     assert game.matters.shape == shape, f"`matters` should have shape {shape}, not {game.matters.shape}."
     assert game.matters[:, 0].all(), "The first head always matters."
     for name in ("random", "heuristic", game.reference):
-        assert name in game.rules, f"The game should have a rule {name!r}."
+        assert name in game.bots, f"The game should have a rule {name!r}."
 
 
 def _play(game: Game, settings: Any, games: int, seed: int) -> None:
     """Uniform legal acts for both seats until every game is over, and once more."""
-    layout, rng = Layout(game.widths, game.example), np.random.default_rng(seed)
+    layout, rng = Layout(game.bit_widths, game.example), np.random.default_rng(seed)
 
     def choose(state: Any, seat: int, u: Any) -> Any:
-        masks = game.legal(settings, state, seat)
+        masks = game.rules.legal(settings, state, seat)
         return acts.sample(tuple(jnp.zeros(size) for size in game.sizes), masks, u), masks
 
     def packs(state: Any) -> Any:
@@ -56,19 +57,19 @@ def _play(game: Game, settings: Any, games: int, seed: int) -> None:
         return _same(state, back)
 
     def begin(u: Any) -> Any:
-        state = game.new(settings, u)
+        state = game.rules.new(settings, u)
         return state, packs(state)
 
     def turn(state: Any, u: Any) -> dict[str, Any]:
         heads = len(game.heads)
         (mine, masks0), (theirs, masks1) = choose(state, 0, u[:heads]), choose(state, 1, u[heads : 2 * heads])
-        after, rewards, over = game.step(settings, state, (mine, theirs), u[2 * heads :])
+        after, rewards, over = game.rules.step(settings, state, (mine, theirs), u[2 * heads :])
         return {
             "after": after,
             "rewards": rewards,
             "over": over,
-            "to_act": game.to_act(state),
-            "after_to_act": game.to_act(after),
+            "to_act": game.rules.to_act(state),
+            "after_to_act": game.rules.to_act(after),
             "open": jnp.stack([jnp.any(mask) for mask in (*masks0, *masks1)]),
             "legal": acts.is_legal(masks0, mine, game.matters) & acts.is_legal(masks1, theirs, game.matters),
             "frozen": _same(state, after),
@@ -76,18 +77,18 @@ def _play(game: Game, settings: Any, games: int, seed: int) -> None:
             "features": jnp.stack([jnp.all(jnp.isfinite(_features(game, settings, after, s))) for s in SEATS]),
         }
 
-    many = large(jax.vmap(turn))
-    state, packed = large(jax.vmap(begin))(rng.random((games, game.new_uniforms), np.float32))
+    many = jit_batch(jax.vmap(turn))
+    state, packed = jit_batch(jax.vmap(begin))(rng.random((games, game.rules.new_uniforms), np.float32))
     assert np.asarray(packed).all(), "Packing a state should lose nothing."
     over = np.zeros(games, bool)
-    longest = game.longest(settings)
+    longest = game.rules.max_steps(settings)
     for step in range(longest + 1):
         assert step < longest or over.all(), f"Every game should be over after `longest` = {longest} steps."
-        u = rng.random((games, 2 * len(game.heads) + game.step_uniforms), np.float32)
+        u = rng.random((games, 2 * len(game.heads) + game.rules.step_uniforms), np.float32)
         seen = {name: np.asarray(x) if name != "after" else x for name, x in many(state, u).items()}
         running = ~over
         assert (seen["to_act"].any(1) == running).all(), "Somebody is to act until the game is over, then nobody."
-        if not game.simultaneous:
+        if not game.rules.simultaneous:
             assert (seen["to_act"].sum(1) <= 1).all(), "In an alternating game one seat acts at a time."
         assert seen["open"][running].all(), "No mask may be empty before the end."
         assert seen["legal"][running].all(), "Values drawn from the masks should be legal."
@@ -99,7 +100,7 @@ def _play(game: Game, settings: Any, games: int, seed: int) -> None:
         assert seen["packs"].all(), "Every reachable state should survive packing."
         assert seen["features"].all(), "Features should be finite."
         state, over = seen["after"], seen["over"]
-    scores = large(jax.vmap(lambda s: game.score(settings, s)))(state)
+    scores = jit_batch(jax.vmap(lambda s: game.measures.score(settings, s)))(state)
     assert "ceiling" in scores, "`score` should give a ceiling."
     for name, value in scores.items():
         assert value.shape == (games, 2), f"The measure {name!r} should be one number for each seat."
@@ -111,25 +112,29 @@ def _same(one: Any, other: Any) -> Any:
 
 
 def _features(game: Game, settings: Any, state: Any, seat: int) -> Any:
-    return game.features(settings, game.view(settings, state, seat))
+    return game.learning.features(settings, game.rules.view(settings, state, seat))
 
 
 def _against(game: Game, settings: Any, games: int, seed: int) -> None:
     """Every rule begins with legal acts, and the learner is always to act or the episode over."""
     count = min(games, 64)
-    for name, rule in game.rules.items():
-        told = seated(settings, {1: rule})
-        play = against(game, rule)
+    for name, bot in game.bots.items():
+        told = seated(settings, {1: bot})
+        play = against(game, bot)
 
-        def look(u: Any, rule: Any = rule, told: Any = told, play: Any = play) -> Any:
+        def look(u: Any, bot: Any = bot, told: Any = told, play: Any = play) -> Any:
             # what the rule is asked first, as `play.new` asks it: what both compute is compiled once
-            state, rest, n = game.new(told, u[: game.new_uniforms]), u[game.new_uniforms :], rule.uniforms
-            view, masks = game.view(told, state, 1), game.legal(told, state, 1)
-            _, act = rule.choose(told, rule.start(told, 1, rest[:n]), view, masks, rest[n : 2 * n])
-            legal = acts.is_legal(masks, act, game.matters) | ~game.to_act(state)[1]
-            return game.to_act(play.new(told, u).state), legal
+            state, rest, n = (
+                game.rules.new(told, u[: game.rules.new_uniforms]),
+                u[game.rules.new_uniforms :],
+                bot.uniforms,
+            )
+            view, masks = game.rules.view(told, state, 1), game.rules.legal(told, state, 1)
+            _, act = bot.choose(told, bot.start(told, 1, rest[:n]), view, masks, rest[n : 2 * n])
+            legal = acts.is_legal(masks, act, game.matters) | ~game.rules.to_act(state)[1]
+            return game.rules.to_act(play.new(told, u).state), legal
 
         u = np.random.default_rng(seed).random((count, play.new_uniforms), np.float32)
-        turn, legal = map(np.asarray, large(jax.vmap(look))(u))
+        turn, legal = map(np.asarray, jit_batch(jax.vmap(look))(u))
         assert (turn[:, 0] | ~turn.any(1)).all(), f"Against {name!r} the learner should be to act at the start."
         assert legal.all(), f"The rule {name!r} should only choose legal acts."

@@ -8,5 +8,5 @@ class BadInput(ValueError):
     """
 
 
-class NotHere(BadInput):
+class NotFound(BadInput):
     """What was named is well formed and yet not here (a run, a preset, a task); elsewhere it may be."""

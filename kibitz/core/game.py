@@ -1,172 +1,206 @@
-"""The record a game provides.
+"""The record a game provides: identity, rules, learning, bots, measures, words and drawing.
 
-Rules are pure functions of one game. Settings and chance are arguments; `vmap` is somebody else's
-line. To write a game, fill in `Game` and run `kibitz.core.check.check_game` on it.
+Rules are pure functions of one game. Settings and chance are arguments; callers add the batch axis.
+Only `Rules` is mandatory. To write a game, fill in `Game` and run `kibitz.check_game` on it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from typing import Any
+from pathlib import Path
+from typing import Any, Generic
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from typing_extensions import TypeVar
 
 from kibitz.core.act import Act, Head, Masks, Matters
+from kibitz.core.bots import Bot, random_bot
 from kibitz.core.errors import BadInput
+from kibitz.core.words import GENERIC, Words, generic_words
 
 SEATS = (0, 1)
 
+Settings = TypeVar("Settings", default=Any)  # a tree of arrays, made by `options(...).settings()`
+State = TypeVar("State", default=Any)  # a NamedTuple of scalars
+View = TypeVar("View", default=Any)  # a NamedTuple: what one seat may know
+
 
 @dataclass(frozen=True)
-class Rule:
-    """A player that is a pure function, so that it can live inside a compiled program.
+class Rules(Generic[Settings, State, View]):
+    """The game itself. Settings are an argument everywhere, so one batch may mix settings."""
 
-    `choose(settings, memory, view, masks, u)` gives the new memory and the act. `memory` is
-    whatever the player wants to remember within an episode; `start(settings, seat, u)` gives the
-    first one. Two hooks run once on the host, before anything is compiled: `tell(settings, seat)`
-    writes what others may know about this player into the settings (a partner's temper; the player
-    itself plays the same without it), and `study(settings, seat)` lets it work out tables from
-    settings in which everybody has told.
+    new: Callable[[Settings, Array], State]  # settings, f32[new_uniforms]
+    to_act: Callable[[State], Array]  # bool[2]; the state alone says whose turn it is
+    legal: Callable[[Settings, State, int], Masks]  # settings, state, seat -> a mask per head, never empty
+    step: Callable[[Settings, State, tuple[Act, Act], Array], tuple[State, Array, Array]]
+    """settings, state, both acts, f32[step_uniforms] -> state, rewards f32[2], terminated bool[].
+
+    `step` ignores the act of a seat that is not to act, and leaves a finished state as it is.
     """
+    view: Callable[[Settings, State, int], View]  # settings, state, seat
+    max_steps: Callable[[Settings], int]  # steps after which every episode is over
+    simultaneous: bool = False  # both seats choose at once; otherwise they alternate
+    new_uniforms: int = 0
+    step_uniforms: int = 0
 
-    name: str
-    choose: Callable[[Any, Any, Any, Masks, Array], tuple[Any, Act]]
-    start: Callable[[Any, int, Array], Any] = lambda settings, seat, u: ()
-    tell: Callable[[Any, int], Any] = lambda settings, seat: settings
-    study: Callable[[Any, int], Any] = lambda settings, seat: settings
-    uniforms: int = 0  # how many each call of `choose` and of `start` is given
-    widths: Any = ()  # bits of each leaf of the memory (0: carried as it is)
+
+def view_features(settings: Any, view: Any) -> Array:
+    """Every number of the view, unscaled."""
+    leaves = [jnp.ravel(jnp.asarray(leaf, jnp.float32)) for leaf in jax.tree.leaves(view)]
+    return jnp.concatenate(leaves)
+
+
+@dataclass(frozen=True)
+class Learning(Generic[Settings, View]):
+    """What a learner needs beyond the rules."""
+
+    features: Callable[[Settings, View], Array] = view_features  # f32[n], scaled for a network
+    matters: Matters | None = None  # bool[size of the first head, heads]; None: every head always matters
+    bit_widths: Any = None  # bits of each leaf of the state (0: carried unpacked); None: nothing is packed
+    scale: Callable[[Settings], float] = lambda settings: 1.0  # the size of a good return; learners divide by it
+
+
+@dataclass(frozen=True)
+class Measures(Generic[Settings, State]):
+    """How well an episode went, beyond its returns."""
+
+    score: Callable[[Settings, State], Mapping[str, Array]] = lambda settings, state: {}
+    """settings, final state -> f32[2] per measure. `ceiling`, where there is one, is the best possible return."""
+
+
+@dataclass(frozen=True)
+class Page:
+    """The files that draw a game in the cockpit, inside the game's own package."""
+
+    folder: Path
+    module: str  # an ECMAScript module in the folder; a style sheet of the same name belongs to it
+
+
+@dataclass(frozen=True)
+class Drawing(Generic[Settings, State]):
+    """What people see. Everything here is public except `private`."""
+
+    frame: Callable[[Settings, State], Mapping[str, Any]] = lambda settings, state: {}  # what the page draws
+    commentary: Callable[[Mapping[str, Any], Mapping[str, Any]], str] = lambda event, frame: ""
+    """An event (type, payload, players) and the frame after it -> a line of commentary, or ""."""
+    private: Callable[[Settings, State, int], Mapping[str, Any]] = lambda settings, state, seat: {}
+    """settings, state, seat -> what only that seat knows."""
+    cast: Callable[[Settings, State], Mapping[str, Any]] = lambda settings, state: {}
+    """settings, first state -> names and other facts that stay the same throughout the episode."""
+    tool_calls: Callable[[Act, int, Mapping[str, Any]], list[dict[str, Any]]] = lambda act, seat, frame: []
+    """act, seat, frame before it -> the same act as tool calls, where the game has tools."""
+    review: Callable[[Settings, State, Sequence[Any]], Mapping[str, Any]] = lambda settings, state, past: {}
+    """settings, final state, (state, acts) of every step -> what can be said after the end."""
+    page: Page | None = None  # None: the cockpit's generic page draws the frame
+    public_rewards: bool = False  # whether every watcher may see what a step paid
+
+
+def _only_uniform(name: str) -> Mapping[str, Any]:
+    if name != "uniform":
+        raise BadInput(f"This game draws its own contexts; leave --contexts out instead of {name!r}.")
+    return {}
 
 
 @dataclass(frozen=True, eq=False)
-class Game:
-    """Everything the rest of kibitz may ask of a game.
+class Game(Generic[Settings, State, View]):
+    """Everything the rest of kibitz may ask of a game."""
 
-    `settings` is a tree of arrays made by `options(...).settings()`: turn limits, a partner's
-    temper, tables of contexts. It is an argument everywhere, so one batch may mix settings.
-    """
-
-    name: str
-    version: int  # raised whenever the same acts could lead elsewhere: old checkpoints are refused
+    name: str  # a Python identifier
     heads: tuple[Head, ...]
-    matters: Matters  # bool[size of the first head, heads]
-    simultaneous: bool  # both seats choose at once; otherwise they alternate
-    options: type[Any]  # pydantic model of what a user may set, with `.settings()`
-    new: Callable[[Any, Array], Any]  # settings, f32[new_uniforms] -> state
-    new_uniforms: int
-    to_act: Callable[[Any], Array]  # state -> bool[2]
-    legal: Callable[[Any, Any, int], Masks]  # settings, state, seat -> a mask for each head, never empty
-    step: Callable[[Any, Any, tuple[Act, Act], Array], tuple[Any, Array, Array]]
-    """settings, state, both acts, f32[step_uniforms] -> state, rewards f32[2], terminated bool[].
-
-    The act of a seat that is not to act is ignored; a state that is over stays as it is.
-    """
-    step_uniforms: int
-    longest: Callable[[Any], int]  # settings -> steps after which every episode is over
-    view: Callable[[Any, Any, int], Any]  # settings, state, seat -> what the seat may know
-    features: Callable[[Any, Any], Array]  # settings, view -> f32[n], scaled for a network
-    widths: Any  # bits of each leaf of the state
-    rules: Mapping[str, Rule]  # players by name; `random` and `heuristic` are always there
-    scale: Callable[[Any], float]  # settings -> what a good return is about; learners divide by it
-    reference: str  # the rule others are measured against
-    score: Callable[[Any, Any], Mapping[str, Array]]
-    """settings, final state -> f32[2] for each measure; `ceiling` is one of them."""
-    fields: Callable[[Any, Masks], Mapping[str, Any]]  # view, masks -> the answer's fields, open values
-    describe: Callable[[Any, Any, list[Mapping[str, Any]]], Mapping[str, str]]
-    """settings, view, history -> prompt variables."""
-    frame: Callable[[Any, Any, int | None], Mapping[str, Any]]
-    """settings, state, seat or nobody -> what the page draws for it."""
-    tell: Callable[[Mapping[str, Any], Mapping[str, Any]], str]
-    """An event's type and payload, the whole frame after it -> a line of commentary, or ""."""
-    say: Callable[[Act], str]  # an act in words
-    parse: Callable[[str, Any, Masks], tuple[int, ...]]
-    """What a person typed, the view, the masks -> an act; BadInput says what would be right."""
-    brief: Callable[[Any], str]  # view -> the position in a sentence or two, for the person in the seat
-    legal_text: Callable[[Any, Masks], str]  # view, masks -> what a person may type now
-    contexts: Callable[[str], Mapping[str, Any]]
+    options: type[Any]  # an `Options` model: what a user may set; `.settings()` makes the arrays
+    rules: Rules[Settings, State, View]
+    title: str = ""
+    version: int = 1  # raise it when the same acts could lead elsewhere: old checkpoints are then refused
+    learning: Learning[Settings, View] = field(default_factory=Learning)
+    bots: Mapping[str, Bot] = field(default_factory=dict)  # `random` is always there
+    reference: str = ""  # the bot that others are measured against; default `heuristic`, else `random`
+    measures: Measures[Settings, State] = field(default_factory=Measures)
+    words: Words = GENERIC  # default: generic_words(heads)
+    drawing: Drawing[Settings, State] = field(default_factory=Drawing)
+    contexts: Callable[[str], Mapping[str, Any]] = _only_uniform
     """What `--contexts` names (`uniform` or a file) -> options that play on it."""
-    private: Callable[[Any, int], Mapping[str, Any]]  # state, seat -> what only that seat knows
-    cast: Callable[[Any, Any], Mapping[str, Any]] = lambda settings, state: {}
-    """settings, first state -> names and other facts that stay, for whoever draws the episode."""
-    calls: Callable[[Act, int, Mapping[str, Any]], list[dict[str, Any]]] = lambda act, seat, frame: []
-    """act, seat, frame before it -> the same as tool calls, where the game has tools."""
-    review: Callable[[Any, list[tuple[Any, Any]], Any], Mapping[str, Any]] = lambda settings, past, state: {}
-    """settings, (state, acts) of every step, final state -> what can be said once it is over."""
-    built_for: Any = None  # options this record fits (head sizes, features); None: the defaults
+    packs: Callable[[], Any] | None = None  # a `PackShelf`, loaded when first used
+    tool_env: Callable[[], type[Any]] | None = None  # the environment for agents that call tools; None: the generic one
+    default_players: tuple[str, str] = ("", "")  # who sits down if the user names no players
+    default_options: Any = None  # options this record fits (head sizes, features); default `options()`
+
+    def __post_init__(self) -> None:
+        def default(name: str, value: Any) -> None:
+            object.__setattr__(self, name, value)
+
+        default("title", self.title or self.name.replace("_", " ").capitalize())
+        default("bots", {**self.bots} if "random" in self.bots else {**self.bots, "random": random_bot(self.sizes)})
+        default("reference", self.reference or self.fallback)
+        first, second = self.default_players
+        default("default_players", (first or self.fallback, second or self.fallback))
+        if self.words is GENERIC:
+            default("words", generic_words(self.heads))
+        if self.default_options is None:
+            default("default_options", self.options())
 
     @property
     def sizes(self) -> tuple[int, ...]:
         return tuple(head.size for head in self.heads)
 
-    def rule(self, name: str) -> Rule:
-        if name not in self.rules:
-            known = ", ".join(sorted(self.rules))
-            raise BadInput(f"{self.name} has no player {name!r}; it has {known}.")
-        return self.rules[name]
-
     @property
-    def plain_options(self) -> Any:
-        """The least special options that fit this record."""
-        return self.options() if self.built_for is None else self.built_for
+    def fallback(self) -> str:
+        """The bot that plays a turn for a player that failed."""
+        return "heuristic" if "heuristic" in self.bots else "random"
+
+    def bot(self, name: str) -> Bot:
+        if name not in self.bots:
+            raise BadInput(f"{self.name} has no player {name!r}; it has {', '.join(sorted(self.bots))}.")
+        return self.bots[name]
+
+    @cached_property
+    def matters(self) -> Matters:
+        """bool[size of the first head, heads]"""
+        given = self.learning.matters
+        return np.ones((self.heads[0].size, len(self.heads)), bool) if given is None else given
 
     @cached_property
     def example(self) -> Any:
         """A state of zeros, for its shapes and types."""
-        return blank(lambda settings: self.new(settings, jnp.zeros(self.new_uniforms)), self.plain_settings)
+        return blank(
+            lambda settings: self.rules.new(settings, jnp.zeros(self.rules.new_uniforms)), self.default_settings
+        )
+
+    @cached_property
+    def bit_widths(self) -> Any:
+        given = self.learning.bit_widths
+        return jax.tree.map(lambda leaf: 0, self.example) if given is None else given
 
     @property
-    def plain_settings(self) -> Any:
-        with jax.ensure_compile_time_eval():  # first asked for while something is traced, they would be tracers
-            return self.plain_options.settings()
+    def default_settings(self) -> Any:
+        with jax.ensure_compile_time_eval():  # the first caller may be tracing; its tracers must not leak in here
+            return self.default_options.settings()
 
 
 def blank(function: Callable[..., Any], *arguments: Any) -> Any:
-    """What it would give, as zeros: for shapes and types, without compiling or computing anything."""
+    """What the function would return, as zeros: shapes and types without compiling or computing anything."""
     return jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), jax.eval_shape(function, *arguments))
 
 
-def first_sight(game: Game, settings: Any) -> tuple[Any, tuple[Any, ...]]:
-    """What seat 0 sees of some first position, and what it may do there: on the host."""
-    view, masks = jax.device_get(_look(game)(settings))
+def first_view(game: Game, settings: Any) -> tuple[Any, tuple[Any, ...]]:
+    """Seat 0's view of a first position and its legal acts there, on the host."""
+    view, masks = jax.device_get(_first_view(game)(settings))
     return view, masks
 
 
 @lru_cache(maxsize=16)
-def _look(game: Game) -> Callable[[Any], Any]:
-    def look(settings: Any) -> Any:
-        state = game.new(settings, jnp.zeros(game.new_uniforms))
-        return game.view(settings, state, 0), game.legal(settings, state, 0)
+def _first_view(game: Game) -> Callable[[Any], Any]:
+    def observe(settings: Any) -> Any:
+        state = game.rules.new(settings, jnp.zeros(game.rules.new_uniforms))
+        return game.rules.view(settings, state, 0), game.rules.legal(settings, state, 0)
 
-    return jax.jit(look)
-
-
-def seated(settings: Any, players: Mapping[int, Rule], advisers: Mapping[int, Rule] | None = None) -> Any:
-    """Settings in which the players of these seats have told about themselves and then studied.
-
-    An adviser studies too, but what it is says nothing about the player who hears it.
-    """
-    for seat, rule in players.items():
-        settings = rule.tell(settings, seat)
-    for seat, rule in [*players.items(), *(advisers or {}).items()]:
-        settings = rule.study(settings, seat)
-    return settings
+    return jax.jit(observe)
 
 
 def game_over(game: Game, state: Any) -> Array:
-    """Nobody is to act."""
-    return ~jnp.any(game.to_act(state))
-
-
-def choose(condition: Array, yes: Any, no: Any) -> Any:
-    """`where` for trees."""
-    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), yes, no)
-
-
-def matters_always(heads: tuple[Head, ...]) -> Matters:
-    """For games in which every head counts whatever the first one says."""
-    return np.ones((heads[0].size, len(heads)), bool)
+    """Whether neither seat is to act."""
+    return ~jnp.any(game.rules.to_act(state))

@@ -9,10 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from kibitz.core.bots import Bot, where
 from kibitz.core.chance import episode_luck, seat_luck, uniforms
-from kibitz.core.game import SEATS, Game, Rule, blank, choose
+from kibitz.core.game import SEATS, Game, blank
 from kibitz.core.play.packs import Regret
-from kibitz.core.xla.packing import Layout, once
+from kibitz.core.xla.packing import Layout, fusion_barrier
 
 COUNT_BITS = 16  # of the number of steps
 
@@ -39,22 +40,22 @@ class Moment(NamedTuple):
     number: Array  # i32[], steps so far
 
 
-def match_program(game: Game, rules: tuple[Rule, Rule]) -> Any:
+def match_program(game: Game, bots: tuple[Bot, Bot]) -> Any:
     """settings, key, episode numbers -> returns f32[n, 2] and scores; to be compiled."""
-    play = Loop(game, rules)
+    play = Loop(game, bots)
 
     def run(settings: Any, key: Array, numbers: Array) -> tuple[Array, dict[str, Array]]:
         lucks = lucks_of(jnp.broadcast_to(key, (len(numbers), 2)), numbers, jnp.zeros(len(numbers), bool))
-        states = jax.vmap(lambda luck: game.new(settings, uniforms(luck, 0, game.new_uniforms)))(lucks.game)
+        states = jax.vmap(lambda luck: game.rules.new(settings, uniforms(luck, 0, game.rules.new_uniforms)))(lucks.game)
         ended = play(settings, lucks, states, (numbers[0] >= 0).astype(jnp.int32))
         return ended.returns, ended.scores
 
     return run
 
 
-def pack_program(game: Game, rules: tuple[Rule, Rule], regret: Regret | None) -> Any:
+def pack_program(game: Game, bots: tuple[Bot, Bot], regret: Regret | None) -> Any:
     """settings, judge's tables, keys u32[n, 2], numbers, swapped bool[n], first positions -> Ended; to be compiled."""
-    play = Loop(game, rules, regret)
+    play = Loop(game, bots, regret)
 
     def run(settings: Any, tables: Any, keys: Array, numbers: Array, swapped: Array, states: Any) -> Ended:
         lucks = lucks_of(keys, numbers, swapped)
@@ -69,23 +70,23 @@ def lucks_of(keys: Array, numbers: Array, swapped: Array) -> Lucks:
     def one(key: Array, number: Array, exchanged: Array) -> Lucks:
         luck = episode_luck(key, number)
         mine = (seat_luck(luck, 0), seat_luck(luck, 1))
-        return Lucks(luck, choose(exchanged, mine[::-1], mine))
+        return Lucks(luck, where(exchanged, mine[::-1], mine))
 
     return jax.vmap(one)(keys, numbers, swapped)
 
 
 class Loop:
-    """Episodes are carried packed, and each half of a turn is finished before the next uses it: see `once`."""
+    """Carries episodes packed and finishes each half of a turn before the next uses it: see `fusion_barrier`."""
 
-    def __init__(self, game: Game, rules: tuple[Rule, Rule], regret: Regret | None = None) -> None:
-        self.game, self.rules, self.regret = game, rules, regret
+    def __init__(self, game: Game, bots: tuple[Bot, Bot], regret: Regret | None = None) -> None:
+        self.game, self.bots, self.regret = game, bots, regret
         zero: Any = np.int32(0)
         luck: Any = np.zeros(2, np.uint32)
         first, second = (
-            blank(lambda settings, seat=seat: self._mind(settings, seat, luck), game.plain_settings) for seat in SEATS
+            blank(lambda settings, seat=seat: self._mind(settings, seat, luck), game.default_settings) for seat in SEATS
         )
-        widths = (rules[0].widths, rules[1].widths)
-        bits_of_moment: Any = (game.widths, widths, COUNT_BITS)
+        widths = (bots[0].bit_widths, bots[1].bit_widths)
+        bits_of_moment: Any = (game.bit_widths, widths, COUNT_BITS)
         self.moments = Layout(Moment(*bits_of_moment), Moment(game.example, (first, second), zero))
         bits = tuple(max(1, (size - 1).bit_length()) for size in game.sizes)
         act = (zero,) * len(bits)
@@ -97,22 +98,22 @@ class Loop:
         count = lucks.game.shape[0]
 
         def turn(carry: Any) -> Any:
-            for seats in (SEATS,) if self.game.simultaneous else ((0,), (1,)):
+            for seats in (SEATS,) if self.game.rules.simultaneous else ((0,), (1,)):
                 carry = self._turn(settings, tables, lucks, carry, seats, one)
             return carry
 
         def running(carry: Any) -> Array:
-            return jnp.any(jax.vmap(lambda m: self.game.to_act(self.moments.unpack(m).state))(carry[0]))
+            return jnp.any(jax.vmap(lambda m: self.game.rules.to_act(self.moments.unpack(m).state))(carry[0]))
 
         nothing = jnp.zeros((count, 2))
         packed, returns, lost = lax.while_loop(running, turn, (moments, nothing, nothing))
         last = jax.vmap(self.moments.unpack)(packed)
-        scores = dict(jax.vmap(lambda state: self.game.score(settings, state))(last.state))
+        scores = dict(jax.vmap(lambda state: self.game.measures.score(settings, state))(last.state))
         return Ended(returns, scores, last.number, lost)
 
     def _mind(self, settings: Any, seat: int, luck: Array) -> Any:
-        rule = self.rules[seat]
-        return rule.start(settings, seat, uniforms(luck, 0, rule.uniforms))
+        bot = self.bots[seat]
+        return bot.start(settings, seat, uniforms(luck, 0, bot.uniforms))
 
     def _begin(self, settings: Any, luck: Lucks, state: Any) -> Any:
         minds = (self._mind(settings, 0, luck.seats[0]), self._mind(settings, 1, luck.seats[1]))
@@ -120,7 +121,9 @@ class Loop:
 
     def _turn(self, settings: Any, tables: Any, lucks: Lucks, carry: Any, seats: tuple[int, ...], one: Array) -> Any:
         packed, returns, lost = carry
-        chosen = once(one, lambda: jax.vmap(lambda luck, m: self._choose(settings, luck, m, seats))(lucks, packed))
+        chosen = fusion_barrier(
+            one, lambda: jax.vmap(lambda luck, m: self._choose(settings, luck, m, seats))(lucks, packed)
+        )
         regret = self.regret
         if regret is not None:
             judge = regret.lost
@@ -128,8 +131,8 @@ class Loop:
             def given(m: Any, words: Any) -> Array:
                 return judge(tables, settings, self.moments.unpack(m).state, self.choices.unpack(words)[0])
 
-            lost = once(one, lambda: lost + jax.vmap(given)(packed, chosen))
-        packed, returns = once(
+            lost = fusion_barrier(one, lambda: lost + jax.vmap(given)(packed, chosen))
+        packed, returns = fusion_barrier(
             one,
             lambda: jax.vmap(lambda luck, m, words, paid: self._step(settings, luck, m, words, paid, seats))(
                 lucks.game, packed, chosen, returns
@@ -140,15 +143,18 @@ class Loop:
     def _choose(self, settings: Any, luck: Lucks, packed: Any, seats: tuple[int, ...]) -> Any:
         """The seats choose at once; one that is not to act keeps its mind as it was."""
         moment: Moment = self.moments.unpack(packed)
-        turn = self.game.to_act(moment.state)
+        turn = self.game.rules.to_act(moment.state)
         minds: list[Any] = list(moment.minds)
         acts: list[Any] = [None, None]
         for seat in seats:
-            rule = self.rules[seat]
-            view, masks = self.game.view(settings, moment.state, seat), self.game.legal(settings, moment.state, seat)
-            u = uniforms(luck.seats[seat], moment.number + 1, rule.uniforms)
-            mind, acts[seat] = rule.choose(settings, minds[seat], view, masks, u)
-            minds[seat] = choose(turn[seat], mind, minds[seat])
+            bot = self.bots[seat]
+            view, masks = (
+                self.game.rules.view(settings, moment.state, seat),
+                self.game.rules.legal(settings, moment.state, seat),
+            )
+            u = uniforms(luck.seats[seat], moment.number + 1, bot.uniforms)
+            mind, acts[seat] = bot.choose(settings, minds[seat], view, masks, u)
+            minds[seat] = where(turn[seat], mind, minds[seat])
         given = tuple(act if act is not None else acts[1 - seat] for seat, act in enumerate(acts))
         return self.choices.pack((given, (minds[0], minds[1])))
 
@@ -159,11 +165,11 @@ class Loop:
         game = self.game
         moment: Moment = self.moments.unpack(packed)
         acts, minds = self.choices.unpack(words)
-        u = uniforms(luck, moment.number + 1, game.step_uniforms)
-        state, rewards, _ = game.step(settings, moment.state, acts, u)
-        turn = game.to_act(moment.state)
+        u = uniforms(luck, moment.number + 1, game.rules.step_uniforms)
+        state, rewards, _ = game.rules.step(settings, moment.state, acts, u)
+        turn = game.rules.to_act(moment.state)
         acted = jnp.any(jnp.stack([turn[seat] for seat in seats]))
         after = Moment(state, minds, moment.number + 1)
         kept = moment._replace(minds=minds)
-        moved, paid = choose(acted, (after, returns + rewards), (kept, returns))
+        moved, paid = where(acted, (after, returns + rewards), (kept, returns))
         return self.moments.pack(moved), paid

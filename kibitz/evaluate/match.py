@@ -12,13 +12,14 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
+from kibitz.core.bots import Bot, seated
 from kibitz.core.chance import seed_key
 from kibitz.core.errors import BadInput
-from kibitz.core.game import SEATS, Game, Rule, seated
+from kibitz.core.game import SEATS, Game
 from kibitz.core.play.episode import play_episode
-from kibitz.core.play.player import Player, RulePlayer
-from kibitz.core.play.resolve import rule_named
-from kibitz.core.xla.jit import large
+from kibitz.core.play.player import BotPlayer, Player
+from kibitz.core.play.resolve import bot_named
+from kibitz.core.xla.jit import jit_batch
 from kibitz.evaluate.loop import match_program
 from kibitz.evaluate.statistics import mean_ci95
 from kibitz.players import player_named
@@ -36,11 +37,9 @@ class Played(NamedTuple):
     fallbacks: tuple[float, float] | None = None  # share of each seat's turns that the heuristic had to play
 
 
-def play_rules(
-    game: Game, settings: Any, rules: tuple[Rule, Rule], episodes: int, seed: int, progress: Progress
-) -> Played:
+def play_bots(game: Game, settings: Any, bots: tuple[Bot, Bot], episodes: int, seed: int, progress: Progress) -> Played:
     """Episodes between two rules, in compiled batches; the same ones `play_episode` plays."""
-    program = _program(game, rules)
+    program = _program(game, bots)
     key = seed_key(seed)
     returns, scores = [], []
     for first in range(0, episodes, CHUNK):
@@ -73,8 +72,8 @@ def play_hosts(
 
 
 @lru_cache(maxsize=32)
-def _program(game: Game, rules: tuple[Rule, Rule]) -> Any:
-    return large(match_program(game, rules))
+def _program(game: Game, bots: tuple[Bot, Bot]) -> Any:
+    return jit_batch(match_program(game, bots))
 
 
 def evaluate(
@@ -93,12 +92,12 @@ def evaluate(
     check_players(game, names)
     began = time.perf_counter()
     # found once: a run that trains on becomes another player by and by
-    rules = {name: rule_named(game, name) for name in (*names, game.reference)}
-    played = _play(game, options, names, rules, episodes, seed, progress)
+    bots = {name: bot_named(game, name) for name in (*names, game.reference)}
+    played = _play(game, options, names, bots, episodes, seed, progress)
     seconds = time.perf_counter() - began
     sides = []
     for seat in SEATS:
-        reference = _reference(game, options, names, rules, seat, episodes, seed, played, progress)
+        reference = _reference(game, options, names, bots, seat, episodes, seed, played, progress)
         sides.append(_summary(game, played, seat, reference))
     result: dict[str, Any] = {
         "game": game.name,
@@ -121,7 +120,7 @@ def check_players(game: Game, names: tuple[str, str]) -> None:
 
 def runs_of(game: Game, player: str, opponent: str) -> int:
     """How many times the episodes are played, the reference player's runs included."""
-    hosts = [rule_named(game, name) is None for name in (player, opponent)]
+    hosts = [bot_named(game, name) is None for name in (player, opponent)]
     return 1 + (player != game.reference and not hosts[1]) + (opponent != game.reference and not hosts[0])
 
 
@@ -129,27 +128,27 @@ def _play(
     game: Game,
     options: Any,
     names: tuple[str, str],
-    known: Mapping[str, Rule | None],
+    known: Mapping[str, Bot | None],
     episodes: int,
     seed: int,
     progress: Progress,
 ) -> Played:
-    rules = [known[name] for name in names]
-    settings = seated(options.settings(), {seat: rule for seat, rule in enumerate(rules) if rule is not None})
-    if rules[0] is None or rules[1] is None:
+    bots = [known[name] for name in names]
+    settings = seated(options.settings(), {seat: bot for seat, bot in enumerate(bots) if bot is not None})
+    if bots[0] is None or bots[1] is None:
         players = [
-            player_named(game, name) if rule is None else RulePlayer(game, rule)
-            for name, rule in zip(names, rules, strict=True)
+            player_named(game, name) if bot is None else BotPlayer(game, bot)
+            for name, bot in zip(names, bots, strict=True)
         ]
         return play_hosts(game, settings, players, episodes, seed, progress)
-    return play_rules(game, settings, (rules[0], rules[1]), episodes, seed, progress)
+    return play_bots(game, settings, (bots[0], bots[1]), episodes, seed, progress)
 
 
 def _reference(
     game: Game,
     options: Any,
     names: tuple[str, str],
-    rules: Mapping[str, Rule | None],
+    bots: Mapping[str, Bot | None],
     seat: int,
     episodes: int,
     seed: int,
@@ -159,10 +158,10 @@ def _reference(
     """What the reference player earns in this seat of the same episodes; None if that cannot be known cheaply."""
     if names[seat] == game.reference:
         return played.returns[:, seat]
-    if rules[names[1 - seat]] is None:
+    if bots[names[1 - seat]] is None:
         return None
     instead = (game.reference, names[1]) if seat == 0 else (names[0], game.reference)
-    return _play(game, options, instead, rules, episodes, seed, progress).returns[:, seat]
+    return _play(game, options, instead, bots, episodes, seed, progress).returns[:, seat]
 
 
 def _summary(game: Game, played: Played, seat: int, reference: NDArray[np.float64] | None) -> dict[str, Any]:

@@ -10,13 +10,14 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
+from kibitz.core.bots import Bot, seated
 from kibitz.core.chance import episode_luck, seed_key
 from kibitz.core.errors import BadInput
-from kibitz.core.game import SEATS, Game, Rule, seated
+from kibitz.core.game import SEATS, Game
 from kibitz.core.play.episode import Episode, play_episode, table_for
 from kibitz.core.play.packs import Pack, Regret, Scenario
-from kibitz.core.play.resolve import rule_named
-from kibitz.core.xla.jit import large
+from kibitz.core.play.resolve import bot_named
+from kibitz.core.xla.jit import jit_batch
 from kibitz.evaluate.loop import pack_program
 from kibitz.evaluate.match import CHUNK, Progress, check_players, plain
 from kibitz.evaluate.statistics import mean_ci95
@@ -60,11 +61,11 @@ def evaluate_pack(
     names = (player, opponent)
     check_players(game, names)
     began = time.perf_counter()
-    rules = tuple(rule_named(game, name) for name in names)
-    if rules[0] is None or rules[1] is None:
+    bots = tuple(bot_named(game, name) for name in names)
+    if bots[0] is None or bots[1] is None:
         results = play_hosts(game, pack, names, count, seed, progress)
     else:
-        results = play_rules(game, pack, (rules[0], rules[1]), count, seed, progress)
+        results = play_bots(game, pack, (bots[0], bots[1]), count, seed, progress)
     seconds = time.perf_counter() - began
     told = {
         "game": game.name,
@@ -80,16 +81,16 @@ def evaluate_pack(
     return told | sides[0] | {"opponent": {"player": opponent} | sides[1]}
 
 
-def play_rules(game: Game, pack: Pack, rules: tuple[Rule, Rule], count: int, seed: int, progress: Progress) -> Results:
+def play_bots(game: Game, pack: Pack, bots: tuple[Bot, Bot], count: int, seed: int, progress: Progress) -> Results:
     """Compiled batches, one group for each set of options; the same matches `play_hosts` plays."""
-    program = _program(game, rules, pack.regret)
+    program = _program(game, bots, pack.regret)
     matches = [pack.scenario(i % pack.matches) for i in range(min(count, pack.matches))]
     groups: dict[Any, list[int]] = {}
     for i in range(count):
         groups.setdefault(matches[i % pack.matches].options, []).append(i)
     rows: dict[int, tuple[Any, ...]] = {}
     for options, members in groups.items():
-        settings = seated(matches[members[0] % pack.matches].settings, dict(enumerate(rules)))
+        settings = seated(matches[members[0] % pack.matches].settings, dict(enumerate(bots)))
         distinct = sorted({i % pack.matches for i in members})
         place = {at: row for row, at in enumerate(distinct)}
         firsts = jax.tree.map(lambda *x: np.stack(x), *(matches[at].state for at in distinct))
@@ -119,7 +120,7 @@ def play_rules(game: Game, pack: Pack, rules: tuple[Rule, Rule], count: int, see
 def play_hosts(game: Game, pack: Pack, names: Names, count: int, seed: int, progress: Progress) -> Results:
     """Matches in which at least one player lives on the host, one after the other."""
     players = [player_named(game, name) for name in names]
-    rules = {seat: rule for seat, name in enumerate(names) if (rule := rule_named(game, name)) is not None}
+    bots = {seat: bot for seat, name in enumerate(names) if (bot := bot_named(game, name)) is not None}
     prepared: dict[Any, tuple[Any, Any]] = {}
     results = _nothing_yet(count)
     for i in range(count):
@@ -127,7 +128,7 @@ def play_hosts(game: Game, pack: Pack, names: Names, count: int, seed: int, prog
         scenario, (drawn, number) = pack.scenario(at), luck_of(pack, i, seed)
         if scenario.options not in prepared:
             tables = pack.regret.tables(scenario.options) if pack.regret else None
-            prepared[scenario.options] = (seated(scenario.settings, rules), tables)
+            prepared[scenario.options] = (seated(scenario.settings, bots), tables)
         settings, tables = prepared[scenario.options]
         episode = play_episode(game, settings, players, seed=drawn, number=number, state=scenario.state, match=at)
         results.returns[i] = episode.returns
@@ -144,8 +145,8 @@ def play_hosts(game: Game, pack: Pack, names: Names, count: int, seed: int, prog
 
 def luck_of(pack: Pack, i: int, seed: int) -> tuple[int, int]:
     """Seed and number of the i-th match's luck; what a number of 31 bits cannot hold goes into the seed."""
-    large, number = divmod(seed + i // pack.matches, 2**31)
-    return pack.seed(i % pack.matches) ^ (large % 2**32 << 32), number
+    jit_batch, number = divmod(seed + i // pack.matches, 2**31)
+    return pack.seed(i % pack.matches) ^ (jit_batch % 2**32 << 32), number
 
 
 def _nothing_yet(count: int) -> Results:
@@ -186,8 +187,8 @@ def _judge(regret: Regret) -> Any:
 
 
 @lru_cache(maxsize=32)
-def _program(game: Game, rules: tuple[Rule, Rule], regret: Regret | None) -> Any:
-    return large(pack_program(game, rules, regret))
+def _program(game: Game, bots: tuple[Bot, Bot], regret: Regret | None) -> Any:
+    return jit_batch(pack_program(game, bots, regret))
 
 
 def _summary(results: Results, seat: int, regret: Regret | None) -> dict[str, Any]:

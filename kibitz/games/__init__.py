@@ -1,56 +1,37 @@
-"""The registry: a game is one folder and one line here."""
+"""The built-in games, one folder each, and access to any registered game. Nothing outside a folder knows its rules."""
 
 from __future__ import annotations
 
-from importlib import import_module
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from kibitz.core.errors import BadInput
+from kibitz.core.registry import env_ids, game_names
+from kibitz.core.registry import load_game as get_game
 
 if TYPE_CHECKING:
-    from kibitz.core.envs.tool_env import Environment
-    from kibitz.core.game import Game
     from kibitz.core.play.packs import Pack
 
-GAMES = {
-    "deal_or_no_deal": "kibitz.games.deal_or_no_deal",
-    "cricket": "kibitz.games.cricket",
-}
-ENV_IDS = {"DealOrNoDialog-v0": "deal_or_no_deal", "Cricket-v0": "cricket"}
-
-
-def get_game(name: str, options: Any = None) -> Game:
-    """A game's record, built to fit the options; the game's folder is imported only now."""
-    game: Game = import_module(_folder(name)).game(options)
-    return game
+__all__ = ["env_ids", "game_names", "get_environment", "get_game", "get_pack", "pack_names"]
 
 
 def pack_names(game: str) -> tuple[str, ...]:
-    """The packs a game ships; none if its folder has no module `pack`."""
-    names: tuple[str, ...] = import_module(f"{_folder(game)}.packs").packs() if _has_packs(game) else ()
-    return names
+    """The packs that a game ships."""
+    shelf = get_game(game).packs
+    return () if shelf is None else tuple(shelf().packs())
 
 
 def get_pack(game: str, name: str) -> Pack:
-    """A pack of a game by its name, or from a person's own file."""
-    if not _has_packs(game):
+    """A pack of a game by its name, or from a user's own file."""
+    shelf = get_game(game).packs
+    if shelf is None:
         raise BadInput(f"{game} has no packs; evaluate it with a number of episodes.")
-    pack: Pack = import_module(f"{_folder(game)}.packs").pack(name)
+    pack: Pack = shelf().pack(name)
     return pack
 
 
-def get_environment(name: str) -> type[Environment]:
-    """A game for agents that call tools: a class with `reset(options)`, `step(action)` and `state`."""
-    offered: type[Environment] = import_module(_folder(name)).environment()
-    return offered
-
-
-def _has_packs(game: str) -> bool:
-    return find_spec(f"{_folder(game)}.packs") is not None
-
-
-def _folder(name: str) -> str:
-    if name not in GAMES:
-        raise BadInput(f"There is no game {name!r}; there are {', '.join(GAMES)}.")
-    return GAMES[name]
+def get_environment(name: str) -> type[Any]:
+    """The game's environment for agents that call tools: `reset(options)`, `step(action)`, `state`."""
+    environment = get_game(name).tool_env
+    if environment is None:
+        raise BadInput(f"{name} has no environment for agents that call tools.")
+    return environment()

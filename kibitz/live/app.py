@@ -16,8 +16,8 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
 import kibitz
-from kibitz.core.errors import BadInput, NotHere
-from kibitz.games import GAMES
+from kibitz.core.errors import BadInput, NotFound
+from kibitz.games import game_names
 from kibitz.live.config import LiveConfig
 from kibitz.live.episodes.runner import Runner, fail_episode, note_closed
 from kibitz.live.episodes.warmup import Warmth
@@ -78,7 +78,7 @@ def _check_commentator(name: str) -> None:
     from kibitz.games import get_game
     from kibitz.live.voice.commentator import commentator_for
 
-    for game in GAMES:
+    for game in game_names():
         commentator_for(get_game(game), name)
 
 
@@ -181,7 +181,7 @@ async def _every(seconds: float, look: Callable[[], Awaitable[None]], at_once: b
 def _include_others(app: FastAPI) -> None:
     """Speech, OpenEnv and the pages bring their own routes."""
     app.include_router(app.state.speech.router())
-    app.include_router(openenv.router(list(GAMES), sessions=app.state.sessions))
+    app.include_router(openenv.router(game_names(), sessions=app.state.sessions))
     app.include_router(pages.router())
 
 
@@ -219,8 +219,8 @@ def _add_errors(app: FastAPI) -> None:
         name = ".".join(str(part) for part in first["loc"] if part not in ("body", "query", "path"))
         return _problem(422, f"{name or 'The body'}: {first['msg'].removeprefix('Value error, ')}.")
 
-    @app.exception_handler(NotHere)
-    async def missing(request: Request, error: NotHere) -> JSONResponse:
+    @app.exception_handler(NotFound)
+    async def missing(request: Request, error: NotFound) -> JSONResponse:
         return _problem(404, str(error))
 
     @app.exception_handler(BadInput)

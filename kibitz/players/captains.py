@@ -18,7 +18,7 @@ from typing import Any
 from kibitz.core.errors import BadInput
 from kibitz.core.play.episode import table_for
 from kibitz.core.play.player import Choice, Player, Turn
-from kibitz.core.play.resolve import player_and_rule
+from kibitz.core.play.resolve import player_and_bot
 from kibitz.games.cricket import game
 from kibitz.games.cricket.captains.bots import CAPTAINS
 from kibitz.games.cricket.envs.tool_env import CricketAction, CricketObservation
@@ -131,7 +131,7 @@ class Captains:
         key = (obs.episode_id, preset)
         with self._lock:
             if key not in self._seats:
-                player, _ = player_and_rule(game(), preset)  # with a memory of its own for each episode
+                player, _ = player_and_bot(game(), preset)  # with a memory of its own for each episode
                 player.begin(turn.settings, turn.seat, turn.luck)
                 self._seats[key] = _Seat(player)
                 while len(self._seats) > self._most:
@@ -161,7 +161,7 @@ class _NotAsked(RuntimeError):
 
 def _next_call(choice: Choice, obs: CricketObservation) -> dict[str, Any]:
     """The first call of a choice that does not stand already; the ball when all do, or no call is left."""
-    *settings, ball = game().calls(choice.act, 0, obs.frame)
+    *settings, ball = game().drawing.tool_calls(choice.act, 0, obs.frame)
     legal = {tool["name"] for tool in obs.tools}
     for call in settings if obs.calls_left > 0 else []:
         stands = all(obs.plans.get(name) == value for name, value in call["arguments"].items())

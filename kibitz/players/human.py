@@ -10,6 +10,7 @@ from jax import Array
 from kibitz.core.errors import BadInput
 from kibitz.core.game import Game
 from kibitz.core.play.player import Choice, Turn
+from kibitz.core.play.resolve import PlayerKind
 
 
 class HumanPlayer:
@@ -24,12 +25,15 @@ class HumanPlayer:
         """Nothing to forget: a person remembers."""
 
     def choose(self, turn: Turn) -> Choice:
-        self._tell(self._game.brief(turn.view))
-        self._tell(f"You may type: {self._game.legal_text(turn.view, turn.masks)}")
+        self._tell(self._game.words.position_text(turn.view))
+        self._tell(f"You may type: {self._game.words.choices_text(turn.view, turn.masks)}")
         while True:
             try:
-                return Choice(self._game.parse(self._ask("> "), turn.view, turn.masks), self.name)
+                return Choice(self._game.words.parse(turn.view, turn.masks, self._ask("> ")), self.name)
             except BadInput as wrong:
                 self._tell(str(wrong))
             except ValueError:  # bytes that are no text, a number of thousands of digits
                 self._tell("That cannot be read; type it once more.")
+
+
+KIND = PlayerKind(make=lambda game, rest, resolver: HumanPlayer(game), placeholder="", interactive=True)

@@ -10,9 +10,12 @@ from typing import Any
 from jax import Array
 
 from kibitz.advice.ask import Advice, Asker, Position
+from kibitz.core.errors import BadInput
 from kibitz.core.game import Game
 from kibitz.core.play.player import Choice, Turn
+from kibitz.core.play.resolve import PlayerInfo, PlayerKind, Resolver
 from kibitz.llm.client.types import Failure
+from kibitz.llm.presets import read_presets, why_not
 
 
 class NoAnswer(RuntimeError):
@@ -62,3 +65,17 @@ def llm_player(game: Game, preset: str) -> LLMPlayer:
 def _hang_up(asker: Asker) -> None:
     with suppress(Exception):  # the process ends; nobody is left to tell
         asker.close()
+
+
+def _presets(game: Game, resolver: Resolver) -> list[PlayerInfo]:
+    try:
+        presets = read_presets()
+    except BadInput as error:  # an invalid file of the user's own hides its presets, nothing else
+        return [PlayerInfo("llm:", "llm", str(error))]
+    return [
+        PlayerInfo(f"llm:{name}", "llm", why_not(preset), preset.note or preset.model)
+        for name, preset in presets.items()
+    ]
+
+
+KIND = PlayerKind(make=lambda game, rest, resolver: llm_player(game, rest), placeholder="PRESET", list=_presets)

@@ -18,16 +18,17 @@ import numpy as np
 from jax import Array, lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from kibitz.core.game import Game, Rule
-from kibitz.core.xla.jit import large
+from kibitz.core.bots import Bot
+from kibitz.core.game import Game
+from kibitz.core.xla.jit import jit_batch
 from kibitz.evaluate.loop import match_program
 from kibitz.train import ppo, reinforce, supervised
 from kibitz.train.config import TrainOptions
 from kibitz.train.learner import Learner, deal, play_one, told_of
 from kibitz.train.llm_hints.rollout import Listening
 from kibitz.train.network import Flat, feature_size, flatten, new_policy
-from kibitz.train.opponents import self_rule
-from kibitz.train.rollout import Games, Practice, policy_rule
+from kibitz.train.opponents import self_bot
+from kibitz.train.rollout import Games, Practice, policy_bot
 
 ALGORITHMS: dict[str, Any] = {"ppo": ppo, "reinforce": reinforce, "supervised": supervised}
 SELVES = 16  # earlier selves that are kept
@@ -38,8 +39,8 @@ AXIS = "games"
 class Compiled:
     algo: str
     game: Game
-    opponent: Rule | None  # None: earlier selves
-    adviser: Rule | None
+    opponent: Bot | None  # None: earlier selves
+    adviser: Bot | None
     cadence: int
     config: TrainOptions
     devices: tuple[Any, ...]
@@ -59,7 +60,7 @@ class Compiled:
         return new_policy(self.game, feature_size(self.game), self.config.hidden, key)
 
     def practice(self, pool: Array, index: Array | int = 0) -> Practice:
-        opponent = self.opponent or self_rule(self.game, self.flat, pool, index)
+        opponent = self.opponent or self_bot(self.game, self.flat, pool, index)
         if self.lines is not None:
             return Listening(self.game, opponent, None, self.cadence, self.lines)
         return Practice(self.game, opponent, self.adviser, self.cadence)
@@ -107,25 +108,25 @@ class Compiled:
 
         many = jax.vmap(several, in_axes=(0, None, None))
         if axis is None:
-            return large(many, donate_argnums=0)
+            return jit_batch(many, donate_argnums=0)
         mesh, spec = self._mesh, self._spec
         split = jax.shard_map(
             many, mesh=mesh, in_specs=(spec, PartitionSpec(), PartitionSpec()), out_specs=(spec, PartitionSpec()),
             check_vma=False,
         )  # fmt: skip
-        return large(split, donate_argnums=0)
+        return jit_batch(split, donate_argnums=0)
 
     @cached_property
     def judge(self) -> Callable[[Array, Any, Array, Array], tuple[Array, dict[str, Array]]]:
         """weights, settings, key, episode numbers -> returns f32[seeds, episodes, 2] and scores: greedy acts."""
-        opponent = self.opponent or self.game.rule("heuristic")
+        opponent = self.opponent or self.game.bot("heuristic")
         adviser = None if self.algo == "supervised" else self.adviser
 
         def one(weights: Array, settings: Any, key: Array, numbers: Array) -> Any:
-            rule = policy_rule(self.game, self.flat.rebuild(weights), "learner", adviser, self.cadence)
-            return match_program(self.game, (rule, opponent))(settings, key, numbers)
+            bot = policy_bot(self.game, self.flat.rebuild(weights), "learner", adviser, self.cadence)
+            return match_program(self.game, (bot, opponent))(settings, key, numbers)
 
-        return large(lambda weights, *rest: lax.map(lambda w: one(w, *rest), weights))
+        return jit_batch(lambda weights, *rest: lax.map(lambda w: one(w, *rest), weights))
 
     # the parts of an update whose hints come from the host: see hosted.py
 
@@ -138,7 +139,7 @@ class Compiled:
             keys = jax.random.split(roll_key, self.config.rollout)
             return learner, index, jax.random.key_data(keys), jax.random.key_data(learn_key)
 
-        return large(jax.vmap(one, in_axes=(0, None)))
+        return jit_batch(jax.vmap(one, in_axes=(0, None)))
 
     @cached_property
     def step(self) -> Any:
@@ -149,7 +150,7 @@ class Compiled:
             games, now = play_one(policy, practice, settings, games, jax.random.wrap_key_data(keys[step]))
             return games, {name: seen[name].at[step].set(now[name]) for name in seen}
 
-        return large(jax.vmap(one, in_axes=(0, 0, 0, None, 0, 0, 0, None)), donate_argnums=5)
+        return jit_batch(jax.vmap(one, in_axes=(0, 0, 0, None, 0, 0, 0, None)), donate_argnums=5)
 
     def nothing_seen(self, learner: Learner, settings: Any) -> Any:
         """Zeros in the shape of what a rollout sees."""
@@ -168,7 +169,7 @@ class Compiled:
             key = jax.random.wrap_key_data(learn_key)
             return ALGORITHMS[self.algo].learn(learner, seen, key, settings, self.flat, practice, self.config)
 
-        return large(jax.vmap(one, in_axes=(0, 0, 0, 0, None)))
+        return jit_batch(jax.vmap(one, in_axes=(0, 0, 0, 0, None)))
 
     @cached_property
     def look(self) -> Any:
@@ -178,7 +179,7 @@ class Compiled:
             practice: Any = self.practice(pool)
             return practice.look(settings, games)
 
-        return large(jax.vmap(one, in_axes=(0, 0, None)))
+        return jit_batch(jax.vmap(one, in_axes=(0, 0, None)))
 
     def placed(self, learner: Learner) -> Learner:
         """Its games split over the devices."""

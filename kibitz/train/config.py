@@ -14,7 +14,7 @@ from pydantic import ConfigDict, Field, model_validator
 from kibitz.core.errors import BadInput
 from kibitz.core.options import Options, Wanted, load_yaml
 from kibitz.core.paths import find
-from kibitz.games import ENV_IDS
+from kibitz.core.registry import env_ids
 from kibitz.llm.client.limits import Budget
 
 Algo = Literal["ppo", "reinforce", "supervised"]
@@ -115,9 +115,9 @@ class EnvOptions(Options):
 
     @property
     def game(self) -> str:
-        if self.id not in ENV_IDS:
-            raise BadInput(f"There is no environment {self.id!r}; there are {', '.join(ENV_IDS)}.")
-        return ENV_IDS[self.id]
+        if self.id not in env_ids():
+            raise BadInput(f"There is no environment {self.id!r}; there are {', '.join(env_ids())}.")
+        return env_ids()[self.id]
 
     @property
     def options(self) -> dict[str, Any]:

@@ -71,8 +71,8 @@ def flatten(policy: Policy) -> Flat:
 
 def feature_size(game: Game) -> int:
     """Of the whole input: base features and hint block."""
-    settings = game.plain_options.settings()
-    base = jax.eval_shape(lambda: game.features(settings, game.view(settings, game.example, 0)))
+    settings = game.default_options.settings()
+    base = jax.eval_shape(lambda: game.learning.features(settings, game.rules.view(settings, game.example, 0)))
     return int(base.shape[0]) + HintAdapter(game).hint_size
 
 

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
 import re
 from dataclasses import dataclass, field
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from kibitz.advice.ask import prompt_path
 from kibitz.advice.batch import LLMHints
+from kibitz.core.bots import Bot
 from kibitz.core.errors import BadInput
-from kibitz.core.game import Game, Rule
+from kibitz.core.game import Game
 from kibitz.core.logs import log_once
 from kibitz.core.paths import cache_folder
-from kibitz.core.play.resolve import rule_for, rule_named
+from kibitz.core.play.resolve import PlayerInfo, PlayerKind, Resolver, bot_for, bot_named
 from kibitz.games import get_game
 from kibitz.llm.answers.prompt import DEFAULT, Prompt
 from kibitz.llm.client.limits import FailurePolicy
@@ -26,7 +28,7 @@ from kibitz.llm.presets import Preset, get_preset
 from kibitz.train import checkpoint
 from kibitz.train.config import HintOptions, Job
 from kibitz.train.network import Policy, feature_size, flatten, new_policy
-from kibitz.train.rollout import longest, policy_rule
+from kibitz.train.rollout import longest, policy_bot
 
 log = logging.getLogger("kibitz.train")
 SELF = "self"
@@ -67,7 +69,7 @@ def policy_of(saved: checkpoint.Saved, game: Game, seed: int = 0) -> Policy:
     return policy
 
 
-def rule_of_run(name: str, game: Game | None = None, notes: list[str] | None = None) -> Rule:
+def bot_of_run(name: str, game: Game | None = None, notes: list[str] | None = None) -> Bot:
     """`RUN_OR_FILE`, or `RUN_OR_FILE#SEED`: a trained policy with the adviser it was trained with."""
     place, _, number = name.partition("#")
     if not NUMBER.fullmatch(number):
@@ -79,10 +81,10 @@ def rule_of_run(name: str, game: Game | None = None, notes: list[str] | None = N
     if job.algo != "supervised" and job.hints.mode == "expert" and job.hints.checkpoint is not None:
         learnt.update(checkpoint.find(job.hints.checkpoint, notes).leaves["weights"].tobytes())
     # the rest of a learner, its games and moments, would only fill the memory
-    rule, said = _rule_of(Named(name, game, learnt.hexdigest(), job, saved._replace(leaves={"weights": weights})))
+    bot, said = _rule_of(Named(name, game, learnt.hexdigest(), job, saved._replace(leaves={"weights": weights})))
     if notes is not None:
         notes += [note for note in said if note not in notes]
-    return rule
+    return bot
 
 
 @dataclass(frozen=True)
@@ -97,22 +99,22 @@ class Named:
 
 
 @lru_cache(maxsize=64)
-def _rule_of(named: Named) -> tuple[Rule, list[str]]:
+def _rule_of(named: Named) -> tuple[Bot, list[str]]:
     """One rule for one policy, so that programs compiled for it are found again; and what is to be noted."""
     place, _, number = named.name.partition("#")
     saved, game, job, notes = named.saved, named.game, named.job, list[str]()
     if game is None:
         game, _ = game_of(job)
     policy = policy_of(saved, game, int(number or 0))
-    adviser: Rule | None = None
+    adviser: Bot | None = None
     if job.hints.mode == "llm" and job.algo != "supervised":
         log_once(log, f"{place} was trained with hints of an LLM; as a player it is given none")
     elif job.algo != "supervised":
         adviser, _ = adviser_for(job.hints, game, notes)
-    return policy_rule(game, policy, f"policy:{named.name}", adviser, job.hints.cadence_k), notes
+    return policy_bot(game, policy, f"policy:{named.name}", adviser, job.hints.cadence_k), notes
 
 
-def adviser_for(hints: HintOptions, game: Game, notes: list[str] | None = None) -> tuple[Rule | None, str]:
+def adviser_for(hints: HintOptions, game: Game, notes: list[str] | None = None) -> tuple[Bot | None, str]:
     """The adviser of a hint mode, and what it is, to be said once and recorded.
 
     A language model is no rule: see `whisperer_for`.
@@ -120,21 +122,21 @@ def adviser_for(hints: HintOptions, game: Game, notes: list[str] | None = None) 
     if hints.mode == "none":
         return None, "none"
     if hints.mode == "random":
-        return game.rule("random"), "random legal acts"
+        return game.bot("random"), "random legal acts"
     if hints.mode == "llm":
         preset = preset_of(hints)
         return None, f"the language model {preset.model or preset.provider} ({preset.provider})"
     if hints.checkpoint is not None:
         policy = policy_of(checkpoint.find(hints.checkpoint, notes), game)
-        return policy_rule(game, policy, f"policy:{hints.checkpoint}"), f"checkpoint {hints.checkpoint}"
-    if game.reference in game.rules:
-        return game.rule(game.reference), f"the reference player {game.reference!r} (no checkpoint given)"
-    return game.rule("heuristic"), "the heuristic (neither checkpoint nor reference player)"
+        return policy_bot(game, policy, f"policy:{hints.checkpoint}"), f"checkpoint {hints.checkpoint}"
+    if game.reference in game.bots:
+        return game.bot(game.reference), f"the reference player {game.reference!r} (no checkpoint given)"
+    return game.bot("heuristic"), "the heuristic (neither checkpoint nor reference player)"
 
 
 def whisperer_for(hints: HintOptions, game: Game, settings: Any, seeds: int) -> LLMHints:
     """The language model of these options, or BadInput that says why it cannot be asked."""
-    path = prompt_path(game) if hints.prompt_path == DEFAULT else hints.prompt_path
+    path = game.words.prompt if hints.prompt_path == DEFAULT else hints.prompt_path
     caps = {"max_history_turns": hints.max_history_turns, "max_prompt_chars": hints.max_prompt_chars}
     policy = FailurePolicy(failure_policy=hints.failure_policy, share=hints.failure_share, window=hints.failure_window)
     cache = cache_folder() / "answers.sqlite" if hints.cache == "auto" else hints.cache
@@ -147,21 +149,47 @@ def preset_of(hints: HintOptions) -> Preset:
     return preset if hints.model is None else preset.model_copy(update={"model": hints.model})
 
 
-def opponent_for(job: Job, game: Game, notes: list[str] | None = None) -> Rule | None:
+def opponent_for(job: Job, game: Game, notes: list[str] | None = None) -> Bot | None:
     """The rule in the other seat; None for earlier selves, who are known only during training."""
 
-    def find(game: Game, name: str) -> Rule | None:
+    def find(game: Game, name: str) -> Bot | None:
         if name == SELF:
             raise BadInput("Earlier selves cannot be mixed with others; use a curriculum, one phase with each.")
         if name == "expert":
             return adviser_for(job.hints.model_copy(update={"mode": "expert"}), game, notes)[0]
         if name.startswith("policy:"):
-            return rule_of_run(name.removeprefix("policy:"), game, notes)
-        return rule_named(game, name)
+            return bot_of_run(name.removeprefix("policy:"), game, notes)
+        return bot_named(game, name)
 
-    return None if job.opponent == SELF else rule_for(game, job.opponent, find)
+    return None if job.opponent == SELF else bot_for(game, job.opponent, find)
 
 
-def self_rule(game: Game, flat: Any, pool: Any, index: Any) -> Rule:
+def self_bot(game: Game, flat: Any, pool: Any, index: Any) -> Bot:
     """An earlier self, drawn from the pool; it samples, as the learner does."""
-    return policy_rule(game, flat.rebuild(pool[index]), SELF, greedy=False)
+    return policy_bot(game, flat.rebuild(pool[index]), SELF, greedy=False)
+
+
+def _runs(game: Game, resolver: Resolver) -> list[PlayerInfo]:
+    """The runs of this game, by name under a runs folder, by path otherwise."""
+    listed = []
+    for file in sorted((resolver.runs or Path("runs")).glob("*/run.json")):
+        run = file.parent
+        if _game_of_run(file) == game.name:
+            why = "" if any((run / "checkpoints").glob("step_*.safetensors")) else "It has no checkpoint yet."
+            listed.append(PlayerInfo(f"policy:{run.name if resolver.runs else run}", "policy", why, run.name))
+    return listed
+
+
+def _game_of_run(file: Path) -> Any:
+    try:
+        about = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return about.get("game") if isinstance(about, dict) else None
+
+
+def _make_policy(game: Game, name: str, resolver: Resolver) -> Bot:
+    return bot_of_run(resolver.run_path(name), game)
+
+
+POLICY_KIND = PlayerKind(make=_make_policy, placeholder="RUN", list=_runs, compiled=True)

@@ -12,9 +12,10 @@ import jax.numpy as jnp
 from jax import Array
 
 from kibitz.advice.batch import LLMHints
+from kibitz.core.bots import Bot, seated
 from kibitz.core.chance import seed_key
 from kibitz.core.errors import BadInput
-from kibitz.core.game import Game, Rule, seated
+from kibitz.core.game import Game
 from kibitz.train.compiled import Compiled, shared
 from kibitz.train.config import Job, TrainOptions
 from kibitz.train.learner import Learner, optimiser
@@ -93,10 +94,10 @@ def build(job: Job, devices: tuple[Any, ...]) -> Program:
     notes: list[str] = []
     adviser, advice = adviser_for(hints, game, notes)
     opponent = opponent_for(job, game, notes)
-    seats: dict[int, Rule] = {} if opponent is None else {1: opponent}
+    seats: dict[int, Bot] = {} if opponent is None else {1: opponent}
     settings = seated(options.settings(), seats, {0: adviser} if adviser else {})
     source = whisperer_for(hints, game, settings, job.seeds) if hints.mode == "llm" else None
-    changed: dict[str, Any] = {"scale": job.train.scale or game.scale(settings)}
+    changed: dict[str, Any] = {"scale": job.train.scale or game.learning.scale(settings)}
     if job.algo == "reinforce":
         whole = longest(game, settings)
         changed |= {"rollout": whole, "minibatch": whole * job.train.num_envs, "epochs": 1}

@@ -17,7 +17,8 @@ from jax import Array
 from kibitz.advice.features import Hint, HintAdapter
 from kibitz.core import act as acts
 from kibitz.core.act import Act, Masks
-from kibitz.core.game import Game, Rule, choose, game_over
+from kibitz.core.bots import Bot, where
+from kibitz.core.game import Game, game_over
 from kibitz.core.solo import Against, Solo, against
 
 
@@ -52,8 +53,8 @@ class Practice:
     """What a learner practises on: a game, an opponent, and perhaps an adviser."""
 
     game: Game
-    opponent: Rule
-    adviser: Rule | None = None
+    opponent: Bot
+    adviser: Bot | None = None
     cadence: int = 1  # a hint on reset and after every so many steps
 
     @cached_property
@@ -85,8 +86,8 @@ class Practice:
 
         def one(packed: Any) -> tuple[Array, Masks]:
             state = self.play.layout.unpack(packed).state
-            view = self.game.view(settings, state, 0)
-            return self.game.features(settings, view), self.game.legal(settings, state, 0)
+            view = self.game.rules.view(settings, state, 0)
+            return self.game.learning.features(settings, view), self.game.rules.legal(settings, state, 0)
 
         base, masks = jax.vmap(one, out_axes=-1)(games.solo)
         return self.adapter(base, games.hint, masks), masks
@@ -106,13 +107,13 @@ class Practice:
         returned, steps = games.returned + rewards[0], games.steps + 1
         kept = games._replace(since=games.since + 1, returned=returned, steps=steps)
         advice = u[play.step_uniforms + play.new_uniforms :]
-        dealt = choose(over, fresh, Dealt(solo, returned, steps))
+        dealt = where(over, fresh, Dealt(solo, returned, steps))
         after = self._advise(settings, dealt, (over, kept), advice)
         return after, Stepped(rewards[0], over, returned, steps)
 
     def _deal(self, settings: Any, u: Array) -> Dealt:
         """An opening act may pay, or end the game: then the step that clears the table is nobody's."""
-        solo, paid = self.play.opening(settings, self.game.new(settings, u[: self.game.new_uniforms]), u)
+        solo, paid = self.play.opening(settings, self.game.rules.new(settings, u[: self.game.rules.new_uniforms]), u)
         return Dealt(solo, paid[0], -game_over(self.game, solo.state).astype(jnp.int32))
 
     def _advise(self, settings: Any, dealt: Dealt, past: tuple[Array, Games] | None, u: Array) -> Games:
@@ -127,8 +128,8 @@ class Practice:
         adviser, n = self.adviser, self.adviser.uniforms
         ear = adviser.start(settings, 0, u[:n])
         if games is not None:
-            ear = choose(over, ear, games.ear)
-        view, masks = self.game.view(settings, solo.state, 0), self.game.legal(settings, solo.state, 0)
+            ear = where(over, ear, games.ear)
+        view, masks = self.game.rules.view(settings, solo.state, 0), self.game.rules.legal(settings, solo.state, 0)
         ear, act = adviser.choose(settings, ear, view, masks, u[n:])
         hint = Hint(act, jnp.float32(1.0), since % self.cadence == 0)
         return Games(packed, hint, ear, since, returned, steps)
@@ -136,8 +137,8 @@ class Practice:
 
 def longest(game: Game, settings: Any) -> int:
     """Steps of the learner after which every episode is over."""
-    steps = game.longest(settings)
-    return steps if game.simultaneous else steps // 2 + 1
+    steps = game.rules.max_steps(settings)
+    return steps if game.rules.simultaneous else steps // 2 + 1
 
 
 def pack_masks(masks: Masks) -> Array:
@@ -159,9 +160,9 @@ def unpack_masks(bits: Array, sizes: tuple[int, ...]) -> Masks:
     return tuple(masks)
 
 
-def policy_rule(
-    game: Game, policy: Any, name: str, adviser: Rule | None = None, cadence: int = 1, greedy: bool = True
-) -> Rule:
+def policy_bot(
+    game: Game, policy: Any, name: str, adviser: Bot | None = None, cadence: int = 1, greedy: bool = True
+) -> Bot:
     """A network as a rule: player, opponent or expert. With an adviser it hears its hints as in training."""
     adapter = HintAdapter(game)
     hears = adviser.uniforms if adviser else 0
@@ -175,15 +176,15 @@ def policy_rule(
         if adviser:
             ear, advice = adviser.choose(settings, ear, view, masks, u[:hears])
             hint = Hint(advice, jnp.float32(1.0), since == 0)
-        logits, _ = policy(adapter(game.features(settings, view), hint, masks))
+        logits, _ = policy(adapter(game.learning.features(settings, view), hint, masks))
         act = acts.best(logits, masks) if greedy else acts.sample(logits, masks, u[hears:])
         return ((since + 1) % cadence, ear), act
 
-    return Rule(
+    return Bot(
         name=name,
         choose=pick,
         start=start,
-        study=adviser.study if adviser else lambda settings, seat: settings,
+        precompute=adviser.precompute if adviser else lambda settings, seat: settings,
         uniforms=hears + (0 if greedy else len(game.heads)),
-        widths=(cadence.bit_length(), adviser.widths if adviser else ()),
+        bit_widths=(cadence.bit_length(), adviser.bit_widths if adviser else ()),
     )

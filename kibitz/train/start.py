@@ -8,7 +8,7 @@ from typing import Any
 
 from kibitz.core.errors import BadInput
 from kibitz.core.options import parse_settings
-from kibitz.games import ENV_IDS
+from kibitz.core.registry import env_ids, game_names
 from kibitz.train.config import Job, read_job
 from kibitz.train.run import Run
 
@@ -75,10 +75,10 @@ def _flat(values: dict[str, Any], outer: str = "") -> dict[str, Any]:
 def _id(game: str | None) -> str | None:
     if game is None:
         return None
-    for env_id, name in ENV_IDS.items():
+    for env_id, name in env_ids().items():
         if name == game:
             return env_id
-    raise BadInput(f"There is no game {game!r}; there are {', '.join(ENV_IDS.values())}.")
+    raise BadInput(f"There is no game {game!r}; there are {', '.join(game_names())}.")
 
 
 def _folder(job: Job) -> Path:

@@ -61,7 +61,7 @@ def test_the_card_on_the_page_is_the_card_of_the_rules(stage: Served, open_page:
 
     game, settings = cricket.game(), cricket.CricketOptions(max_overs=3).settings()
     card, states = Scorecard(), []
-    step = game.review
+    step = game.drawing.review
 
     def keep(settings: Any, past: list[Any], state: Any) -> dict[str, Any]:
         states.extend([*(before for before, _ in past), state])

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 import jax
 import pytest
 
-from kibitz.advice.ask import prompt_path
 from kibitz.advice.batch import LLMHints
 from kibitz.bench import hints as bench
 from kibitz.llm.answers.prompt import Prompt
@@ -56,7 +55,7 @@ def test_the_first_questions_of_256_games_lose_little_against_the_latency_bound(
 
 
 def _source(program: Program, preset: Preset) -> LLMHints:
-    return LLMHints(program.game, program.settings, preset, Prompt.read(prompt_path(program.game)))
+    return LLMHints(program.game, program.settings, preset, Prompt.read(program.game.words.prompt))
 
 
 def _asked(program: Program, preset: Preset) -> float:

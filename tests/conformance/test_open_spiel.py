@@ -58,8 +58,8 @@ def test_turns_legal_acts_and_payoffs_equal_open_spiels_on_all_its_instances(sta
 
     @jax.jit
     def step(state: Any, act: Any) -> Any:
-        after, rewards, over = game.step(settings, state, (tuple(act), tuple(act)), jnp.zeros(0))
-        masks = [jnp.concatenate(game.legal(settings, after, seat)) for seat in (0, 1)]
+        after, rewards, over = game.rules.step(settings, state, (tuple(act), tuple(act)), jnp.zeros(0))
+        masks = [jnp.concatenate(game.rules.legal(settings, after, seat)) for seat in (0, 1)]
         return after, rewards, over, after.seat, jnp.stack(masks)
 
     rng, compared, lengths = np.random.default_rng(starter), 0, set()
@@ -67,7 +67,7 @@ def test_turns_legal_acts_and_payoffs_equal_open_spiels_on_all_its_instances(sta
         theirs = first_position(number)
         values = [np.array(instance.values[seats.index(seat)], np.int32) for seat in (0, 1)]
         ours, seat, over = begin(np.array(instance.pool, np.int32), *values), starter, False
-        opened = np.concatenate([np.asarray(mask) for mask in game.legal(settings, ours, starter)])
+        opened = np.concatenate([np.asarray(mask) for mask in game.rules.legal(settings, ours, starter)])
         length = 0
         while not theirs.is_terminal():
             assert not over

@@ -104,12 +104,12 @@ def test_both_forms_walk_in_lock_step_with_the_rules(
 ) -> None:
     checked = NegotiationOptions.read(options)
     game, settings, acts = game_for(checked), checked.settings(), flat_acts(checked.max_count)
-    step = jax.jit(lambda state, act: game.step(settings, state, (act, act), jnp.zeros(0)))
+    step = jax.jit(lambda state, act: game.rules.step(settings, state, (act, act), jnp.zeros(0)))
     see = jax.jit(
         lambda state: [
             (
-                game.features(settings, game.view(settings, state, seat)),
-                jnp.concatenate(game.legal(settings, state, seat)),
+                game.learning.features(settings, game.rules.view(settings, state, seat)),
+                jnp.concatenate(game.rules.legal(settings, state, seat)),
             )
             for seat in (0, 1)
         ]
@@ -117,7 +117,7 @@ def test_both_forms_walk_in_lock_step_with_the_rules(
     starters, deals = set(), 0
     for seed in range(25):
         luck = episode_luck(seed_key(seed), 0)
-        state, over = game.new(settings, uniforms(luck, 0, game.new_uniforms)), False
+        state, over = game.rules.new(settings, uniforms(luck, 0, game.rules.new_uniforms)), False
         starters.add(int(state.seat))
         for agent, seen, action, rewards, ended, infos in play(options, seed):
             mover = AGENTS.index(agent)

@@ -9,11 +9,11 @@ from typing import Any, ClassVar
 import pytest
 from jax import Array
 
+from kibitz.core.bots import seated
 from kibitz.core.check import check_game
-from kibitz.core.game import seated
 from kibitz.core.play.episode import play_episode
 from kibitz.core.play.events import LAST, TYPES, Event
-from kibitz.core.play.player import Choice, RulePlayer, Turn
+from kibitz.core.play.player import BotPlayer, Choice, Turn
 from kibitz.core.play.recorder import Stopped
 from kibitz.games import get_game
 
@@ -41,8 +41,8 @@ class Scripted:
         return Choice(answer, self.name, reason="because")
 
 
-def _heuristic() -> RulePlayer:
-    return RulePlayer(GAME, GAME.rule("heuristic"))
+def _heuristic() -> BotPlayer:
+    return BotPlayer(GAME, GAME.bot("heuristic"))
 
 
 def _decisions(events: tuple[Event, ...], seat: int) -> list[dict[str, Any]]:
@@ -140,9 +140,9 @@ def test_a_script_replays_a_record_and_players_go_on_from_there() -> None:
     """Branching where nothing changes gives the same episode, for players with a memory too."""
 
     def players() -> list[Any]:
-        return [RulePlayer(GAME, GAME.rule("bayes")), _heuristic()]
+        return [BotPlayer(GAME, GAME.bot("bayes")), _heuristic()]
 
-    settings = seated(SETTINGS, {0: GAME.rule("bayes"), 1: GAME.rule("heuristic")})
+    settings = seated(SETTINGS, {0: GAME.bot("bayes"), 1: GAME.bot("heuristic")})
     for seed in range(20):
         whole = play_episode(GAME, settings, players(), seed=seed)
         if whole.steps > 3:
@@ -161,7 +161,7 @@ def test_captains_who_choose_at_once_are_both_asked_before_either_choice_is_told
     cricket = get_game("cricket")
     told: list[Event] = []
 
-    class Nosy(RulePlayer):
+    class Nosy(BotPlayer):
         seen: ClassVar[list[int]] = []
 
         def choose(self, turn: Turn) -> Choice:
@@ -169,7 +169,7 @@ def test_captains_who_choose_at_once_are_both_asked_before_either_choice_is_told
             return super().choose(turn)
 
     settings = cricket.options(max_overs=1, pool=2).settings()
-    players = [Nosy(cricket, cricket.rule("balanced")) for _ in range(2)]
+    players = [Nosy(cricket, cricket.bot("balanced")) for _ in range(2)]
     play_episode(cricket, settings, players, seed=3, observers=(told.append,))
     assert Nosy.seen[:6] == [0, 0, 2, 2, 4, 4]
     kinds = [event.type for event in told if event.type != "commentary"]
@@ -223,7 +223,7 @@ def test_check_game_finds_a_broken_promise() -> None:
     import jax.numpy as jnp
 
     def no_mask(settings: Any, state: Any, seat: int) -> Any:
-        masks = GAME.legal(settings, state, seat)
+        masks = GAME.rules.legal(settings, state, seat)
         return (jnp.zeros_like(masks[0]), *masks[1:])
 
     with pytest.raises(AssertionError, match="mask"):

@@ -11,7 +11,7 @@ import pytest
 from jax import Array
 
 from kibitz.core.xla import jit as kernel
-from kibitz.core.xla.jit import large, one_kernel
+from kibitz.core.xla.jit import jit_batch, jit_single
 
 X = jnp.linspace(-1.0, 1.0, 500)
 
@@ -22,11 +22,11 @@ def many_sums(x: Array) -> Array:
 
 
 def test_it_computes_what_it_is_given() -> None:
-    np.testing.assert_allclose(one_kernel(many_sums)(X), many_sums(X), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(jit_single(many_sums)(X), many_sums(X), rtol=1e-4, atol=1e-4)
 
 
 def test_it_wakes_no_other_thread() -> None:
-    program = one_kernel(many_sums)
+    program = jit_single(many_sums)
     program(X).block_until_ready()
     process, thread = time.process_time(), time.thread_time()
     for _ in range(500):
@@ -37,7 +37,7 @@ def test_it_wakes_no_other_thread() -> None:
 
 @pytest.mark.parametrize("values", [[3.0, 1.0, 2.0], [5.0, 4.0, 3.0, 2.0]])
 def test_what_cannot_be_in_one_piece_is_compiled_as_usual(values: list[float]) -> None:
-    program = one_kernel(lambda x: jnp.sort(x))
+    program = jit_single(lambda x: jnp.sort(x))
     for _ in range(2):
         assert program(jnp.array(values)).tolist() == sorted(values)
 
@@ -46,24 +46,24 @@ def test_trees_arguments_passed_through_and_static_arguments_work() -> None:
     def two(tree: dict[str, Any], seat: int) -> Any:
         return tree, tree["a"] + 1 if seat == 0 else tree["b"]
 
-    program = one_kernel(two, static_argnums=1)
+    program = jit_single(two, static_argnums=1)
     tree = {"a": jnp.int32(4), "b": jnp.int32(7)}
     assert [int(program(tree, seat)[1]) for seat in (0, 1)] == [5, 7]
     assert int(program(tree, 0)[0]["b"]) == 7
 
 
 def test_a_large_program_computes_what_it_is_given_and_takes_what_jit_takes() -> None:
-    np.testing.assert_allclose(large(many_sums)(X), many_sums(X), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(jit_batch(many_sums)(X), many_sums(X), rtol=1e-4, atol=1e-4)
     given = jnp.ones(4)
-    assert large(lambda x, k: x * k, donate_argnums=0, static_argnums=1)(given, 3).tolist() == [3.0] * 4
+    assert jit_batch(lambda x, k: x * k, donate_argnums=0, static_argnums=1)(given, 3).tolist() == [3.0] * 4
     assert given.is_deleted()
 
 
 def test_a_compiler_that_does_not_know_the_wish_compiles_as_usual(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernel, "WISH", {"xla_cpu_no_such_thing": False})
-    kernel.older_emitter.cache_clear()
+    kernel.batch_compiler_options.cache_clear()
     try:
-        assert kernel.older_emitter() is None
-        assert large(lambda x: x + 1)(X[0]) == 0.0
+        assert kernel.batch_compiler_options() is None
+        assert jit_batch(lambda x: x + 1)(X[0]) == 0.0
     finally:
-        kernel.older_emitter.cache_clear()
+        kernel.batch_compiler_options.cache_clear()

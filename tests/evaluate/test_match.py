@@ -9,12 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from kibitz.core.bots import Bot, seated
 from kibitz.core.errors import BadInput
-from kibitz.core.game import Game, Rule, seated
+from kibitz.core.game import Game
 from kibitz.core.play.episode import play_episode
-from kibitz.core.play.player import RulePlayer
+from kibitz.core.play.player import BotPlayer
 from kibitz.evaluate import match
-from kibitz.evaluate.match import evaluate, play_hosts, play_rules, runs_of
+from kibitz.evaluate.match import evaluate, play_bots, play_hosts, runs_of
 from kibitz.evaluate.statistics import mean_ci95
 from kibitz.games import get_game
 from tests.conftest import SHARED
@@ -29,10 +30,10 @@ def _nothing(count: int) -> None:
 
 @pytest.mark.parametrize("names", [("bayes", "heuristic"), ("random", "partner:random")])
 def test_a_batched_episode_is_the_one_the_episode_loop_plays(names: tuple[str, str]) -> None:
-    rules = (GAME.rule(names[0]), GAME.rule(names[1]))
-    settings = seated(OPTIONS.settings(), dict(enumerate(rules)))
-    batch = play_rules(GAME, settings, rules, 40, 11, _nothing)
-    players = [RulePlayer(GAME, rule) for rule in rules]
+    bots = (GAME.bot(names[0]), GAME.bot(names[1]))
+    settings = seated(OPTIONS.settings(), dict(enumerate(bots)))
+    batch = play_bots(GAME, settings, bots, 40, 11, _nothing)
+    players = [BotPlayer(GAME, bot) for bot in bots]
     for number in range(40):
         one = play_episode(GAME, settings, players, seed=11, number=number)
         assert not any(event.payload.get("fallback") for event in one.events)
@@ -73,10 +74,10 @@ def test_a_measure_that_does_not_exist_is_null_and_not_a_number() -> None:
 
 
 def test_hosts_play_the_episodes_that_rules_play() -> None:
-    rules = (GAME.rule("heuristic"), GAME.rule("heuristic"))
-    settings = seated(OPTIONS.settings(), dict(enumerate(rules)))
-    host = play_hosts(GAME, settings, [RulePlayer(GAME, rule) for rule in rules], 10, 3, _nothing)
-    batch = play_rules(GAME, settings, rules, 10, 3, _nothing)
+    bots = (GAME.bot("heuristic"), GAME.bot("heuristic"))
+    settings = seated(OPTIONS.settings(), dict(enumerate(bots)))
+    host = play_hosts(GAME, settings, [BotPlayer(GAME, bot) for bot in bots], 10, 3, _nothing)
+    batch = play_bots(GAME, settings, bots, 10, 3, _nothing)
     assert np.array_equal(host.returns, batch.returns)
 
 
@@ -84,11 +85,11 @@ def test_who_plays_is_found_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that trains on meanwhile would be somebody else when the reference is measured against it."""
     found: list[str] = []
 
-    def rule_named(game: Game, name: str) -> Rule | None:
+    def bot_named(game: Game, name: str) -> Bot | None:
         found.append(name)
-        return game.rules[name]
+        return game.bots[name]
 
-    monkeypatch.setattr(match, "rule_named", rule_named)
+    monkeypatch.setattr(match, "rule_named", bot_named)
     evaluate(GAME, OPTIONS, "random", "heuristic", 2)
     assert sorted(found) == ["bayes", "heuristic", "random"]
 
@@ -144,7 +145,7 @@ def human_measures(path: Path) -> tuple[float, float]:
     def final(counts: Items, mine: Items, theirs: Items, first: Items, second: Items, agreed: jax.Array) -> object:
         state = start(settings, counts, mine, theirs, jnp.int32(0))
         over = state._replace(claims=(first, second), deal=agreed, over=jnp.bool_(True))
-        return GAME.score(settings, over._replace(last_acts=(jnp.int32(PROPOSE), jnp.int32(AGREE))))
+        return GAME.measures.score(settings, over._replace(last_acts=(jnp.int32(PROPOSE), jnp.int32(AGREE))))
 
     counts = items([game.counts for game in games])
     sides = [items([game.utilities[seat] for game in games]) for seat in (0, 1)]

@@ -19,7 +19,7 @@ from kibitz.cli.evaluate import evaluate
 from kibitz.cli.output import pack_table
 from kibitz.core.errors import BadInput
 from kibitz.core.play.packs import Pack
-from kibitz.evaluate.packs import evaluate_pack, luck_of, paired, play_hosts, play_rules
+from kibitz.evaluate.packs import evaluate_pack, luck_of, paired, play_bots, play_hosts
 from kibitz.games import get_game, get_pack, pack_names
 from kibitz.games.cricket.chances import regret
 from kibitz.games.cricket.options import CricketOptions
@@ -54,8 +54,8 @@ def _nothing(count: int) -> None:
 
 
 def test_a_captain_against_itself_wins_exactly_one_of_every_pair(small: Pack) -> None:
-    rule = GAME.rule("random")
-    results = play_rules(GAME, small, (rule, rule), 4 * small.matches, 0, _nothing)
+    bot = GAME.bot("random")
+    results = play_bots(GAME, small, (bot, bot), 4 * small.matches, 0, _nothing)
     assert set(results.returns[:, 0]) <= {0.0, 0.5, 1.0}
     assert (paired(results.returns[:, 0]) == 0.5).all()
     assert (paired(results.scores["run_difference"][:, 0]) == 0).all()
@@ -65,9 +65,9 @@ def test_a_captain_against_itself_wins_exactly_one_of_every_pair(small: Pack) ->
 
 @pytest.mark.conformance  # twenty seconds
 def test_hosts_play_the_matches_that_rules_play_and_are_judged_alike(mixed: Pack) -> None:
-    names, rules = ("aggressive", "random"), (GAME.rule("aggressive"), GAME.rule("random"))
+    names, bots = ("aggressive", "random"), (GAME.bot("aggressive"), GAME.bot("random"))
     host = play_hosts(GAME, mixed, names, 14, 0, _nothing)  # goes round again
-    batch = play_rules(GAME, mixed, rules, 14, 0, _nothing)
+    batch = play_bots(GAME, mixed, bots, 14, 0, _nothing)
     np.testing.assert_array_equal(host.returns, batch.returns)
     np.testing.assert_array_equal(host.turns, batch.turns)
     np.testing.assert_allclose(host.lost, batch.lost, atol=1e-4)
@@ -75,17 +75,17 @@ def test_hosts_play_the_matches_that_rules_play_and_are_judged_alike(mixed: Pack
 
 
 def test_another_round_and_another_seed_are_other_luck(small: Pack) -> None:
-    rules = (GAME.rule("aggressive"), GAME.rule("random"))
-    twice = play_rules(GAME, small, rules, 2 * small.matches, 0, _nothing).turns[:, 0]
-    other = play_rules(GAME, small, rules, small.matches, 1, _nothing).turns[:, 0]
+    bots = (GAME.bot("aggressive"), GAME.bot("random"))
+    twice = play_bots(GAME, small, bots, 2 * small.matches, 0, _nothing).turns[:, 0]
+    other = play_bots(GAME, small, bots, small.matches, 1, _nothing).turns[:, 0]
     assert (twice[: small.matches] != twice[small.matches :]).any()
     np.testing.assert_array_equal(twice[small.matches :], other)
 
 
 def test_the_interval_is_that_of_pairs(small: Pack) -> None:
     found = evaluate_pack(GAME, small, "aggressive", "random", 40)
-    rules = (GAME.rule("aggressive"), GAME.rule("random"))
-    pairs = paired(play_rules(GAME, small, rules, 40, 0, _nothing).returns[:, 0])
+    bots = (GAME.bot("aggressive"), GAME.bot("random"))
+    pairs = paired(play_bots(GAME, small, bots, 40, 0, _nothing).returns[:, 0])
     half = 1.959964 * pairs.std(ddof=1) / np.sqrt(20)
     assert found["win_share"] == pytest.approx(pairs.mean())
     assert found["win_share_ci95"] == pytest.approx([pairs.mean() - half, pairs.mean() + half])
@@ -205,8 +205,8 @@ def test_every_seed_the_command_takes_has_matches_of_its_own(small: Pack, seed: 
     count = 2 * small.matches
     drawn = {luck_of(small, i, each) for i in range(0, count, 2) for each in (seed, seed % 2**31 + 2)}
     assert len(drawn) == 2 * count // 2
-    rules = (GAME.rule("random"), GAME.rule("balanced"))
-    batched = play_rules(GAME, small, rules, 14, seed, lambda n: None)
+    bots = (GAME.bot("random"), GAME.bot("balanced"))
+    batched = play_bots(GAME, small, bots, 14, seed, lambda n: None)
     single = play_hosts(GAME, small, ("random", "balanced"), 14, seed, lambda n: None)
     assert np.array_equal(batched.returns, single.returns)
 

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kibitz.advice.ask import Asker, act_of_fields
+from kibitz.advice.ask import Asker
 from kibitz.core.act import Head
 from kibitz.core.errors import BadInput
+from kibitz.core.words import act_of_fields
 from kibitz.games import get_game
 from kibitz.llm.answers.prompt import Prompt
 
@@ -21,7 +22,7 @@ MASKS = tuple(np.array(mask, bool) for mask in ([1, 0, 1], [0, 1, 1, 1], [0, 1, 
 
 def act(declared: dict[str, Any], **fields: Any) -> tuple[int, ...]:
     game: Any = SimpleNamespace(heads=HEADS)
-    return act_of_fields(game, declared, MASKS, fields)
+    return act_of_fields(game.heads, declared, MASKS, fields)
 
 
 def test_words_stand_for_the_open_values_in_order() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +15,10 @@ import pytest
 import yaml
 from safetensors.numpy import load_file
 
-import kibitz.games
 from kibitz.advice.ask import Asker, Position
 from kibitz.advice.batch import COLUMNS
 from kibitz.core.errors import BadInput
-from kibitz.core.xla.jit import large
+from kibitz.core.xla.jit import jit_batch
 from kibitz.games import get_game
 from kibitz.train import compiled
 from kibitz.train.llm_hints.rollout import Listening, most_lines
@@ -35,9 +34,10 @@ SHORT = {"train": {"num_train_steps": 96}, "logging": {"log_every": 32, "eval_ev
 
 
 @pytest.fixture(autouse=True)
-def toy_game(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(kibitz.games.GAMES, toy.NAME, "tests.train.toy")
-    monkeypatch.setitem(kibitz.games.ENV_IDS, toy.ENV_ID, toy.NAME)
+def toy_game() -> Iterator[None]:
+    toy.register()
+    yield
+    toy.unregister()
 
 
 @pytest.fixture
@@ -217,9 +217,9 @@ WALKED = 16  # games
 def walk() -> Any:
     """Random acts: the practice, and before each step the games, what was looked up, own acts and ends."""
     game = get_game("deal_or_no_deal")
-    settings = game.plain_options.settings()
-    practice = Listening(game, game.rule("heuristic"), None, 1, most_lines(game, settings))
-    begin, look, step = large(practice.begin), jax.jit(practice.look), large(practice.step)
+    settings = game.default_options.settings()
+    practice = Listening(game, game.bot("heuristic"), None, 1, most_lines(game, settings))
+    begin, look, step = jit_batch(practice.begin), jax.jit(practice.look), jit_batch(practice.step)
     rng, seen = np.random.default_rng(0), []
 
     def luck(count: int) -> Any:
@@ -268,7 +268,7 @@ def test_two_positions_have_one_address_exactly_when_they_are_one_question(walk:
         for i in range(WALKED):
             history = [{"seat": x[0] - 1, "act": tuple(x[1:])} for x in looked.lines[i, : looked.length[i]].tolist()]
             view = jax.tree.map(lambda x, i=i: x[i], looked.view)
-            told = json.dumps(game.describe(plain, view, history), sort_keys=True)
+            told = json.dumps(game.words.prompt_variables(plain, view, history), sort_keys=True)
             key = np.asarray(batch.ear.place)[i].tobytes()
             met += key in words
             assert words.setdefault(key, told) == told

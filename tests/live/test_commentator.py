@@ -96,7 +96,7 @@ def test_lines_are_cleaned_and_cut(server: FakeServer) -> None:
 
 
 def test_a_commentator_is_found_by_name() -> None:
-    assert commentator_for(GAME) is GAME.tell
+    assert commentator_for(GAME) is GAME.drawing.commentary
     for wrong in ("parrot", "llm:nobody"):
         with pytest.raises(BadInput, match=r"There is no"):
             commentator_for(GAME, wrong)

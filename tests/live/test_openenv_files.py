@@ -14,7 +14,7 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 from kibitz.core.envs.tool_env import tools
-from kibitz.games import GAMES, get_environment, get_pack
+from kibitz.games import game_names, get_environment, get_pack
 from kibitz.live.openenv.mcp import COMMON
 from tests.live.conftest import Serve
 
@@ -48,7 +48,7 @@ def test_the_declared_tools_and_tasks_are_there() -> None:
 
 
 def test_no_tool_has_a_name_that_openenv_keeps_for_itself() -> None:
-    for game in GAMES:
+    for game in game_names():
         names = [tool.name for tool in [*COMMON, *tools(get_environment(game))]]
         assert not {"reset", "step", "state", "close"} & set(names) and len(names) == len(set(names))
 

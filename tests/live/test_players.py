@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from kibitz.core.chance import seed_key
-from kibitz.core.game import first_sight
+from kibitz.core.game import first_view
 from kibitz.core.play.player import Choice, Turn
 from kibitz.games import get_game
 from kibitz.live.config import LiveConfig
@@ -81,7 +81,7 @@ def test_a_person_who_sleeps_is_stood_in_for(bus: Bus) -> None:
 def test_a_person_who_has_answered_is_not_asked_again_before_the_loop_takes_the_answer() -> None:
     game = get_game("deal_or_no_deal")
     settings = game.options().settings()
-    view, masks = first_sight(game, settings)
+    view, masks = first_view(game, settings)
     seat = HumanSeat(game, 60.0, Halt())
     seat.request(Turn(settings, 0, 4, view, masks, [], seed_key(0)))  # `choose` has not run yet
     assert seat.asked()["turn"] == 4

@@ -39,11 +39,11 @@ def states(count: int, seed: int) -> list[Question]:
     """Random states of the game, some steps in, in words."""
     game, prompt = get_game("deal_or_no_deal"), Prompt.read(max_history_turns=4)
     settings, random = game.options().settings(), np.random.default_rng(seed)
-    new, step, legal = jax.jit(game.new), jax.jit(game.step), jax.jit(game.legal, static_argnums=2)
-    view, to_act = jax.jit(game.view, static_argnums=2), jax.jit(game.to_act)
+    new, step, legal = jax.jit(game.rules.new), jax.jit(game.rules.step), jax.jit(game.rules.legal, static_argnums=2)
+    view, to_act = jax.jit(game.rules.view, static_argnums=2), jax.jit(game.rules.to_act)
     found: list[Question] = []
     while len(found) < count:
-        state = new(settings, random.random(game.new_uniforms, np.float32))
+        state = new(settings, random.random(game.rules.new_uniforms, np.float32))
         history: list[Mapping[str, Any]] = []
         for _ in range(8):
             if not to_act(state).any():
@@ -52,13 +52,13 @@ def states(count: int, seed: int) -> list[Question]:
             masks = [np.asarray(mask) for mask in legal(settings, state, seat)]
             seen = jax.tree.map(np.asarray, view(settings, state, seat))
             if random.random() < 0.4:
-                words_ = prompt.messages(game.describe(settings, seen, history))
-                found.append(Question(words_, Answer.of(game.fields(seen, tuple(masks)))))
+                words_ = prompt.messages(game.words.prompt_variables(settings, seen, history))
+                found.append(Question(words_, Answer.of(game.words.answer_fields(seen, tuple(masks)))))
             act = [random.choice(np.flatnonzero(mask)) for mask in masks]
             act[0] = random.choice([0, 1])  # keep talking
             history.append({"seat": seat, "act": act})
             chosen = tuple(np.int32(x) for x in act)
-            state, *_ = step(settings, state, (chosen, chosen), np.zeros(game.step_uniforms, np.float32))
+            state, *_ = step(settings, state, (chosen, chosen), np.zeros(game.rules.step_uniforms, np.float32))
     return found[:count]
 
 

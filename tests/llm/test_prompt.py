@@ -58,8 +58,8 @@ def test_there_is_no_answer_to_copy_in_any_prompt(answer: Answer) -> None:
 def test_the_game_gives_all_that_the_shipped_prompt_needs() -> None:
     game = get_game("deal_or_no_deal")
     settings = game.options().settings()
-    state = game.new(settings, jnp.full(game.new_uniforms, 0.3))
-    Prompt.read().check(game.describe(settings, game.view(settings, state, 0), []))
+    state = game.rules.new(settings, jnp.full(game.rules.new_uniforms, 0.3))
+    Prompt.read().check(game.words.prompt_variables(settings, game.rules.view(settings, state, 0), []))
 
 
 def test_the_partners_values_reach_no_prompt_and_no_answer() -> None:
@@ -67,12 +67,12 @@ def test_the_partners_values_reach_no_prompt_and_no_answer() -> None:
     settings = game.options().settings()
     prompt, shown = Prompt.read(), set()
     for points in range(11):
-        state: Any = game.new(settings, jnp.full(game.new_uniforms, 0.3))
+        state: Any = game.rules.new(settings, jnp.full(game.rules.new_uniforms, 0.3))
         theirs = type(state.utilities[1])(*(jnp.full_like(x, points) for x in state.utilities[1]))
         state = state._replace(utilities=(state.utilities[0], theirs))
-        view, masks = game.view(settings, state, 0), game.legal(settings, state, 0)
-        answer = Answer.of(game.fields(view, tuple(np.asarray(mask) for mask in masks)))
-        shown.add((prompt.render(game.describe(settings, view, [])), answer.grammar()))
+        view, masks = game.rules.view(settings, state, 0), game.rules.legal(settings, state, 0)
+        answer = Answer.of(game.words.answer_fields(view, tuple(np.asarray(mask) for mask in masks)))
+        shown.add((prompt.render(game.words.prompt_variables(settings, view, [])), answer.grammar()))
     assert len(shown) == 1
 
 

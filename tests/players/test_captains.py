@@ -70,7 +70,7 @@ def test_presets_say_what_they_are_and_why_one_cannot_be_used(monkeypatch: pytes
 
 def test_every_opponent_preset_is_a_player() -> None:
     for name in OPPONENT_PRESETS.values():
-        assert name in game().rules or name.startswith("llm:")
+        assert name in game().bots or name.startswith("llm:")
     assert OPPONENT_PRESETS["heuristic"] == "heuristic"
 
 
@@ -206,22 +206,21 @@ def test_the_real_embedded_model_plays_a_ball_of_an_episode_without_help() -> No
 
 
 def test_a_prompt_names_players_and_legal_values_and_begins_with_what_never_changes() -> None:
-    from kibitz.advice.ask import prompt_path
     from kibitz.core.chance import episode_luck, seed_key
     from kibitz.core.play.episode import table_for
     from kibitz.llm.answers.answer import Answer
     from kibitz.llm.answers.prompt import Prompt
 
     record, settings = game(), CricketOptions(max_overs=5).settings()
-    assert prompt_path(record) == "configs/llm_prompt_cricket.txt"
-    prompt, table = Prompt.read(prompt_path(record)), table_for(record)
+    assert record.words.prompt == "configs/llm_prompt_cricket.txt"
+    prompt, table = Prompt.read(record.words.prompt), table_for(record)
     texts = []
     for seed in range(4):
         state = table.new(settings, episode_luck(seed_key(seed), 0))
         for seat in (0, 1):
             view, masks = table.look(settings, state, seat)
-            texts.append(prompt.render(record.describe(settings, view, [])))
-            answer = Answer.of(record.fields(view, masks))
+            texts.append(prompt.render(record.words.prompt_variables(settings, view, [])))
+            answer = Answer.of(record.words.answer_fields(view, masks))
             for name in ("next_batter", "bowler"):
                 for field in answer.fields:
                     if field.name == name:

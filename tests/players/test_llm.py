@@ -98,7 +98,9 @@ class Aloud:
         position = positions[0]
         values = np.asarray(position.view.my_utilities).tolist()
         try:
-            Answer.of(get_game("deal_or_no_deal").fields(position.view, position.masks)).parse(f"I value {values}, so")
+            Answer.of(get_game("deal_or_no_deal").words.answer_fields(position.view, position.masks)).parse(
+                f"I value {values}, so"
+            )
         except ProviderError as trouble:
             return [SimpleNamespace(act=None, reply=SimpleNamespace(failure=trouble.failure))]
         raise AssertionError("it was understood")

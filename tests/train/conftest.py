@@ -8,14 +8,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from safetensors.numpy import load_file
 
-import kibitz.games
 from kibitz.train.config import Job
 from kibitz.train.run import Run
 from tests.train import toy
@@ -70,10 +69,11 @@ def assert_same_run(one: Path, other: Path) -> None:
 
 
 @pytest.fixture(autouse=True)
-def toy_game(monkeypatch: pytest.MonkeyPatch) -> None:
+def toy_game() -> Iterator[None]:
     """Every test of this folder finds the toy in the registry."""
-    monkeypatch.setitem(kibitz.games.GAMES, toy.NAME, "tests.train.toy")
-    monkeypatch.setitem(kibitz.games.ENV_IDS, toy.ENV_ID, toy.NAME)
+    toy.register()
+    yield
+    toy.unregister()
 
 
 @pytest.fixture

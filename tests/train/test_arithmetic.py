@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from kibitz.core.act import entropy
-from kibitz.core.xla.jit import large
+from kibitz.core.xla.jit import jit_batch
 from kibitz.games import get_game
 from kibitz.train import ppo, reinforce
 from kibitz.train.learner import roll_out
@@ -88,7 +88,7 @@ def test_packed_masks_come_back() -> None:
         np.testing.assert_array_equal(old, new)
 
 
-PRACTICE = Practice(GAME, GAME.rule("heuristic"))
+PRACTICE = Practice(GAME, GAME.bot("heuristic"))
 
 
 @cache
@@ -286,24 +286,26 @@ def test_shuffling_keeps_every_sample_whole() -> None:
 def test_an_opening_act_that_ends_the_game_is_an_episode_with_its_pay_and_without_a_step() -> None:
     """Against a random partner some games are over before the learner's first turn."""
     game = get_game("deal_or_no_deal")
-    practice, settings, count = Practice(game, game.rule("random")), game.plain_options.settings(), 512
+    practice, settings, count = Practice(game, game.bot("random")), game.default_options.settings(), 512
     rng = np.random.default_rng(5)
 
     def opened(u: Any) -> Any:
         games = practice.begin(settings, u)
         paid = jax.vmap(
-            lambda one: practice.play.opening(settings, game.new(settings, one[: game.new_uniforms]), one)[1][0],
+            lambda one: practice.play.opening(settings, game.rules.new(settings, one[: game.rules.new_uniforms]), one)[
+                1
+            ][0],
             in_axes=-1,
         )(u)
         state = jax.vmap(practice.play.layout.unpack)(games.solo).state
-        return games, paid, ~jax.vmap(game.to_act)(state).any(1)
+        return games, paid, ~jax.vmap(game.rules.to_act)(state).any(1)
 
-    games, paid, ended = jax.device_get(large(opened)(rng.random((practice.begin_uniforms, count), np.float32)))
+    games, paid, ended = jax.device_get(jit_batch(opened)(rng.random((practice.begin_uniforms, count), np.float32)))
     assert 5 < ended.sum() < count / 2
     assert paid[ended].max() > 0
     act = tuple(np.zeros(count, np.int32) for _ in game.heads)
     u = rng.random((practice.step_uniforms, count), np.float32)
-    stepped = jax.device_get(large(practice.step)(settings, games, act, u)[1])
+    stepped = jax.device_get(jit_batch(practice.step)(settings, games, act, u)[1])
     assert stepped.over[ended].all()
     np.testing.assert_array_equal(stepped.returned[ended], paid[ended])
     assert (stepped.steps[ended] == 0).all()

@@ -16,13 +16,13 @@ from safetensors.numpy import load_file, save_file
 from typer.testing import CliRunner
 
 from kibitz.cli import app
+from kibitz.core.bots import seated
 from kibitz.core.errors import BadInput
-from kibitz.core.game import seated
-from kibitz.core.play.resolve import rule_for
-from kibitz.evaluate.match import play_rules
+from kibitz.core.play.resolve import bot_for
+from kibitz.evaluate.match import play_bots
 from kibitz.train import checkpoint
 from kibitz.train import opponents as advisers
-from kibitz.train.opponents import policy_of, rule_of_run
+from kibitz.train.opponents import bot_of_run, policy_of
 from kibitz.train.run import Run
 from tests.train import toy
 from tests.train.conftest import Command, last_checkpoint, merged, tiny_job
@@ -34,21 +34,17 @@ SMALL = {"train": {"num_train_steps": 320}, "logging": {"eval_every": 320, "save
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two learners of the toy, with the oracle in their ear."""
-    with pytest.MonkeyPatch.context() as patch:
-        import kibitz.games
-
-        patch.setitem(kibitz.games.GAMES, toy.NAME, "tests.train.toy")
-        patch.setitem(kibitz.games.ENV_IDS, toy.ENV_ID, toy.NAME)
-        folder = tmp_path_factory.mktemp("runs") / "trained"
-        Run(tiny_job(seeds=2, hints={"mode": "expert"}, **SMALL), folder).train()
+    toy.register()
+    folder = tmp_path_factory.mktemp("runs") / "trained"
+    Run(tiny_job(seeds=2, hints={"mode": "expert"}, **SMALL), folder).train()
     return folder
 
 
 def test_a_run_plays_with_the_adviser_it_was_trained_with(trained: Path) -> None:
     """Played elsewhere, it earns what the run's own evaluation said, give or take other episodes."""
-    rule = rule_of_run(str(trained))
-    settings = seated(toy.ToyOptions().settings(), {0: rule})
-    played = play_rules(TOY, settings, (rule, TOY.rule("heuristic")), 128, 0, lambda count: None)
+    bot = bot_of_run(str(trained))
+    settings = seated(toy.ToyOptions().settings(), {0: bot})
+    played = play_bots(TOY, settings, (bot, TOY.bot("heuristic")), 128, 0, lambda count: None)
     share = played.returns[:, 0].mean() / played.scores["ceiling"][:, 0].mean()
     with open(trained / "evaluations.csv", encoding="utf-8") as file:
         *_, row = [line.split(",") for line in file.read().splitlines() if line.split(",")[1] == "0"]
@@ -60,11 +56,11 @@ def test_a_number_picks_one_of_the_learners_trained_together(trained: Path) -> N
     vectors = [jax.flatten_util.ravel_pytree(policy_of(saved, TOY, seed))[0] for seed in (0, 1)]
     np.testing.assert_array_equal(np.sort(vectors[1]), np.sort(saved.leaves["weights"][1]))
     assert not np.array_equal(vectors[0], vectors[1])
-    assert rule_of_run(f"{trained}#1").name == f"policy:{trained}#1"
+    assert bot_of_run(f"{trained}#1").name == f"policy:{trained}#1"
     wrong = dict.fromkeys(("#x", "#²", "#" + "9" * 5000), "number of a learner") | {"#2": "learners 0 to 1"}
     for number, words in wrong.items():
         with pytest.raises(BadInput, match=words):
-            rule_of_run(f"{trained}{number}")
+            bot_of_run(f"{trained}{number}")
 
 
 def test_the_command_evaluates_a_run_and_a_file(trained: Path, command: Command) -> None:
@@ -96,7 +92,7 @@ def test_opponents_can_be_mixed_and_the_run_resumed(trained: Path, train: Callab
     shutil.copytree(half, half.with_name("rest"))
     rest, _ = train("rest", opponent=mix, resume=True, **SMALL)
     np.testing.assert_array_equal(*(load_file(last_checkpoint(one))["weights"] for one in (whole, rest)))
-    assert rule_of_run(str(whole)).name == f"policy:{whole}"
+    assert bot_of_run(str(whole)).name == f"policy:{whole}"
 
 
 def test_a_run_that_trained_on_is_another_player(trained: Path, tmp_path: Path) -> None:
@@ -106,11 +102,11 @@ def test_a_run_that_trained_on_is_another_player(trained: Path, tmp_path: Path) 
     first = last_checkpoint(run)
     first.rename(run / "later")
     name = f"policy:{run}"
-    before = rule_for(TOY, name)
-    assert rule_for(TOY, name) is before
+    before = bot_for(TOY, name)
+    assert bot_for(TOY, name) is before
     (run / "later").rename(first)
-    after = rule_for(TOY, name)
-    assert after is not before and rule_for(TOY, name) is after
+    after = bot_for(TOY, name)
+    assert after is not before and bot_for(TOY, name) is after
 
 
 def test_a_policy_whose_adviser_trained_on_is_another_player(
@@ -119,28 +115,28 @@ def test_a_policy_whose_adviser_trained_on_is_another_player(
     expert = tmp_path / "expert"
     shutil.copytree(trained, expert)
     pupil, _ = train("pupil", hints={"mode": "expert", "checkpoint": str(expert)}, **SMALL)
-    before = rule_for(TOY, f"policy:{pupil}")
-    assert rule_for(TOY, f"policy:{pupil}") is before
+    before = bot_for(TOY, f"policy:{pupil}")
+    assert bot_for(TOY, f"policy:{pupil}") is before
     last_checkpoint(expert).unlink()  # as good as another one that came
-    assert rule_for(TOY, f"policy:{pupil}") is not before
+    assert bot_for(TOY, f"policy:{pupil}") is not before
 
 
 def test_of_a_checkpoint_only_the_weights_are_kept_in_memory(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its games may be millions; a server remembers many policies."""
     monkeypatch.setattr(advisers, "_rule_of", lambda named: (named, []))
-    kept: Any = rule_of_run(str(trained))
+    kept: Any = bot_of_run(str(trained))
     assert list(kept.saved.leaves) == ["weights"]
 
 
 def test_another_version_of_the_game_is_refused(trained: Path) -> None:
     newer = dataclasses.replace(TOY, version=2)
     with pytest.raises(BadInput, match=r"two_arms version 1; it does not fit two_arms version 2"):
-        rule_of_run(str(trained), newer)
+        bot_of_run(str(trained), newer)
 
 
 def test_another_size_of_network_is_refused(trained: Path) -> None:
     with pytest.raises(BadInput, match=r"weights where two_arms with these options needs"):
-        rule_of_run(str(trained), toy.build(True))
+        bot_of_run(str(trained), toy.build(True))
 
 
 @pytest.mark.parametrize("kind", ["garbage", "half", "empty", "foreign", "nothing"])
@@ -153,7 +149,7 @@ def test_what_is_not_a_checkpoint_is_refused(trained: Path, tmp_path: Path, kind
     elif kind == "foreign":
         save_file({"weights": np.zeros((1, 3), np.float32)}, path)
     with pytest.raises(BadInput, match=r"checkpoint") as refused:
-        rule_of_run(str(path))
+        bot_of_run(str(path))
     assert str(path) in str(refused.value)
     assert "\n" not in str(refused.value)
 

@@ -17,7 +17,7 @@ from kibitz.llm.client.limits import TooManyFailures
 from kibitz.train import checkpoint
 from kibitz.train.config import read_job
 from kibitz.train.llm_hints.loop import Hosted
-from kibitz.train.opponents import job_at, rule_of_run
+from kibitz.train.opponents import bot_of_run, job_at
 from kibitz.train.program import build
 from tests.train import toy
 from tests.train.conftest import assert_same_run, rows, tiny_job
@@ -126,7 +126,7 @@ def test_a_player_hears_the_adviser_of_its_last_phase(tmp_path: Path) -> None:
     learner = build(job, ONE_DEVICE).begin()
     for step, uniforms in ((320, 0), (640, 1)):
         path = checkpoint.write(tmp_path, learner, step, toy.build(False), job.model_dump(mode="json"))
-        assert rule_of_run(str(path)).uniforms == uniforms, "the random adviser needs one, nobody none"
+        assert bot_of_run(str(path)).uniforms == uniforms, "the random adviser needs one, nobody none"
 
 
 def pool_of(path: Path) -> Any:

@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 
 from kibitz.core.errors import BadInput
-from kibitz.core.xla.jit import large
+from kibitz.core.xla.jit import jit_batch
 from kibitz.games import get_game
 from kibitz.hints import Hint, HintAdapter
 from kibitz.train.llm_hints.accounting import Whispers
 from kibitz.train.program import build
-from kibitz.train.rollout import Practice, policy_rule
+from kibitz.train.rollout import Practice, policy_bot
 from tests.train import toy
 from tests.train.conftest import tiny_job
 
@@ -57,13 +57,13 @@ def whispered(mode: str, cadence: int, rounds: int, steps: int) -> tuple[Any, An
     practice = program.compiled.practice(jnp.zeros((0, 1)))
     settings, rng, seen = program.settings, np.random.default_rng(0), []
 
-    @large
+    @jit_batch
     def step(games: Any, u: Any) -> Any:
         """What is seen, and the games after it."""
         after = practice.step(settings, games, (jnp.zeros(8, jnp.int32),) * 2, u)[0]
         return practice.observe(settings, games)[0], after
 
-    games = large(practice.begin)(settings, rng.random((practice.begin_uniforms, 8), np.float32))
+    games = jit_batch(practice.begin)(settings, rng.random((practice.begin_uniforms, 8), np.float32))
     for _ in range(steps):
         now, games = step(games, rng.random((practice.step_uniforms, 8), np.float32))
         seen.append(np.asarray(now))
@@ -101,12 +101,12 @@ def test_a_trained_policy_hears_its_adviser_as_often_as_in_training() -> None:
         heard.append(np.asarray(x)[3:])
         return (jnp.zeros(2), jnp.zeros(3)), jnp.zeros(())
 
-    rule = policy_rule(TOY, policy, "listener", TOY.rule("oracle"), cadence=2)
+    bot = policy_bot(TOY, policy, "listener", TOY.bot("oracle"), cadence=2)
     settings = toy.ToyOptions(rounds=5).settings()
-    state, memory = TOY.new(settings, jnp.full(1, 0.3)), rule.start(settings, 0, jnp.zeros(rule.uniforms))
+    state, memory = TOY.new(settings, jnp.full(1, 0.3)), bot.start(settings, 0, jnp.zeros(bot.uniforms))
     for _ in range(5):
         view, masks = TOY.view(settings, state, 0), TOY.legal(settings, state, 0)
-        memory, act = rule.choose(settings, memory, view, masks, jnp.zeros(rule.uniforms))
+        memory, act = bot.choose(settings, memory, view, masks, jnp.zeros(bot.uniforms))
         state = TOY.step(settings, state, (act, act), jnp.full(1, 0.3))[0]
     assert [float(block[-1]) for block in heard] == [1, 0, 1, 0, 1]
     assert [bool(block.any()) for block in heard] == [True, False, True, False, True]
@@ -114,13 +114,13 @@ def test_a_trained_policy_hears_its_adviser_as_often_as_in_training() -> None:
 
 def test_a_policy_can_sit_in_the_other_seat_of_a_long_game() -> None:
     """Its memory survives being packed, however long the episode."""
-    rule = policy_rule(TOY, lambda x: ((jnp.zeros(2), jnp.zeros(3)), jnp.zeros(())), "long", TOY.rule("oracle"), 7)
-    layout = Practice(TOY, rule).play.layout
+    bot = policy_bot(TOY, lambda x: ((jnp.zeros(2), jnp.zeros(3)), jnp.zeros(())), "long", TOY.bot("oracle"), 7)
+    layout = Practice(TOY, bot).play.layout
     settings = toy.ToyOptions().settings()
     state = TOY.new(settings, jnp.full(1, 0.3))
-    memory = rule.start(settings, 1, jnp.zeros(rule.uniforms))
+    memory = bot.start(settings, 1, jnp.zeros(bot.uniforms))
     view, masks = TOY.view(settings, state, 1), TOY.legal(settings, state, 1)
-    one = jax.jit(lambda memory: rule.choose(settings, memory, view, masks, jnp.zeros(rule.uniforms))[0])
+    one = jax.jit(lambda memory: bot.choose(settings, memory, view, masks, jnp.zeros(bot.uniforms))[0])
     for _ in range(300):
         memory = one(memory)
         packed = layout.unpack(layout.pack(layout.tree.unflatten([*jax.tree.leaves(state), *jax.tree.leaves(memory)])))

@@ -12,7 +12,7 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 from kibitz.core.errors import BadInput
-from kibitz.core.play.resolve import rule_for
+from kibitz.core.play.resolve import bot_for
 from kibitz.games import deal_or_no_deal
 from kibitz.games.deal_or_no_deal.envs.gym_env import NegotiationVectorEnv
 from kibitz.train import checkpoint
@@ -36,7 +36,7 @@ def policy(tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_a_policy_sits_in_the_other_seat_as_it_does_where_it_is_evaluated(policy: str) -> None:
     env = make(opponent=policy)
     assert env.opponent.name == policy
-    assert env.opponent is rule_for(deal_or_no_deal.game(), policy)
+    assert env.opponent is bot_for(deal_or_no_deal.game(), policy)
     check_env(env, skip_render_check=True)
 
 

@@ -9,7 +9,9 @@ lucky arm together with the other seat is paid 1 less. So every measure of a pol
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache, partial
+from importlib.metadata import EntryPoint
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -17,11 +19,13 @@ import numpy as np
 from jax import Array
 from pydantic import Field
 
-import kibitz.games
+from kibitz.core import registry
 from kibitz.core.act import Head
+from kibitz.core.bots import Bot
 from kibitz.core.chance import happens, pick
-from kibitz.core.game import Game, Rule
+from kibitz.core.game import Drawing, Game, Learning, Measures, Rules
 from kibitz.core.options import Options
+from kibitz.core.words import generic_words
 
 NAME, ENV_ID = "two_arms", "TwoArms-v0"
 HEADS = (Head("arm", 2), Head("stake", 3))
@@ -107,11 +111,11 @@ def score(settings: Settings, state: State) -> dict[str, Array]:
     return {"payoff": won, "ceiling": best, "win_size": jnp.where(won > 0, won, jnp.nan)}
 
 
-def fields(view: View, masks: Any) -> dict[str, Any]:
+def answer_fields(view: View, masks: Any) -> dict[str, Any]:
     return {"arm": [0, 1], "stake": np.flatnonzero(masks[1]).tolist(), "confidence": [0.0, 0.5, 1.0]}
 
 
-def describe(settings: Any, view: View, history: Any) -> dict[str, str]:
+def prompt_variables(settings: Any, view: View, history: Any) -> dict[str, str]:
     words = {name: str(int(value)) for name, value in view._asdict().items()}
     return words | {"history_str": "\n".join(f"{said['seat']}: {said['act']}" for said in history)}
 
@@ -129,44 +133,49 @@ def any_arm(settings: Any, memory: Any, view: View, masks: Any, u: Array) -> Any
     return memory, (arm, pick(rest, view.cap + 1)[0])
 
 
-RULES = (Rule("heuristic", arm_0), Rule("oracle", oracle), Rule("random", any_arm, uniforms=1))
+BOTS = (Bot("heuristic", arm_0), Bot("oracle", oracle), Bot("random", any_arm, uniforms=1))
 
 
 @cache
 def build(wide: bool) -> Game:
     return Game(
         name=NAME,
-        version=1,
         heads=HEADS,
-        matters=MATTERS,
-        simultaneous=True,
         options=ToyOptions,
-        new=new,
-        new_uniforms=1,
-        to_act=to_act,
-        legal=legal,
-        step=step,
-        step_uniforms=1,
-        longest=lambda settings: int(settings.rounds),
-        view=view,
-        features=partial(features, wide=wide),
-        widths=State(1, 2, 4, (7, 7), (7, 7)),
-        rules={rule.name: rule for rule in RULES},
-        scale=lambda settings: 2.0 * int(settings.rounds),
+        rules=Rules(
+            new=new,
+            to_act=to_act,
+            legal=legal,
+            step=step,
+            view=view,
+            max_steps=lambda settings: int(settings.rounds),
+            simultaneous=True,
+            new_uniforms=1,
+            step_uniforms=1,
+        ),
+        learning=Learning(
+            features=partial(features, wide=wide),
+            matters=MATTERS,
+            bit_widths=State(1, 2, 4, (7, 7), (7, 7)),
+            scale=lambda settings: 2.0 * int(settings.rounds),
+        ),
+        bots={bot.name: bot for bot in BOTS},
         reference="oracle",
-        score=score,
-        fields=fields,
-        describe=describe,
-        frame=lambda settings, state, seat: {},
-        tell=lambda event: "",
-        say=lambda act: f"arm {int(act[0])}",
-        parse=lambda text, view, masks: (0, 0),
-        brief=lambda view: "",
-        legal_text=lambda view, masks: "",
-        contexts=lambda name: {},
-        private=lambda state, seat: {},
-        built_for=ToyOptions(wide=wide),
+        measures=Measures(score=score),
+        words=replace(generic_words(HEADS), prompt_variables=prompt_variables, answer_fields=answer_fields),
+        drawing=Drawing(frame=frame),
+        default_options=ToyOptions(wide=wide),
     )
+
+
+def frame(settings: Settings, state: State) -> dict[str, Any]:
+    """All of it is public in this game."""
+    return {
+        "lucky": int(state.lucky),
+        "cap": int(state.cap),
+        "left": int(state.left),
+        "won": [int(x) for x in state.won],
+    }
 
 
 def game(options: ToyOptions | None = None) -> Game:
@@ -174,8 +183,13 @@ def game(options: ToyOptions | None = None) -> Game:
 
 
 def register() -> None:
-    kibitz.games.GAMES[NAME] = __name__ if __name__ != "__main__" else "tests.train.toy"
-    kibitz.games.ENV_IDS[ENV_ID] = NAME
+    registry.registered(registry.GAMES)[NAME] = EntryPoint(NAME, "tests.train.toy:game", registry.GAMES)
+    registry.registered(registry.ENVS)[ENV_ID] = EntryPoint(ENV_ID, "tests.train.toy:ToyEnv", registry.ENVS)
+
+
+def unregister() -> None:
+    registry.registered(registry.GAMES).pop(NAME, None)
+    registry.registered(registry.ENVS).pop(ENV_ID, None)
 
 
 if __name__ == "__main__":

@@ -18,12 +18,13 @@ from jax import Array
 from numpy.typing import NDArray
 
 from kibitz.core.act import Act, Masks
+from kibitz.core.bots import Bot, seated
 from kibitz.core.chance import episode_luck, seed_key, uniforms
 from kibitz.core.errors import BadInput
-from kibitz.core.game import Game, Rule, seated
+from kibitz.core.game import Game
 from kibitz.core.solo import Against, Solo, against
 from kibitz.core.xla.flat_tree import Wire
-from kibitz.core.xla.jit import one_kernel
+from kibitz.core.xla.jit import jit_single
 
 Illegal: TypeAlias = Literal["error", "penalty"]
 Observe: TypeAlias = Callable[[Any, Any, Masks], tuple[dict[str, Array], dict[str, Array]]]
@@ -54,7 +55,7 @@ class Seen(NamedTuple):
 class Program:
     """The functions of one environment, to be compiled as they are or mapped over many."""
 
-    def __init__(self, game: Game, opponent: Rule, observe: Observe) -> None:
+    def __init__(self, game: Game, opponent: Bot, observe: Observe) -> None:
         self.game, self.observe = game, observe
         self.play: Against = against(game, opponent)
 
@@ -62,7 +63,7 @@ class Program:
         """The next episode of this environment."""
         session = self._next(session)
         u = uniforms(session.luck, 0, self.play.new_uniforms)
-        return self._begin(settings, session, self.game.new(settings, u[: self.game.new_uniforms]), u)
+        return self._begin(settings, session, self.game.rules.new(settings, u[: self.game.rules.new_uniforms]), u)
 
     def place(self, settings: Any, session: Session, state: Any) -> tuple[Session, Seen]:
         """The next episode, from a given first position."""
@@ -80,7 +81,7 @@ class Program:
 
     def score(self, settings: Any, session: Session) -> Mapping[str, Array]:
         solo: Solo = self.play.layout.unpack(session.solo)
-        return self.game.score(settings, solo.state)
+        return self.game.measures.score(settings, solo.state)
 
     def empty(self, settings: Any) -> Session:
         solo = self.play.new(settings, jnp.zeros(self.play.new_uniforms))
@@ -98,7 +99,7 @@ class Program:
         return session, self._see(settings, solo, jnp.float32(0), jnp.bool_(False))
 
     def _see(self, settings: Any, solo: Solo, reward: Array, over: Array) -> Seen:
-        view, masks = self.game.view(settings, solo.state, 0), self.game.legal(settings, solo.state, 0)
+        view, masks = self.game.rules.view(settings, solo.state, 0), self.game.rules.legal(settings, solo.state, 0)
         observation, info = self.observe(settings, view, masks)
         return Seen(observation, info, masks, reward, over)
 
@@ -117,9 +118,9 @@ class Single:
         self.wire = Wire(shown)
         self._scores: Mapping[str, slice] = jax.tree.unflatten(self.wire.tree, self.wire.slices)[2]
         call = self._call
-        self.fresh = one_kernel(lambda s, v: call(program.fresh, s, v))
-        self.place = one_kernel(lambda s, v, state: call(program.place, s, v, state))
-        self.advance = one_kernel(lambda s, v, act: call(program.advance, s, v, tuple(act)))
+        self.fresh = jit_single(lambda s, v: call(program.fresh, s, v))
+        self.place = jit_single(lambda s, v, state: call(program.place, s, v, state))
+        self.advance = jit_single(lambda s, v, act: call(program.advance, s, v, tuple(act)))
 
     def _call(self, function: Any, settings: Array, vector: Array, *rest: Any) -> Array:
         told = self.settings.unpack(settings)
@@ -165,7 +166,7 @@ def from_shapes(described: Any) -> Any:
 
 
 @lru_cache(maxsize=32)
-def program_for(game: Game, opponent: Rule, observe: Observe) -> Program:
+def program_for(game: Game, opponent: Bot, observe: Observe) -> Program:
     return Program(game, opponent, observe)
 
 
@@ -203,7 +204,7 @@ class GameEnv(gymnasium.Env[Any, Any]):
     _row: list[int]
 
     def __init__(
-        self, game: Game, settings: Any, opponent: Rule, illegal: Illegal, penalty: float, render_mode: str | None
+        self, game: Game, settings: Any, opponent: Bot, illegal: Illegal, penalty: float, render_mode: str | None
     ) -> None:
         if render_mode not in (None, *self.metadata["render_modes"]):
             raise BadInput(f"There is no render mode {render_mode!r}; there is 'ansi'.")

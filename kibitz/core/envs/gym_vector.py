@@ -16,10 +16,11 @@ from jax import Array
 from numpy.typing import NDArray
 
 from kibitz.core.act import Act
+from kibitz.core.bots import Bot, seated, where
 from kibitz.core.envs.gym_env import Illegal, Observe, Program, Seen, Session, from_shapes, program_for, shapes_of
 from kibitz.core.errors import BadInput
-from kibitz.core.game import Game, Rule, choose, seated
-from kibitz.core.xla.jit import large
+from kibitz.core.game import Game
+from kibitz.core.xla.jit import jit_batch
 
 
 class GameVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
@@ -37,7 +38,7 @@ class GameVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
         num_envs: int,
         game: Game,
         settings: Any,
-        opponent: Rule,
+        opponent: Bot,
         illegal: Illegal,
         penalty: float,
         autoreset_mode: str | AutoresetMode,
@@ -243,14 +244,14 @@ def _batched(program: Program) -> tuple[Any, Any]:
 
     def fresh(settings: Any, session: Session, mask: Array) -> tuple[Session, Seen]:
         after, seen = program.fresh(settings, session)
-        return choose(mask, after, session), seen
+        return where(mask, after, session), seen
 
     def score(settings: Any, sessions: Session, rows: Array) -> Mapping[str, Array]:
         # picked in here: outside of a compiled program each array costs a fraction of a millisecond
         picked = jax.tree.map(lambda leaf: leaf[rows], sessions)
         return jax.vmap(program.score, in_axes=(None, 0))(settings, picked)
 
-    return large(jax.vmap(fresh, in_axes=(None, 0, 0))), large(score)
+    return jit_batch(jax.vmap(fresh, in_axes=(None, 0, 0))), jit_batch(score)
 
 
 @lru_cache(maxsize=32)
@@ -263,8 +264,8 @@ def _advance(program: Program, mode: AutoresetMode) -> Any:
             return *stepped, *stepped
         begun = program.fresh(settings, session)
         if mode is AutoresetMode.NEXT_STEP:
-            shown = choose(reset, begun, stepped)
+            shown = where(reset, begun, stepped)
             return *shown, *shown
-        return *choose(stepped[1].over, begun, stepped), *stepped
+        return *where(stepped[1].over, begun, stepped), *stepped
 
-    return large(jax.vmap(advance, in_axes=(None, 0, 0, 0)))
+    return jit_batch(jax.vmap(advance, in_axes=(None, 0, 0, 0)))

@@ -19,9 +19,9 @@ from kibitz.core.errors import BadInput
 from kibitz.core.game import SEATS, Game
 from kibitz.core.play.events import Event, Observer, Stream
 from kibitz.core.play.packs import is_swapped
-from kibitz.core.play.player import Choice, Player, RulePlayer, Turn
+from kibitz.core.play.player import BotPlayer, Choice, Player, Turn
 from kibitz.core.play.recorder import Commentate, Telling
-from kibitz.core.xla.jit import one_kernel
+from kibitz.core.xla.jit import jit_single
 
 
 @dataclass(frozen=True)
@@ -41,22 +41,27 @@ class Table:
 
     def __init__(self, game: Game) -> None:
         self.game = game
-        self.new = one_kernel(lambda settings, luck: game.new(settings, uniforms(luck, 0, game.new_uniforms)))
-        self.step = one_kernel(
-            lambda settings, state, acts, luck, number: game.step(
-                settings, state, acts, uniforms(luck, number + 1, game.step_uniforms)
+        self.new = jit_single(
+            lambda settings, luck: game.rules.new(settings, uniforms(luck, 0, game.rules.new_uniforms))
+        )
+        self.step = jit_single(
+            lambda settings, state, acts, luck, number: game.rules.step(
+                settings, state, acts, uniforms(luck, number + 1, game.rules.step_uniforms)
             )
         )
-        self.score = one_kernel(game.score)
-        self.to_act = jax.jit(game.to_act)
-        self._look = one_kernel(
-            lambda settings, state, seat: (game.view(settings, state, seat), game.legal(settings, state, seat)),
+        self.score = jit_single(game.measures.score)
+        self.to_act = jax.jit(game.rules.to_act)
+        self._observe = jit_single(
+            lambda settings, state, seat: (
+                game.rules.view(settings, state, seat),
+                game.rules.legal(settings, state, seat),
+            ),
             static_argnums=2,
         )
         self._legal = jax.jit(lambda masks, act: is_legal(masks, act, game.matters))
 
-    def look(self, settings: Any, state: Any, seat: int) -> tuple[Any, tuple[np.ndarray[Any, Any], ...]]:
-        view, masks = self._look(settings, state, seat)
+    def observe(self, settings: Any, state: Any, seat: int) -> tuple[Any, tuple[np.ndarray[Any, Any], ...]]:
+        view, masks = self._observe(settings, state, seat)
         return jax.device_get(view), tuple(np.asarray(mask) for mask in masks)
 
     def is_legal(self, masks: Any, act: tuple[int, ...]) -> bool:
@@ -69,8 +74,8 @@ def table_for(game: Game) -> Table:
 
 
 @cache
-def _stand_in(game: Game) -> RulePlayer:
-    return RulePlayer(game, game.rule("heuristic"))
+def _stand_in(game: Game) -> BotPlayer:
+    return BotPlayer(game, game.bot(game.fallback))
 
 
 def play_episode(
@@ -106,7 +111,7 @@ def play_episode(
     whispers = dict(advisers or {})
     for seat, player in [*enumerate(players), *whispers.items()]:
         player.begin(settings, seat, lucks[seat])
-    telling = Telling(game, settings, Stream(observers, episode_id), commentate or game.tell)
+    telling = Telling(game, settings, Stream(observers, episode_id), commentate or game.drawing.commentary)
     # the seed comes last: whoever has it can deal the hidden values again
     drawn = {"seed": seed, "number": number} | ({} if match is None else {"match": match})
     telling.started(state, [player.name for player in players], about or {})
@@ -120,7 +125,7 @@ def play_episode(
             told = script[len(past)] if len(past) < len(script) else (None, None)
             choices: list[Choice | None] = [None, None]
             for seat in np.flatnonzero(turn).tolist():
-                view, masks = table.look(settings, state, seat)
+                view, masks = table.observe(settings, state, seat)
                 asked = Turn(settings, seat, len(past), view, masks, list(history), lucks[seat])
                 choices[seat] = _choice(table, telling, players[seat], whispers.get(seat), asked, told[seat])
             # nobody learns of another's choice before all have chosen
@@ -137,7 +142,7 @@ def play_episode(
             telling.step(state, len(past) - 1, acts, rewards)
             turn = np.asarray(table.to_act(state))
         scores = {name: _pair(value) for name, value in table.score(settings, state).items()}
-        review = game.review(settings, past, state)
+        review = game.drawing.review(settings, state, past)
         telling.ended(state, returns, scores, {"review": review, "steps": len(past)} | drawn)
     except BaseException as error:
         telling.failed(state, error, {"steps": len(past)} | drawn)

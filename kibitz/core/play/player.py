@@ -12,8 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from kibitz.core.bots import Bot
 from kibitz.core.chance import uniforms
-from kibitz.core.game import Game, Rule
+from kibitz.core.game import Game
 
 
 @dataclass(frozen=True)
@@ -64,13 +65,13 @@ class Player(Protocol):
     # called just before `choose`, and published as a `turn.requested` event
 
 
-class RulePlayer:
+class BotPlayer:
     """A rule as a player of single episodes; acts as it does inside compiled programs."""
 
-    def __init__(self, game: Game, rule: Rule, name: str = "") -> None:
-        self.name, self.rule = name or rule.name, rule
+    def __init__(self, game: Game, bot: Bot, name: str = "") -> None:
+        self.name, self.bot = name or bot.name, bot
         self._memory: Any = None
-        self._start, self._choose = _compiled(rule)
+        self._start, self._choose = _compiled(bot)
 
     def begin(self, settings: Any, seat: int, luck: Array) -> None:
         self._memory = self._start(settings, seat, luck)
@@ -87,17 +88,17 @@ class RulePlayer:
 
 
 @lru_cache(maxsize=64)
-def _compiled(rule: Rule) -> tuple[Any, Any]:
+def _compiled(bot: Bot) -> tuple[Any, Any]:
     """How the rule starts and chooses, for one game; compiled once for all of its players."""
     start = jax.jit(
-        lambda settings, seat, luck: rule.start(settings, seat, uniforms(luck, 0, rule.uniforms)), static_argnums=1
+        lambda settings, seat, luck: bot.start(settings, seat, uniforms(luck, 0, bot.uniforms)), static_argnums=1
     )
 
     def choose(
         settings: Any, memory: Any, view: Any, masks: Any, luck: Array, number: int, seat: int
     ) -> tuple[Any, Array]:
-        masks, chance = jax.tree.map(jnp.asarray, masks), uniforms(luck, number + 1, rule.uniforms)
-        memory, act = rule.choose(settings, memory, _known_seat(view, seat), masks, chance)
+        masks, chance = jax.tree.map(jnp.asarray, masks), uniforms(luck, number + 1, bot.uniforms)
+        memory, act = bot.choose(settings, memory, _known_seat(view, seat), masks, chance)
         return memory, jnp.stack(act)  # fetched in one piece
 
     return start, jax.jit(choose, static_argnums=6)

@@ -41,7 +41,7 @@ class Telling:
                 "version": game.version,
                 "players": self._players,
                 "frame": self._frame,
-                "cast": game.cast(self._settings, state),
+                "cast": game.drawing.cast(self._settings, state),
                 "about": dict(about),
                 "private": self._secrets(state),
             },
@@ -49,7 +49,7 @@ class Telling:
         )
 
     def hint(self, seat: int, turn: int, hint: Choice) -> None:
-        whispered = {"act": list(hint.act), "text": self._game.say(hint.act), "reason": hint.reason}
+        whispered = {"act": list(hint.act), "text": self._game.words.act_text(hint.act), "reason": hint.reason}
         told = _asked(seat, turn, hint) | {"private": {str(seat): whispered | {"confidence": hint.confidence}}}
         self._emit("hint", told)
 
@@ -61,8 +61,8 @@ class Telling:
     def decision(self, seat: int, turn: int, choice: Choice) -> None:
         chosen = {
             "act": list(choice.act),
-            "text": self._game.say(choice.act),
-            "calls": self._game.calls(choice.act, seat, self._frame),
+            "text": self._game.words.act_text(choice.act),
+            "calls": self._game.drawing.tool_calls(choice.act, seat, self._frame),
             # a player's reasons may speak of what only it knows
             "private": {str(seat): {"reason": choice.reason}},
         }
@@ -111,10 +111,10 @@ class Telling:
         return self._commentate({"type": kind, "payload": payload, "players": self._players}, self._frame)
 
     def _draw(self, state: Any) -> None:
-        self._frame = self._game.frame(self._settings, state, None)
+        self._frame = self._game.drawing.frame(self._settings, state)
 
     def _secrets(self, state: Any) -> dict[str, Any]:
-        return {str(seat): dict(self._game.private(state, seat)) for seat in SEATS}
+        return {str(seat): dict(self._game.drawing.private(self._settings, state, seat)) for seat in SEATS}
 
 
 def _asked(seat: int, turn: int, choice: Choice) -> dict[str, Any]:

@@ -1,102 +1,150 @@
-"""Rules by name, and mixes of them: a game's own (`heuristic`, `bayes`), and kinds with a prefix (`policy:RUN`)."""
+"""From a player's name to a player: the game's own bots, and kinds with a prefix (`policy:RUN`, `llm:PRESET`).
+
+Kinds come from the entry-point group `kibitz.players`, so any package may add one. A `Resolver` also
+decides which files a name may reach: every one for a user's own command, only the runs folder for a
+server's clients.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
-from functools import lru_cache
-from importlib import import_module
-from typing import Any
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
 
-import jax.numpy as jnp
-from jax import Array
-
-from kibitz.core.act import Act, Masks
-from kibitz.core.errors import BadInput, NotHere
-from kibitz.core.game import Game, Rule, choose
+from kibitz.core.bots import Bot, mixed
+from kibitz.core.errors import BadInput, NotFound
+from kibitz.core.game import Game
 from kibitz.core.options import Wanted
-from kibitz.core.play.player import Player, RulePlayer
+from kibitz.core.play.player import BotPlayer, Player
+from kibitz.core.registry import PLAYERS, registered
 
-# a kind of player is one line: its prefix, and who makes a rule of what follows it (loaded when named)
-RULE_KINDS = {"policy:": "kibitz.train.opponents:rule_of_run"}
-MOST = 16  # rules in a mix: all of them think, one is heard
-
-
-def rule_named(game: Game, name: str) -> Rule | None:
-    """The rule of this name, or None if it is a player that only lives on the host."""
-    for prefix, maker in RULE_KINDS.items():
-        if name.startswith(prefix):
-            module, _, function = maker.partition(":")
-            rule: Rule = here(getattr(import_module(module), function), name.removeprefix(prefix), game)
-            return rule
-    return game.rules.get(name)
+MAX_BOTS_IN_MIX = 16  # all of them choose, one is used
+RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*(#\d{1,4})?")
 
 
-def player_and_rule(game: Game, name: str) -> tuple[Player, Rule | None]:
-    """Who can sit at the other side of an environment of tools; None for the rule of a player of the host."""
-    if name == "human":
-        raise BadInput("A human cannot be asked inside an environment; name another player.")
-    rule = rule_named(game, name)
-    if rule is not None:
-        return RulePlayer(game, rule), rule
-    found: Player = import_module("kibitz.players").player_named(game, name)  # loaded when named, as kinds are
-    return found, None
+class PlayerInfo(NamedTuple):
+    """One line of a list of players."""
+
+    name: str
+    kind: str  # bot, policy, llm, ...
+    why_not: str = ""  # why it cannot play here; empty if it can
+    about: str = ""
 
 
-def rule_for(game: Game, wanted: Wanted, find: Callable[[Game, str], Rule | None] = rule_named) -> Rule:
-    """The rule of a name, or of a mix of names: one of them is drawn for each episode."""
+@dataclass(frozen=True)
+class PlayerKind:
+    """What an entry point of `kibitz.players` provides. The entry point's name is the prefix."""
+
+    make: Callable[[Game, str, Resolver], Bot | Player]  # game, what follows the prefix, resolver
+    placeholder: str  # what follows the prefix, for messages: `RUN`, `PRESET`; empty: the prefix is the whole name
+    list: Callable[[Game, Resolver], list[PlayerInfo]] = lambda game, resolver: []
+    compiled: bool = False  # `make` returns a Bot, which can run inside a compiled program
+    interactive: bool = False  # a person answers, so it cannot sit inside an environment
+
+
+@dataclass(frozen=True)
+class Resolver:
+    """`runs` is the only folder whose policies may be named; None allows any path, relative to here."""
+
+    runs: Path | None = None
+
+    def find(self, game: Game, name: str) -> Bot | Player:
+        """The bot or player of this name; BadInput lists the names there are."""
+        if name in game.bots:
+            return game.bots[name]
+        prefix, colon, rest = name.partition(":")
+        kind = _kind_of(name)
+        if kind is None:
+            raise BadInput(f"There is no player {name!r} for {game.name}; there are {', '.join(self.forms(game))}.")
+        if bool(colon) != bool(kind.placeholder):
+            raise BadInput(f"{name!r} is not the name of a player; write {_form(prefix, kind)}.")
+        try:
+            return kind.make(game, rest, self)
+        except BadInput as error:  # runs and presets belong to this machine: the name itself is well formed
+            raise error if isinstance(error, NotFound) else NotFound(str(error)) from None
+
+    def bot(self, game: Game, name: str) -> Bot | None:
+        """The bot of this name; None if it names a player that only exists on the host."""
+        if name in game.bots:
+            return game.bots[name]
+        kind = _kind_of(name)
+        found = self.find(game, name) if kind is not None and kind.compiled else None
+        return found if isinstance(found, Bot) else None
+
+    def player(self, game: Game, name: str) -> Player:
+        """The player of this name, ready for the episode loop."""
+        found = self.find(game, name)
+        return BotPlayer(game, found, "" if name in game.bots else name) if isinstance(found, Bot) else found
+
+    def run_path(self, name: str) -> str:
+        """Where `policy:NAME` is read from under this resolver's path policy."""
+        if self.runs is None:
+            return name
+        if not RUN_NAME.fullmatch(name):
+            raise BadInput(f"{name!r} is not the name of a run; /runs.json lists those there are.")
+        if not (self.runs / name.partition("#")[0]).is_dir():
+            raise NotFound(f"There is no run {name!r} here; /runs.json lists those there are.")
+        return str(self.runs / name)
+
+    def forms(self, game: Game) -> list[str]:
+        """Every name a user may write, with a placeholder for what differs from machine to machine."""
+        kinds = {prefix: entry.load() for prefix, entry in registered(PLAYERS).items()}
+        return [*sorted(game.bots), *(_form(prefix, kind) for prefix, kind in sorted(kinds.items()))]
+
+    def players(self, game: Game) -> list[PlayerInfo]:
+        """Everything that can play this game here."""
+        listed = [PlayerInfo(name, "bot") for name in game.bots]
+        for entry in registered(PLAYERS).values():
+            listed += entry.load().list(game, self)
+        return listed
+
+
+def _kind_of(name: str) -> PlayerKind | None:
+    entry = registered(PLAYERS).get(name.partition(":")[0])
+    return None if entry is None else entry.load()
+
+
+def _form(prefix: str, kind: PlayerKind) -> str:
+    return f"{prefix}:{kind.placeholder}" if kind.placeholder else prefix
+
+
+ANY_PATH = Resolver()
+
+
+def bot_named(game: Game, name: str) -> Bot | None:
+    """The bot of this name, or None if it is a player that only lives on the host."""
+    return ANY_PATH.bot(game, name)
+
+
+def player_named(game: Game, name: str) -> Player:
+    """The player of this name, ready for the episode loop."""
+    return ANY_PATH.player(game, name)
+
+
+def player_and_bot(game: Game, name: str, resolver: Resolver = ANY_PATH) -> tuple[Player, Bot | None]:
+    """Who takes the other seat of a tool-calling environment; the bot is None for a player of the host."""
+    kind = None if name in game.bots else _kind_of(name)
+    if kind is not None and kind.interactive:
+        raise BadInput(f"{name!r} cannot be asked inside an environment; name another player.")
+    found = resolver.find(game, name)
+    return (BotPlayer(game, found), found) if isinstance(found, Bot) else (found, None)
+
+
+def bot_for(game: Game, wanted: Wanted, find: Callable[[Game, str], Bot | None] = bot_named) -> Bot:
+    """The bot of a name, or of a mix of names: one of them is drawn for each episode."""
     if isinstance(wanted, str):
-        rule = find(game, wanted)
-        if rule is None:
-            known = ", ".join([*sorted(game.rules), *(f"{prefix}RUN" for prefix in RULE_KINDS)])
-            raise BadInput(f"{game.name} has no player {wanted!r} that can be compiled; it has {known}.")
-        return rule
+        bot = find(game, wanted)
+        if bot is None:
+            kinds = {prefix: entry.load() for prefix, entry in registered(PLAYERS).items()}
+            known = [*sorted(game.bots), *(_form(prefix, kind) for prefix, kind in kinds.items() if kind.compiled)]
+            raise BadInput(f"{game.name} has no player {wanted!r} that can be compiled; it has {', '.join(known)}.")
+        return bot
     weights = list(wanted.values())
-    if not 1 <= len(weights) <= MOST or not min(weights) >= 0 or not 0 < sum(weights) < float("inf"):
-        raise BadInput(f"A mix of players needs 1 to {MOST} names with weights of at least 0, not all of them 0.")
+    if not 1 <= len(weights) <= MAX_BOTS_IN_MIX or not min(weights) >= 0 or not 0 < sum(weights) < float("inf"):
+        raise BadInput(
+            f"A mix of players needs 1 to {MAX_BOTS_IN_MIX} names with weights of at least 0, not all of them 0."
+        )
     total = sum(weights)
-    return mixed(tuple((rule_for(game, name, find), weight / total) for name, weight in wanted.items() if weight))
-
-
-@lru_cache(maxsize=64)
-def mixed(parts: tuple[tuple[Rule, float], ...]) -> Rule:
-    """One of these rules, drawn by weight for each episode. Nobody is told which: a mix tells nothing."""
-    rules, shares = [rule for rule, _ in parts], [share for _, share in parts]
-    if len(rules) == 1:
-        return rules[0]
-
-    def start(settings: Any, seat: int, u: Array) -> Any:
-        which = jnp.searchsorted(jnp.cumsum(jnp.asarray(shares[:-1])), u[0], side="right").astype(jnp.int32)
-        return which, tuple(rule.start(settings, seat, u[1 : 1 + rule.uniforms]) for rule in rules)
-
-    def pick(settings: Any, memory: Any, view: Any, masks: Masks, u: Array) -> tuple[Any, Act]:
-        which, minds = memory
-        thought = [
-            rule.choose(settings, mind, view, masks, u[: rule.uniforms])
-            for rule, mind in zip(rules, minds, strict=True)
-        ]
-        act = thought[0][1]
-        for index, (_, other) in enumerate(thought[1:], 1):
-            act = choose(which == index, other, act)
-        return (which, tuple(mind for mind, _ in thought)), act
-
-    def study(settings: Any, seat: int) -> Any:
-        for rule in rules:
-            settings = rule.study(settings, seat)
-        return settings
-
-    return Rule(
-        name=" or ".join(rule.name for rule in rules),
-        choose=pick,
-        start=start,
-        study=study,
-        uniforms=1 + max(rule.uniforms for rule in rules),
-        widths=((len(rules) - 1).bit_length(), tuple(rule.widths for rule in rules)),
-    )
-
-
-def here(make: Callable[..., Any], *values: Any) -> Any:
-    """Runs and presets are this machine's: what is wrong with one is no fault of the name."""
-    try:
-        return make(*values)
-    except BadInput as wrong:
-        raise NotHere(str(wrong)) from None
+    return mixed(tuple((bot_for(game, name, find), weight / total) for name, weight in wanted.items() if weight))

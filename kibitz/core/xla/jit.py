@@ -21,11 +21,11 @@ from jax.experimental.xla_metadata import set_xla_metadata
 
 from kibitz.core.xla import setup as _setup  # noqa: F401  (says how JAX is wanted)
 
-WISH = {"xla_cpu_use_fusion_emitters": False}
+XLA_OPTIONS = {"xla_cpu_use_fusion_emitters": False}
 log = logging.getLogger("kibitz.core")
 
 
-def one_kernel(function: Callable[..., Any], static_argnums: int | tuple[int, ...] = ()) -> Callable[..., Any]:
+def jit_single(function: Callable[..., Any], static_argnums: int | tuple[int, ...] = ()) -> Callable[..., Any]:
     """`jax.jit(function)`, in one piece on a CPU. For small programs: nothing in it runs in parallel."""
     plain = jax.jit(function, static_argnums=static_argnums)
 
@@ -50,19 +50,19 @@ def one_kernel(function: Callable[..., Any], static_argnums: int | tuple[int, ..
     return call
 
 
-def large(function: Callable[..., Any], **more: Any) -> Callable[..., Any]:
+def jit_batch(function: Callable[..., Any], **more: Any) -> Callable[..., Any]:
     """`jax.jit(function, **more)` for a program of many games, which is not a part of another program."""
-    return jax.jit(function, compiler_options=older_emitter(), **more)
+    return jax.jit(function, compiler_options=batch_compiler_options(), **more)
 
 
 @cache
-def older_emitter() -> dict[str, bool] | None:
+def batch_compiler_options() -> dict[str, bool] | None:
     """The wish, where there is a CPU and a compiler that knows it."""
     if jax.default_backend() != "cpu":
         return None
     try:
-        jax.jit(lambda x: x, compiler_options=WISH).lower(0.0).compile()
+        jax.jit(lambda x: x, compiler_options=XLA_OPTIONS).lower(0.0).compile()
     except jax.errors.JaxRuntimeError as error:
         log.info("large programs compile the slower way: %s", str(error).partition("\n")[0])
         return None
-    return WISH
+    return XLA_OPTIONS

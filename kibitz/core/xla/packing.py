@@ -74,7 +74,7 @@ class Layout:
         return jax.tree.unflatten(self.tree, leaves)
 
 
-def once(times: Any, make: Callable[[], Any]) -> Any:
+def fusion_barrier(times: Any, make: Callable[[], Any]) -> Any:
     """`make()`, finished before anything else uses it; `times` is 1.
 
     On a CPU, XLA computes what several kernels share again in each of them, and what players choose is

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import jax.numpy as jnp
 from jax import Array
 
-from kibitz.core.game import Game, matters_always
-from kibitz.games.cricket.captains import bots as captains
+from kibitz.core.game import Drawing, Game, Learning, Measures, Page, Rules
+from kibitz.core.words import Words
+from kibitz.games.cricket.captains import bots
 from kibitz.games.cricket.drawing import frame, review
 from kibitz.games.cricket.envs import calls
-from kibitz.games.cricket.laws import start as opening
-from kibitz.games.cricket.laws import state, view
-from kibitz.games.cricket.laws import step as rules
+from kibitz.games.cricket.laws import start, state, step, view
 from kibitz.games.cricket.laws.step import Settings
 from kibitz.games.cricket.options import CricketOptions
 from kibitz.games.cricket.teams import roster
-from kibitz.games.cricket.words import commentary
-from kibitz.games.cricket.words import prompt as words
+from kibitz.games.cricket.words import commentary, prompt
 
 
 def score(settings: Settings, final: state.State) -> Mapping[str, Array]:
@@ -41,38 +40,47 @@ def contexts(name: str) -> Mapping[str, Any]:
 def build() -> Game:
     return Game(
         name="cricket",
-        version=1,
-        heads=rules.HEADS,
-        matters=matters_always(rules.HEADS),
-        simultaneous=True,
+        title="Cricket captaincy",
+        heads=step.HEADS,
         options=CricketOptions,
-        new=opening.new,
-        new_uniforms=opening.NEW_UNIFORMS,
-        to_act=rules.to_act,
-        legal=rules.legal,
-        step=rules.step,
-        step_uniforms=rules.STEP_UNIFORMS,
-        longest=rules.longest,
-        view=view.view,
-        features=view.features,
-        widths=state.WIDTHS,
-        rules=captains.CAPTAINS,
-        scale=lambda settings: 1.0,
+        rules=Rules(
+            new=start.new,
+            to_act=step.to_act,
+            legal=step.legal,
+            step=step.step,
+            view=view.view,
+            max_steps=step.max_steps,
+            simultaneous=True,
+            new_uniforms=start.NEW_UNIFORMS,
+            step_uniforms=step.STEP_UNIFORMS,
+        ),
+        learning=Learning(features=view.features, bit_widths=state.WIDTHS),
+        bots=bots.CAPTAINS,
         reference="balanced",
-        score=score,
-        fields=words.fields,
-        describe=words.describe,
-        frame=frame.frame,
-        tell=commentary.tell,
-        say=words.say,
-        parse=words.parse,
-        brief=words.brief,
-        legal_text=words.legal_text,
+        measures=Measures(score=score),
+        words=Words(
+            prompt_variables=prompt.prompt_variables,
+            answer_fields=prompt.answer_fields,
+            act_text=prompt.act_text,
+            parse=prompt.parse,
+            position_text=prompt.position_text,
+            choices_text=prompt.choices_text,
+            prompt="configs/llm_prompt_cricket.txt",
+        ),
+        drawing=Drawing(
+            frame=frame.frame,
+            commentary=commentary.commentary,
+            private=frame.private,
+            cast=roster.cast,
+            tool_calls=calls.calls,
+            review=review.review,
+            page=Page(Path(__file__).parent / "ui", "cricket.js"),
+            public_rewards=True,
+        ),
         contexts=contexts,
-        private=frame.private,
-        cast=roster.cast,
-        calls=calls.calls,
-        review=review.review,
+        packs=packs,
+        tool_env=tool_env,
+        default_players=("balanced", "balanced"),
     )
 
 
@@ -81,8 +89,15 @@ def game(options: CricketOptions | None = None) -> Game:
     return build()
 
 
-def environment() -> Any:
-    """The class for agents that call tools; see `kibitz.games.cricket.envs.tool_env`."""
+def packs() -> Any:
+    """Loaded when first used: packs need the record."""
+    from kibitz.games.cricket import packs
+
+    return packs
+
+
+def tool_env() -> type[Any]:
+    """Loaded when first used: it needs the record."""
     from kibitz.games.cricket.envs.tool_env import CricketEnvironment
 
     return CricketEnvironment

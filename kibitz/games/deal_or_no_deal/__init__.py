@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from functools import cache, partial
-from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from kibitz.core.game import Game, Rule
-from kibitz.games.deal_or_no_deal import contexts, rules, view, words
-from kibitz.games.deal_or_no_deal import yardsticks as reference
+from kibitz.core.bots import Bot
+from kibitz.core.game import Drawing, Game, Learning, Measures, Page, Rules
+from kibitz.core.words import Words
+from kibitz.games.deal_or_no_deal import contexts, rules, view, words, yardsticks
 from kibitz.games.deal_or_no_deal.bots import bayes, partner
 from kibitz.games.deal_or_no_deal.drawing import frame, review
 from kibitz.games.deal_or_no_deal.options import NegotiationOptions
@@ -29,45 +30,56 @@ def contexts_options(name: str) -> dict[str, Any]:
 @cache
 def build(max_count: int = 4, revealed: bool = False, past_offers: int = 0) -> Game:
     """The record for head sizes up to `max_count`, and features with what a learner may also see."""
-    players: list[Rule] = [
+    players: list[Bot] = [
         partner.HEURISTIC,
         partner.RANDOM,
-        bayes.rule(max_count),
-        *(partner.kind_rule(kind) for kind in partner.KINDS),
+        bayes.bot(max_count),
+        *(partner.kind_bot(kind) for kind in partner.KINDS),
     ]
     return Game(
         name="deal_or_no_deal",
-        version=1,
+        title="Deal or No Deal",
         heads=rules.heads(max_count),
-        matters=MATTERS,
-        simultaneous=False,
         options=NegotiationOptions,
-        new=rules.new,
-        new_uniforms=rules.NEW_UNIFORMS,
-        to_act=rules.to_act,
-        legal=partial(rules.legal, max_count=max_count),
-        step=rules.step,
-        step_uniforms=0,
-        longest=rules.longest,
-        view=view.view,
-        features=partial(view.features, revealed=revealed, max_count=max_count),
-        widths=rules.widths(past_offers),
-        built_for=NegotiationOptions(max_count=max_count, reveal_partner_utilities=revealed, past_offers=past_offers),
-        rules={rule.name: rule for rule in players},
-        scale=rules.scale,
+        rules=Rules(
+            new=rules.new,
+            to_act=rules.to_act,
+            legal=partial(rules.legal, max_count=max_count),
+            step=rules.step,
+            view=view.view,
+            max_steps=rules.max_steps,
+            new_uniforms=rules.NEW_UNIFORMS,
+        ),
+        learning=Learning(
+            features=partial(view.features, revealed=revealed, max_count=max_count),
+            matters=MATTERS,
+            bit_widths=rules.bit_widths(past_offers),
+            scale=rules.scale,
+        ),
+        bots={bot.name: bot for bot in players},
         reference="bayes",
-        score=partial(reference.score, max_count=max_count),
-        fields=words.fields,
-        describe=words.describe,
-        frame=frame.frame,
-        tell=frame.tell,
-        say=words.say,
-        parse=words.parse,
-        brief=words.brief,
-        legal_text=words.legal_text,
+        measures=Measures(score=partial(yardsticks.score, max_count=max_count)),
+        words=Words(
+            prompt_variables=words.prompt_variables,
+            answer_fields=words.answer_fields,
+            act_text=words.act_text,
+            parse=words.parse,
+            position_text=words.position_text,
+            choices_text=words.choices_text,
+            prompt="configs/llm_prompt.txt",
+        ),
+        drawing=Drawing(
+            frame=frame.frame,
+            commentary=frame.commentary,
+            private=frame.private,
+            review=partial(review.review, max_count=max_count),
+            page=Page(Path(__file__).parent / "ui", "deal_or_no_deal.js"),
+        ),
         contexts=contexts_options,
-        private=frame.private,
-        review=partial(review.review, max_count=max_count),
+        tool_env=tool_env,
+        default_options=NegotiationOptions(
+            max_count=max_count, reveal_partner_utilities=revealed, past_offers=past_offers
+        ),
     )
 
 
@@ -77,6 +89,8 @@ def game(options: NegotiationOptions | None = None) -> Game:
     return build(chosen.max_count, chosen.reveal_partner_utilities, chosen.past_offers)
 
 
-def environment() -> Any:
-    """The game for agents that call tools."""
-    return import_module("kibitz.games.deal_or_no_deal.envs.tool_env").NegotiationEnvironment
+def tool_env() -> type[Any]:
+    """Loaded when first used: it needs pydantic models that nothing else does."""
+    from kibitz.games.deal_or_no_deal.envs.tool_env import NegotiationEnvironment
+
+    return NegotiationEnvironment

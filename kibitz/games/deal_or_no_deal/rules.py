@@ -12,8 +12,8 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from kibitz.core.act import Act, Head, Masks
+from kibitz.core.bots import where
 from kibitz.core.chance import pick
-from kibitz.core.game import choose
 
 PROPOSE, INSIST, AGREE, DISAGREE, END = range(5)
 SILENT = 5  # in place of a last act: has not spoken yet
@@ -44,7 +44,7 @@ class State(NamedTuple):
     past: tuple[tuple[Items, ...], tuple[Items, ...]]  # each seat's last offers, newest first; zeros: none yet
 
 
-def widths(past_offers: int) -> State:
+def bit_widths(past_offers: int) -> State:
     """Bits of each field."""
     count, points = Items(3, 3, 3), Items(4, 4, 4)
     past = ((count,) * past_offers,) * 2
@@ -163,7 +163,7 @@ def step(settings: Settings, state: State, acts: tuple[Act, Act], u: Array) -> t
     act_type, *kept = (jnp.where(first, a, b) for a, b in zip(*acts, strict=True))
     keep = Items(*kept)
     other_act = jnp.where(first, state.last_acts[1], state.last_acts[0])
-    other_claim = choose(first, state.claims[1], state.claims[0])
+    other_claim = where(first, state.claims[1], state.claims[0])
     rest = minus(state.counts, other_claim)
 
     fits = at_most(keep, state.counts) & at_most(Items(0, 0, 0), keep)
@@ -176,10 +176,10 @@ def step(settings: Settings, state: State, acts: tuple[Act, Act], u: Array) -> t
 
     live = ~state.over
     speaks = live & (act_type != DISAGREE)
-    claim = choose(agreed, rest, keep)
+    claim = where(agreed, rest, keep)
     claims = (
-        choose(first & speaks, claim, state.claims[0]),
-        choose(~first & speaks, claim, state.claims[1]),
+        where(first & speaks, claim, state.claims[0]),
+        where(~first & speaks, claim, state.claims[1]),
     )
     turns_left = state.turns_left - 1
     after = State(
@@ -205,7 +205,7 @@ def step(settings: Settings, state: State, acts: tuple[Act, Act], u: Array) -> t
 
 
 def _remember(offers: Array, keep: Items, past: tuple[Items, ...]) -> tuple[Items, ...]:
-    return choose(offers, (keep, *past)[: len(past)], past) if past else ()
+    return where(offers, (keep, *past)[: len(past)], past) if past else ()
 
 
 def payoffs(state: State) -> tuple[Array, Array]:
@@ -213,7 +213,7 @@ def payoffs(state: State) -> tuple[Array, Array]:
     return dot(state.utilities[0], state.claims[0]), dot(state.utilities[1], state.claims[1])
 
 
-def longest(settings: Settings) -> int:
+def max_steps(settings: Settings) -> int:
     return int(jnp.max(settings.max_turns))
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import Array
 
-from kibitz.core.game import choose
+from kibitz.core.bots import where
 from kibitz.games.deal_or_no_deal.rules import (
     DISAGREE,
     MAX_UTILITY,
@@ -41,7 +41,7 @@ def view(settings: Settings, state: State, seat: int) -> View:
         seat=seat,
         counts=state.counts,
         my_utilities=state.utilities[seat],
-        other_utilities=choose(settings.reveal, state.utilities[other], nothing),
+        other_utilities=where(settings.reveal, state.utilities[other], nothing),
         other_act=state.last_acts[other],
         offer_for_me=minus(state.counts, state.claims[other]),
         my_act=state.last_acts[seat],

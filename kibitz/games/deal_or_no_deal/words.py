@@ -58,7 +58,7 @@ def sentence(name: str) -> str:
     return name[:1].upper() + name[1:]
 
 
-def say(act: Any) -> str:
+def act_text(act: Any) -> str:
     """An act in words, as its seat would say it."""
     act_type, *kept = (int(x) for x in act)
     if act_type in (AGREE, DISAGREE):
@@ -70,10 +70,10 @@ def say(act: Any) -> str:
 def history_line(entry: Mapping[str, Any], seat: int) -> str:
     """One past act, from a seat's side of the table."""
     who = "You" if entry["seat"] == seat else "Partner"
-    return f"{who}: {say(entry['act'])}"
+    return f"{who}: {act_text(entry['act'])}"
 
 
-def describe(settings: Any, view: Any, history: list[Mapping[str, Any]]) -> dict[str, str]:
+def prompt_variables(settings: Any, view: Any, history: list[Mapping[str, Any]]) -> dict[str, str]:
     """Prompt variables; every one is a string and none knows more than the view."""
     act = int(view.other_act)
     legal = [name for kind, name in enumerate(ACT_NAMES) if kind != AGREE or act in (0, 1)]
@@ -92,25 +92,25 @@ def describe(settings: Any, view: Any, history: list[Mapping[str, Any]]) -> dict
     }
 
 
-def fields(view: Any, masks: Any) -> dict[str, Any]:
+def answer_fields(view: Any, masks: Any) -> dict[str, Any]:
     """The answer's fields with the values that are open now; a list of lists is an array field."""
     acts, *counts = (np.flatnonzero(np.asarray(mask)).tolist() for mask in masks)
     return {"act_type": acts, "oA": counts, "confidence": list(CONFIDENCES)}
 
 
-def parse(text: str, view: Any, masks: Any) -> tuple[int, int, int, int]:
+def parse(view: Any, masks: Any, text: str) -> tuple[int, int, int, int]:
     """What a person typed: `propose 1 2 0`, `agree`, `p 1,2,0`. Names may be cut short."""
     words = re.findall(r"[a-z]+|-?\d+(?:\.\d+)?", text.lower())
     if not words:
-        raise BadInput(f"Type one of {legal_text(view, masks)}.")
+        raise BadInput(f"Type one of {choices_text(view, masks)}.")
     names = [name for name in ACT_NAMES if name.lower().startswith(words[0])]
     if words[0].isdigit() and int(words[0]) < len(ACT_NAMES):
         names = [ACT_NAMES[int(words[0])]]
     if len(names) != 1:
-        raise BadInput(f"{words[0]!r} is not an act; type one of {legal_text(view, masks)}.")
+        raise BadInput(f"{words[0]!r} is not an act; type one of {choices_text(view, masks)}.")
     act_type = ACT_NAMES.index(names[0])
     if not masks[0][act_type]:
-        raise BadInput(f"{names[0]} is not possible now; type one of {legal_text(view, masks)}.")
+        raise BadInput(f"{names[0]} is not possible now; type one of {choices_text(view, masks)}.")
     if act_type in (AGREE, DISAGREE):
         if len(words) > 1:
             raise BadInput(f"{names[0]} takes no numbers; type just {names[0].lower()!r}.")
@@ -128,7 +128,7 @@ def parse(text: str, view: Any, masks: Any) -> tuple[int, int, int, int]:
     return act_type, kept[0], kept[1], kept[2]
 
 
-def brief(view: Any) -> str:
+def position_text(view: Any) -> str:
     """The position for a person in the seat, in two sentences."""
     kinds = zip(view.counts, ITEM_NAMES, view.my_utilities, strict=True)
     pool = ", ".join(f"{plural(int(n), name)} (worth {int(points)} each to you)" for n, name, points in kinds)
@@ -141,7 +141,7 @@ def brief(view: Any) -> str:
     return f"On the table: {pool}. {said} Turns left: {int(view.turns_left)}."
 
 
-def legal_text(view: Any, masks: Any) -> str:
+def choices_text(view: Any, masks: Any) -> str:
     """What may be typed now."""
     ranges = " ".join(f"0..{int(count)}" for count in view.counts)
     shown = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from kibitz.core.errors import NotHere
+from kibitz.core.errors import NotFound
 from kibitz.core.play.events import Event
 from kibitz.live.http import models
 from kibitz.live.store.base import Row, Store
@@ -28,7 +28,7 @@ def again(store: Store, row: Row, wish: models.Branch) -> dict[str, Any]:
     """The start of the branch, in the words of `plan.Wish`."""
     steps, drawn = _read(store, row)
     if wish.turn > len(steps):
-        raise NotHere(f"Turn {wish.turn} is not in that episode; it has {len(steps)} steps.")
+        raise NotFound(f"Turn {wish.turn} is not in that episode; it has {len(steps)} steps.")
     kept = steps[: wish.turn]
     pack = row.about.get("eval_pack_id", "default")
     if (None, None) in kept:

@@ -76,15 +76,15 @@ class HumanSeat:
                 raise NotYourTurn("It is not your turn.")
             if meant not in (None, turn.number):
                 raise NotYourTurn("That was meant for another turn; the game has moved on.")
-            chosen = self._game.parse(text or "", turn.view, turn.masks) if act is None else tuple(act)
+            chosen = self._game.words.parse(turn.view, turn.masks, text or "") if act is None else tuple(act)
             # a head that does not matter may hold any value, but the value is stored and shown
             fits = all(0 <= value < len(mask) for value, mask in zip(chosen, turn.masks, strict=False))
             if not fits or not table_for(self._game).is_legal(turn.masks, chosen):
-                legal = self._game.legal_text(turn.view, turn.masks)
+                legal = self._game.words.choices_text(turn.view, turn.masks)
                 raise BadInput(f"The act {list(chosen)} is not legal now; you may say: {legal}")
             self._answer = chosen
             self._changed.notify_all()
-        return self._game.say(chosen)
+        return self._game.words.act_text(chosen)
 
     def asked(self) -> dict[str, Any]:
         """The open turn, or that there is none; an answered turn counts as closed."""
@@ -93,15 +93,19 @@ class HumanSeat:
 
     def _describe(self, turn: Turn) -> dict[str, Any]:
         game, hint = self._game, turn.hint
-        shown = None if hint is None else {"act": list(hint.act), "text": game.say(hint.act), "reason": hint.reason}
+        shown = (
+            None
+            if hint is None
+            else {"act": list(hint.act), "text": game.words.act_text(hint.act), "reason": hint.reason}
+        )
         return {
             "your_turn": True,
             "deadline": time.time() + self._seconds,
             "turn": turn.number,
             "seat": turn.seat,
-            "view_text": game.brief(turn.view),
-            "legal_text": game.legal_text(turn.view, turn.masks),
-            "fields": plain(game.fields(turn.view, turn.masks)),
+            "view_text": game.words.position_text(turn.view),
+            "legal_text": game.words.choices_text(turn.view, turn.masks),
+            "fields": plain(game.words.answer_fields(turn.view, turn.masks)),
             "masks": [np.asarray(mask).astype(bool).tolist() for mask in turn.masks],
             "heads": [head.name for head in game.heads],
             "hint": shown,

@@ -10,10 +10,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from kibitz.core.errors import BadInput, NotHere
-from kibitz.core.game import Game, Rule
-from kibitz.core.play.player import Choice, Player, RulePlayer
-from kibitz.core.play.resolve import rule_named
+from kibitz.core.bots import Bot
+from kibitz.core.errors import BadInput, NotFound
+from kibitz.core.game import Game
+from kibitz.core.play.player import BotPlayer, Choice, Player
+from kibitz.core.play.resolve import bot_named
 from kibitz.games import get_game, get_pack, pack_names
 from kibitz.live.episodes.halt import Halt
 from kibitz.live.episodes.human_seat import HumanSeat
@@ -79,13 +80,13 @@ def prepare(wish: Wish, runs: Path, patience: float, human_seconds: float, halt:
     """Checked as a whole: BadInput before anything is stored or shown. An `operator` may name any file."""
     game, chosen = game_of(wish, operator)
     names = [*wish.names, *([wish.adviser] if wish.adviser else [])]
-    rules = [rule_named(game, name) if operator else rule_of(game, name, runs) for name in names]
+    bots = [bot_named(game, name) if operator else rule_of(game, name, runs) for name in names]
     if wish.instead_of is not None:
         rule_of(game, wish.instead_of, runs)
     players: list[Player] = []
-    for name, rule in zip(names, rules, strict=True):
-        if rule is not None:
-            players.append(RulePlayer(game, rule, name))
+    for name, bot in zip(names, bots, strict=True):
+        if bot is not None:
+            players.append(BotPlayer(game, bot, name))
         elif name == "human":
             if len(players) == 2:
                 raise BadInput("A human cannot be the adviser here; name a player such as heuristic.")
@@ -101,10 +102,10 @@ def prepare(wish: Wish, runs: Path, patience: float, human_seconds: float, halt:
         seed = pack.seed(match)
     else:
         settings = chosen.settings()
-    for seat, rule in enumerate(rules[:2]):
-        settings = rule.tell(settings, seat) if rule else settings
-    for seat, rule in zip((0, 1, 0), rules, strict=False):
-        settings = rule.study(settings, seat) if rule else settings
+    for seat, bot in enumerate(bots[:2]):
+        settings = bot.disclose(settings, seat) if bot else settings
+    for seat, bot in zip((0, 1, 0), bots, strict=False):
+        settings = bot.precompute(settings, seat) if bot else settings
     return Plan(
         game,
         settings,
@@ -140,18 +141,18 @@ def packs_of(game: str) -> list[str]:
     return ["default", *(name for name in pack_names(game) if name != "default")]
 
 
-def rule_of(game: Game, name: str, runs: Path) -> Rule | None:
+def rule_of(game: Game, name: str, runs: Path) -> Bot | None:
     """As `rule_named`, but a policy is a run in our own folder and nothing else on this machine."""
     if not name.startswith("policy:"):
-        if name not in game.rules and name != "human" and not name.startswith("llm:"):
+        if name not in game.bots and name != "human" and not name.startswith("llm:"):
             player_named(game, name)  # says which names there are
-        return game.rules.get(name)
+        return game.bots.get(name)
     run = name.removeprefix("policy:")
     if not RUN.fullmatch(run):
         raise BadInput(f"{run!r} is not the name of a run; /runs.json lists those there are.")
     if not (runs / run.partition("#")[0]).is_dir():
-        raise NotHere(f"There is no run {run!r} here; /runs.json lists those there are.")
-    return rule_named(game, f"policy:{runs / run}")
+        raise NotFound(f"There is no run {run!r} here; /runs.json lists those there are.")
+    return bot_named(game, f"policy:{runs / run}")
 
 
 def about_of(wish: Wish, chosen: Any) -> dict[str, Any]:
@@ -181,5 +182,5 @@ def describe(name: str) -> dict[str, Any]:
         "options": {**schema, "properties": kept},
         "defaults": {key: defaults[key] for key in kept if key in defaults},
         "packs": packs_of(name),
-        "rules": list(game.rules),
+        "rules": list(game.bots),
     }

@@ -30,9 +30,9 @@ class Warmth:
     def _work(self, runs: Path) -> None:
         began = time.monotonic()
         try:
-            from kibitz.games import GAMES
+            from kibitz.games import game_names
 
-            for name in reversed(GAMES):
+            for name in reversed(game_names()):
                 _warm(name, runs, self._halt)
             self.state = "ready"
         except Exception as error:  # the server works without it, only later

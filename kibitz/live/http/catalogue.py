@@ -11,9 +11,9 @@ from typing import Any
 POINTS = 500  # of a curve: more than a page can draw
 
 
-def players_of(game: str, rules: list[str], runs: Path) -> list[dict[str, Any]]:
+def players_of(game: str, bots: list[str], runs: Path) -> list[dict[str, Any]]:
     """Every name a start may use, with why one cannot be used here."""
-    listed = [_player(name, name.capitalize(), "rule") for name in rules]
+    listed = [_player(name, name.capitalize(), "rule") for name in bots]
     listed.append(_player("human", "A person", "human"))
     listed += [_llm(name, why) for name, why in _presets()]
     trained = [run["name"] for run in runs_of(runs) if run["game"] == game]

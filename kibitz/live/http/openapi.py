@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from kibitz.core.options import Options
-from kibitz.games import GAMES, get_environment, get_game
+from kibitz.games import game_names, get_environment, get_game
 from kibitz.live.episodes.prepare import RUN, packs_of
 from kibitz.live.http.numbers import EXACT
 from kibitz.live.openenv import tasks as openenv_tasks
@@ -23,22 +23,22 @@ def start_schema(schema: Schema) -> None:
     """A start is of one game; whoever is not named must have a default there."""
     whole = dict(schema)
     schema.clear()
-    schema["title"], schema["oneOf"] = whole["title"], [_start(whole, name) for name in GAMES]
+    schema["title"], schema["oneOf"] = whole["title"], [_start(whole, name) for name in game_names()]
 
 
 def _start(whole: Schema, name: str) -> Schema:
     fields = dict(whole["properties"])
-    rules = list(get_game(name).rules)
+    bots = list(get_game(name).bots)
     usual = fields["game"]["default"] == name
     fields["game"] = {"const": name} | ({"default": name} if usual else {})
     fields["eval_pack_id"] = fields["eval_pack_id"] | {"enum": packs_of(name)}
     fields["options"] = _described(fields["options"]) | options_schema(get_game(name).options)
     required = [] if usual else ["game"]
     for seat in ("captain_preset", "opponent_choice"):
-        if fields[seat]["default"] not in rules:
+        if fields[seat]["default"] not in bots:
             required.append(seat)
-        fields[seat] = _described(fields[seat]) | player_schema([*rules, "human"])
-    fields["adviser"] = _described(fields["adviser"]) | _or_null(player_schema(rules))
+        fields[seat] = _described(fields[seat]) | player_schema([*bots, "human"])
+    fields["adviser"] = _described(fields["adviser"]) | _or_null(player_schema(bots))
     return {
         "title": f"{whole['title']}_{name}",
         "type": "object",
@@ -50,20 +50,20 @@ def _start(whole: Schema, name: str) -> Schema:
 
 def branch_schema(schema: Schema) -> None:
     """The record decides whose names are known; here are those of all games."""
-    rules = sorted({rule for name in GAMES for rule in get_game(name).rules})
+    bots = sorted({bot for name in game_names() for bot in get_game(name).bots})
     fields = schema["properties"]
-    fields["players"]["items"] = player_schema([*rules, "human"])
-    fields["adviser"] = _or_null(player_schema(rules))
+    fields["players"]["items"] = player_schema([*bots, "human"])
+    fields["adviser"] = _or_null(player_schema(bots))
 
 
 def reset_properties(game: str) -> Schema:
     """Options of `reset` beside those that every game has; null is as good as not given."""
     own = options_schema(getattr(get_environment(game), "options", Options))["properties"]
     own["seed"] = _or_null({"type": "integer", "minimum": 0, "exclusiveMaximum": EXACT})
-    rules = list(get_game(game).rules)
+    bots = list(get_game(game).bots)
     for name in ("opponent", "opponent_mode"):
         if name in own:
-            own[name] = _described(own[name]) | player_schema(rules)
+            own[name] = _described(own[name]) | player_schema(bots)
     splits = {"enum": list(openenv_tasks.splits(game))}
     if openenv_tasks.PACK in own:
         own[openenv_tasks.PACK] = _described(own[openenv_tasks.PACK]) | splits

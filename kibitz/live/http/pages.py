@@ -94,14 +94,11 @@ def game_files(game: str) -> dict[str, File]:
 
 
 def _page(game: str) -> tuple[Path, str] | None:
-    """The folder and the module of a game's page."""
-    from importlib.util import find_spec
+    """The folder and the module of a game's page, as its record names them."""
+    from kibitz.games import game_names, get_game
 
-    from kibitz.games import GAMES
-
-    spec = find_spec(GAMES[game]) if game in GAMES else None
-    folder = Path(spec.origin).parent / "ui" if spec is not None and spec.origin else None
-    return (folder, f"{game}.js") if folder is not None and folder.is_dir() else None
+    page = get_game(game).drawing.page if game in game_names() else None
+    return None if page is None else (page.folder, page.module)
 
 
 @lru_cache(4 * MAX_GAMES)

@@ -193,14 +193,14 @@ def _take(bus: Bus, listed: list[StoredEvent], speech: TextToSpeech | None) -> d
 
 
 def _presets(state: Any) -> dict[str, Any]:
-    from kibitz.games import GAMES
+    from kibitz.games import game_names
     from kibitz.live.episodes.prepare import describe
     from kibitz.live.http.catalogue import players_of
 
     runs: Path = state.config.runs
     games = {}
-    for name in GAMES:
+    for name in game_names():
         told = dict(describe(name))
-        rules = told.pop("rules")
-        games[name] = {**told, "players": players_of(name, rules, runs)}
+        bots = told.pop("rules")
+        games[name] = {**told, "players": players_of(name, bots, runs)}
     return {"games": games, "speech": state.speech.described()}

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Body, Path, Query, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 
-from kibitz.core.errors import BadInput, NotHere
+from kibitz.core.errors import BadInput, NotFound
 from kibitz.live.episodes.branch import NotAgain, again
 from kibitz.live.episodes.runner import fail_episode
 from kibitz.live.http import catalogue, models
@@ -148,7 +148,7 @@ def _add_changing(routes: APIRouter) -> None:
         try:
             return await begin(request, values)
         except BadInput as wrong:  # of two games' names the record knows one
-            raise NotHere(str(wrong)) from None
+            raise NotFound(str(wrong)) from None
 
     @routes.post("/episodes/{episode_id}/act", responses={**NONE, **CONFLICT}, response_model=models.Acted)
     async def act(request: Request, episode_id: Id, said: Annotated[models.Act, Body()]) -> Any:

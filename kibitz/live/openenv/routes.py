@@ -23,7 +23,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.exceptions import HTTPException
 
 from kibitz.core.envs.tool_env import models
-from kibitz.core.errors import BadInput, NotHere
+from kibitz.core.errors import BadInput, NotFound
 from kibitz.games import get_environment
 from kibitz.live.http.numbers import EXACT, JsonRoute
 from kibitz.live.openenv import mcp as openenv_mcp
@@ -103,7 +103,7 @@ class Route(JsonRoute):
             except ValidationError as error:
                 first = error.errors()[0]
                 return _sorry(422, f"action.{'.'.join(map(str, first['loc']))}: {first['msg']}.")
-            except NotHere as missing:
+            except NotFound as missing:
                 return _sorry(404, str(missing))
             except BadInput as bad:
                 return _sorry(422, str(bad))

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from kibitz.core.errors import BadInput, NotHere
+from kibitz.core.errors import BadInput, NotFound
 from kibitz.games import get_environment, get_pack, pack_names
 from kibitz.live.http.numbers import EXACT
 
@@ -36,7 +36,7 @@ def task(game: str, split: str, index: int) -> dict[str, Any]:
     """What `reset` needs to play it is in `options`."""
     most = count(game, split)
     if not 0 <= index < most:
-        raise NotHere(f"The split {split!r} has tasks 0 to {most - 1}, not {index}.")
+        raise NotFound(f"The split {split!r} has tasks 0 to {most - 1}, not {index}.")
     own = getattr(get_environment(game), "task_options", None)
     options = own(split, index) if own is not None else {"seed": index}
     return {"id": f"{split}-{index}", "split": split, "index": index, "options": options}

@@ -51,7 +51,7 @@ class Commentator:
         self._in_row, self._rest_until = 0, 0.0
 
     def __call__(self, event: Mapping[str, Any], frame: Mapping[str, Any]) -> str:
-        plain = self._game.tell(event, frame)
+        plain = self._game.drawing.commentary(event, frame)
         if not plain:
             return ""
         self.counts["lines"] += 1
@@ -104,7 +104,7 @@ def _messages(game: str, plain: str, frame: Mapping[str, Any]) -> list[dict[str,
 def commentator_for(game: Game, name: str = TEMPLATE) -> Commentate:
     """`template`, or `llm:PRESET`; BadInput if there is no such thing or it cannot be used here."""
     if name == TEMPLATE:
-        return game.tell
+        return game.drawing.commentary
     if not name.startswith("llm:"):
         raise BadInput(f"There is no commentator {name!r:.80}; there are {TEMPLATE} and llm:PRESET.")
     return _connected(game, name.removeprefix("llm:"))

@@ -16,7 +16,8 @@ from jax import Array
 
 from kibitz.advice import overhear
 from kibitz.core.act import Act, Masks
-from kibitz.core.game import Game, choose
+from kibitz.core.bots import where
+from kibitz.core.game import Game
 from kibitz.train.rollout import Games, Practice, Stepped, pack_masks
 
 LANES = 4  # 128 bits: among a billion positions two alike are less likely than a broken disk
@@ -52,7 +53,7 @@ class Listening(Practice):
 
         def one(games: Games) -> Look:
             state = self.play.layout.unpack(games.solo).state
-            view, masks = self.game.view(settings, state, 0), self.game.legal(settings, state, 0)
+            view, masks = self.game.rules.view(settings, state, 0), self.game.rules.legal(settings, state, 0)
             return Look(view, masks, games.ear.lines, games.ear.length)
 
         return jax.vmap(one)(games)
@@ -66,7 +67,7 @@ class Listening(Practice):
         said = overhear.reply(play, settings, play.layout.unpack(games.solo), act, u[: play.step_uniforms])
         ear = self._heard(games.ear, jnp.bool_(True), 0, act)
         ear = self._heard(ear, said.spoke, 1, said.act)
-        ear = choose(stepped.over, self._opened(settings, u[play.step_uniforms :]), ear)
+        ear = where(stepped.over, self._opened(settings, u[play.step_uniforms :]), ear)
         return self._placed(settings, after, ear), stepped
 
     def _opened(self, settings: Any, u: Array) -> Ear:
@@ -74,7 +75,7 @@ class Listening(Practice):
         nothing = jnp.zeros((self.most, 1 + len(self.game.heads)), jnp.int16)
         zeros = jnp.zeros(LANES, jnp.uint32)
         ear = Ear(nothing, jnp.int32(0), zeros, zeros, jnp.bool_(False))
-        first = self.game.new(settings, u[: self.game.new_uniforms])
+        first = self.game.rules.new(settings, u[: self.game.rules.new_uniforms])
         said = overhear.opening(self.play, settings, first, u)
         return self._heard(ear, said.spoke, 1, said.act)
 
@@ -90,16 +91,16 @@ class Listening(Practice):
 
     def _placed(self, settings: Any, games: Games, ear: Ear) -> Games:
         state = self.play.layout.unpack(games.solo).state
-        view, masks = self.game.view(settings, state, 0), self.game.legal(settings, state, 0)
+        view, masks = self.game.rules.view(settings, state, 0), self.game.rules.legal(settings, state, 0)
         place = digest(jnp.concatenate([*map(_words, jax.tree.leaves(view)), pack_masks(masks), ear.told]))
-        due = self.game.to_act(state)[0] & (games.since % self.cadence == 0)
+        due = self.game.rules.to_act(state)[0] & (games.since % self.cadence == 0)
         return games._replace(ear=ear._replace(place=place, due=due))
 
 
 def most_lines(game: Game, settings: Any) -> int:
     """Of one episode: everybody's acts, and an opening one."""
     with jax.ensure_compile_time_eval():  # asked for while something is traced
-        return game.longest(settings) * (2 if game.simultaneous else 1) + 1
+        return game.rules.max_steps(settings) * (2 if game.rules.simultaneous else 1) + 1
 
 
 def digest(words: Array) -> Array:

@@ -15,7 +15,7 @@ import kibitz
 from kibitz.core.chance import episode_luck, seed_key
 from kibitz.core.errors import BadInput
 from kibitz.core.play.episode import play_episode, table_for
-from kibitz.core.xla.jit import one_kernel
+from kibitz.core.xla.jit import jit_single
 from kibitz.games.cricket import game
 from kibitz.games.cricket.envs.page import next_bowlers
 from kibitz.games.cricket.envs.tool_env import CricketAction, CricketEnvironment, CricketObservation
@@ -147,7 +147,7 @@ def test_a_bowler_for_the_next_over_can_be_named_in_the_middle_of_one() -> None:
     assert obs.frame["ball"]["bowler_name"] == choices[0]
 
 
-look = one_kernel(lambda settings, state: (game().view(settings, state, 0), rules.may_bowl(settings, state)))
+look = jit_single(lambda settings, state: (game().rules.view(settings, state, 0), rules.may_bowl(settings, state)))
 
 
 @pytest.mark.parametrize("overs", [3, 7])

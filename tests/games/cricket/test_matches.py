@@ -13,7 +13,7 @@ import pytest
 
 from kibitz.core.act import sample
 from kibitz.core.chance import block
-from kibitz.core.xla.jit import large, one_kernel
+from kibitz.core.xla.jit import jit_batch, jit_single
 from kibitz.core.xla.packing import Layout
 from kibitz.games.cricket import game
 from kibitz.games.cricket.captains.bots import CAPTAINS
@@ -62,7 +62,7 @@ def test_no_law_is_broken_in_a_hundred_thousand_random_matches() -> None:
     settings = CricketOptions(max_overs=2, pool=16).settings()
     example = opening.new(settings, jnp.zeros(opening.NEW_UNIFORMS))
     layout = Layout(state_.WIDTHS, example)
-    batch, longest = 20_000, rules.longest(settings)
+    batch, longest = 20_000, rules.max_steps(settings)
 
     def one(settings: Any, packed: Any, u: Any) -> Any:
         state = layout.unpack(packed)
@@ -104,8 +104,8 @@ def test_no_law_is_broken_in_a_hundred_thousand_random_matches() -> None:
 
 
 # compiled once for all seeds
-begin_one, step_one = one_kernel(opening.new), one_kernel(rules.step)
-masks_of = one_kernel(lambda settings, state: [rules.legal(settings, state, seat) for seat in (0, 1)])
+begin_one, step_one = jit_single(opening.new), jit_single(rules.step)
+masks_of = jit_single(lambda settings, state: [rules.legal(settings, state, seat) for seat in (0, 1)])
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -155,7 +155,7 @@ def test_rows_of_innings_agree_with_the_final_state() -> None:
 def test_the_other_captains_choice_is_in_no_view_before_the_ball() -> None:
     """A view is a function of the state, and a state is the same whatever is about to be chosen."""
     settings = CricketOptions(max_overs=5, pool=4).settings()
-    view = one_kernel(game().view, static_argnums=2)
+    view = jit_single(game().rules.view, static_argnums=2)
     state = begin_one(settings, np.full(opening.NEW_UNIFORMS, 0.3, np.float32))
     hidden = state._replace(levels=tuple(jnp.int32(x) for x in (3, 200, 90)))
     for seat in (0, 1):
@@ -174,7 +174,7 @@ def test_a_random_start_is_a_legal_position() -> None:
         return state, jnp.stack([mask.any() for seat in (0, 1) for mask in rules.legal(settings, state, seat)])
 
     u = np.random.default_rng(0).random((512, opening.NEW_UNIFORMS), np.float32)
-    states, opened = jax.device_get(large(jax.vmap(begin, in_axes=(None, 0)))(settings, u))
+    states, opened = jax.device_get(jit_batch(jax.vmap(begin, in_axes=(None, 0)))(settings, u))
     assert opened.all()
     assert (states.legal % 6 == 0).all()
     assert (states.wickets <= 9).all()
@@ -189,18 +189,18 @@ def test_every_captain_chooses_legally() -> None:
     u = jax.random.uniform(jax.random.key(1), (256, opening.NEW_UNIFORMS))
     record = game()
 
-    def check(settings: Any, x: Any, rule: Any) -> Any:
+    def check(settings: Any, x: Any, bot: Any) -> Any:
         state = opening.new(settings, x)
         good = []
         for seat in (0, 1):
             masks = rules.legal(settings, state, seat)
-            mind = rule.start(settings, seat, x[: rule.uniforms])
-            _, act = rule.choose(settings, mind, record.view(settings, state, seat), masks, x[: rule.uniforms])
+            mind = bot.start(settings, seat, x[: bot.uniforms])
+            _, act = bot.choose(settings, mind, record.rules.view(settings, state, seat), masks, x[: bot.uniforms])
             good += [mask[choice] for mask, choice in zip(masks, act, strict=True)]
         return jnp.stack(good)
 
-    for name, rule in CAPTAINS.items():
-        many = jax.jit(jax.vmap(partial(check, rule=rule), in_axes=(None, 0)))
+    for name, bot in CAPTAINS.items():
+        many = jax.jit(jax.vmap(partial(check, bot=bot), in_axes=(None, 0)))
         assert np.asarray(many(settings, u)).all(), name
 
 
@@ -217,7 +217,7 @@ def test_a_batch_is_fast_enough() -> None:
 def test_shaped_rewards_sum_to_the_result_less_the_first_chance() -> None:
     options = CricketOptions(max_overs=1, pool=4, shaping=1.0)
     settings = options.settings()
-    neutral, longest = tuple(jnp.int32(x) for x in (3, 2, 1, 9, 5)), rules.longest(settings)
+    neutral, longest = tuple(jnp.int32(x) for x in (3, 2, 1, 9, 5)), rules.max_steps(settings)
 
     def episode(settings: Any, new: Any, luck: Any) -> Any:
         state = opening.new(settings, new)
@@ -233,7 +233,9 @@ def test_shaped_rewards_sum_to_the_result_less_the_first_chance() -> None:
 
     rng = np.random.default_rng(0)
     new, luck = rng.random((64, opening.NEW_UNIFORMS), np.float32), rng.random((64, longest, 1), np.float32)
-    winner, began, total, largest = jax.device_get(large(jax.vmap(episode, in_axes=(None, 0, 0)))(settings, new, luck))
+    winner, began, total, largest = jax.device_get(
+        jit_batch(jax.vmap(episode, in_axes=(None, 0, 0)))(settings, new, luck)
+    )
     won = np.asarray(winner == 0, float)
     assert np.allclose(np.asarray(total)[:, 0], won - np.asarray(began), atol=1e-3)
     assert np.allclose(np.asarray(total).sum(1), 0, atol=1e-3)

@@ -14,7 +14,7 @@ import yaml
 
 from kibitz.core.errors import BadInput
 from kibitz.core.play.episode import table_for
-from kibitz.core.xla.jit import large, one_kernel
+from kibitz.core.xla.jit import jit_batch, jit_single
 from kibitz.games.cricket import CricketOptions, game
 from kibitz.games.cricket.captains import bots as captains
 from kibitz.games.cricket.laws import start as opening
@@ -55,7 +55,7 @@ def test_a_person_can_supply_two_sides(tmp_path: Path) -> None:
     assert list(elevens.read(path)) == mine
     options = CricketOptions(elevens=str(path))
     assert [side.name for side in options.sides()] == [side.name for side in mine]
-    state = one_kernel(opening.new)(options.settings(), np.zeros(opening.NEW_UNIFORMS, np.float32))
+    state = jit_single(opening.new)(options.settings(), np.zeros(opening.NEW_UNIFORMS, np.float32))
     assert [int(x) for x in state.elevens] == [0, 1]
 
 
@@ -98,35 +98,36 @@ def test_words_say_the_position_and_only_open_choices() -> None:
     record, settings = game(), plain(5)
     state = begin(batting=1, second=True, first=50, score=20, legal=14, wickets=2, bowler=9, deliveries=50)
     for seat in (0, 1):
-        view, masks = table_for(record).look(settings, state, seat)
-        told = record.describe(settings, view, [])
+        view, masks = table_for(record).observe(settings, state, seat)
+        told = record.words.prompt_variables(settings, view, [])
         assert all(isinstance(value, str) for value in told.values())
         assert told["needed"] == "31"
-        assert "20/2" in record.brief(view)
-        answer = record.fields(view, masks)
+        assert "20/2" in record.words.position_text(view)
+        answer = record.words.answer_fields(view, masks)
         assert ("intent" in answer) == (seat == 1)
         assert ("plan" in answer) == (seat == 0)
-        assert record.legal_text(view, masks)
-    (batting, open_to_bat), (bowling, open_to_bowl) = (table_for(record).look(settings, state, seat) for seat in (1, 0))
-    assert record.parse("slog 5", batting, open_to_bat) == (4, 2, 1, 0, 4)
-    assert record.parse("yorker death", bowling, open_to_bowl) == (2, 0, 3, 9, 0)
+        assert record.words.choices_text(view, masks)
+    (batting, open_to_bat), (bowling, open_to_bowl) = (
+        table_for(record).observe(settings, state, seat) for seat in (1, 0)
+    )
+    assert record.words.parse(batting, open_to_bat, "slog 5") == (4, 2, 1, 0, 4)
+    assert record.words.parse(bowling, open_to_bowl, "yorker death") == (2, 0, 3, 9, 0)
     for text in ("", "fly", "slog 1", "yorker"):
         with pytest.raises(BadInput):
-            record.parse(text, batting, open_to_bat)
+            record.words.parse(batting, open_to_bat, text)
     assert words.overs_text(86) == "14.2"
 
 
 def test_a_frame_is_plain_data_and_public() -> None:
     record, settings = game(), plain(5)
     state = begin(batting=1, second=True, first=50, score=20, legal=14, wickets=2, bowler=9, deliveries=50)
-    for seat in (None, 0, 1):
-        drawn = record.frame(settings, state, seat)
-        json.dumps(drawn)
-        assert drawn["needed"] == 31
-        assert abs(sum(drawn["win_probability"]) - 1) < 1e-9
+    drawn = record.drawing.frame(settings, state)
+    json.dumps(drawn)
+    assert drawn["needed"] == 31
+    assert abs(sum(drawn["win_probability"]) - 1) < 1e-9
     other = state._replace(levels=tuple(jnp.int32(x) for x in (1, 2, 3)))
-    assert record.frame(settings, other, None) == record.frame(settings, state, None)
-    assert record.tell({"type": "step", "payload": {}}, record.frame(settings, state, None)) == ""
+    assert record.drawing.frame(settings, other) == record.drawing.frame(settings, state)
+    assert record.drawing.commentary({"type": "step", "payload": {}}, record.drawing.frame(settings, state)) == ""
 
 
 def test_features_are_scaled_for_a_network() -> None:
@@ -136,8 +137,10 @@ def test_features_are_scaled_for_a_network() -> None:
 
     def seen(settings: Any, x: Any) -> Any:
         state = opening.new(settings, x)
-        return jnp.stack([record.features(settings, record.view(settings, state, seat)) for seat in (0, 1)])
+        return jnp.stack(
+            [record.learning.features(settings, record.rules.view(settings, state, seat)) for seat in (0, 1)]
+        )
 
-    values = np.asarray(large(jax.vmap(seen, in_axes=(None, 0)))(settings, u))
+    values = np.asarray(jit_batch(jax.vmap(seen, in_axes=(None, 0)))(settings, u))
     assert np.isfinite(values).all()
     assert np.abs(values).max() < 4

@@ -85,7 +85,7 @@ def test_a_tie_is_taken_back_with_par_in_place_of_what_was_forgotten() -> None:
     settings = plain(5)
     before = begin(second=True, first=40, score=40, legal=29, wickets=4, bowler=9, deliveries=59)
     after = play(certain(settings, 0), before)
-    drawn = frame(settings, after, None)
+    drawn = frame(settings, after)
     assert drawn["super_over"] == 1
     assert drawn["ball"]["batting"] == 0
     assert drawn["ball"]["win_change"] == pytest.approx(chance(settings, after) - chance(settings, before), abs=0.05)
@@ -109,9 +109,12 @@ def test_acts_are_told_as_calls_of_the_side_that_chose() -> None:
             made = [call["tool"] for call in event.payload["calls"]]
             assert made[-1] in ("play_delivery", "bowl_delivery")
             assert ("set_field" in made) == (made[-1] == "bowl_delivery")
-    drawn = frame(plain(5), begin(batting=1), None)
-    assert game().calls((4, 2, 1, 0, 5), 1, drawn)[0] == {"tool": "set_batting_plan", "arguments": {"intent": "slog"}}
-    named = game().calls((2, 0, 1, 9, 0), 0, drawn)[0]["arguments"]["bowler"]
+    drawn = frame(plain(5), begin(batting=1))
+    assert game().drawing.tool_calls((4, 2, 1, 0, 5), 1, drawn)[0] == {
+        "tool": "set_batting_plan",
+        "arguments": {"intent": "slog"},
+    }
+    named = game().drawing.tool_calls((2, 0, 1, 9, 0), 0, drawn)[0]["arguments"]["bowler"]
     assert named == roster.side(plain(5).sides.marks[0]).players[9].name
 
 
@@ -143,7 +146,7 @@ def after(outcome: int, how: str = "", **fields: Any) -> str:
     """The line for a certain ball."""
     settings = plain(5)
     state = play(certain(settings, outcome, how), begin(bowler=9, **fields))
-    return game().tell({"type": "step", "payload": {"turn": 7}}, frame(settings, state, None))
+    return game().drawing.commentary({"type": "step", "payload": {"turn": 7}}, frame(settings, state))
 
 
 def test_commentary_tells_what_matters() -> None:
@@ -162,7 +165,7 @@ def test_commentary_tells_what_matters() -> None:
 def result(**fields: Any) -> str:
     settings = plain(5)
     state = begin(over=True, second=True, **fields)
-    return game().tell({"type": "episode.ended", "payload": {}}, frame(settings, state, None))
+    return game().drawing.commentary({"type": "episode.ended", "payload": {}}, frame(settings, state))
 
 
 def test_the_result_is_said_as_scorers_say_it() -> None:

@@ -92,7 +92,7 @@ def _allowed(settings: Settings, state: State, act: tuple[Any, ...]) -> tuple[An
 def _answer(settings: Settings, state: State, temper: partner.Temper, u: Any) -> Any:
     """What a partner of seat 1 does in this state."""
     game = build(MOST)
-    view, masks = game.view(settings, state, 1), game.legal(settings, state, 1)
+    view, masks = game.rules.view(settings, state, 1), game.rules.legal(settings, state, 1)
     return partner.choose_act(settings, temper, view, masks, jnp.reshape(u, (1,)))[1]
 
 

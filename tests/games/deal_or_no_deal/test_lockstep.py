@@ -25,7 +25,7 @@ GAMES = 1024
 KINDS = list(partner.KINDS)
 PAST = 2  # offers that a state remembers
 RECORD = build(board.MOST, past_offers=PAST)
-PLAY = against(RECORD, RECORD.rule("heuristic"))
+PLAY = against(RECORD, RECORD.bot("heuristic"))
 BARE = Layout(rules.widths(PAST), RECORD.example)
 # compiled: operation by operation each would be compiled by itself
 pack_all, unpack_all = jax.jit(jax.vmap(BARE.pack)), jax.jit(jax.vmap(BARE.unpack))

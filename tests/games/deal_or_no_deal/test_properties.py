@@ -114,10 +114,10 @@ def _looker(max_count: int, revealed: bool, seat: int) -> Any:
     game = build(max_count, revealed, PAST)
 
     def look(options: Any, state: Any) -> Any:
-        view, masks = game.view(options, state, seat), game.legal(options, state, seat)
+        view, masks = game.rules.view(options, state, seat), game.rules.legal(options, state, seat)
         return {
             "view": view._replace(seat=np.int32(seat)),
-            "features": game.features(options, view),
+            "features": game.learning.features(options, view),
             "masks": masks,
             "observation": observe(options, view, masks),
         }
@@ -129,17 +129,16 @@ def everything_shown(game: Game, seat: int, **options: Any) -> dict[str, Any]:
     """Whatever the package shows to a seat in this position, and to those who have no seat."""
     arrays, state = settings_of(game, past_offers=PAST, **options), board.state_of(game, PAST)
     record = build(4, bool(options), PAST)
-    view = jax.tree.map(np.asarray, record.view(arrays, state, seat))._replace(seat=seat)
-    masks = tuple(np.asarray(mask) for mask in record.legal(arrays, state, seat))
+    view = jax.tree.map(np.asarray, record.rules.view(arrays, state, seat))._replace(seat=seat)
+    masks = tuple(np.asarray(mask) for mask in record.rules.legal(arrays, state, seat))
     history = [{"seat": who, "act": (act, *game.claimed(who))} for who, act in enumerate(game.acts) if act is not None]
     shown = {
         "arrays": {r: _looker(4, r, seat)(arrays, state) for r in (False, True)},
-        "describe": dict(record.describe(arrays, view, history)),
-        "fields": dict(record.fields(view, masks)),
-        "legal_text": record.legal_text(view, masks),
-        "private": dict(record.private(state, seat)),
-        "frame": dict(record.frame(arrays, state, seat)),
-        "frame for nobody": dict(record.frame(arrays, state, None)),
+        "describe": dict(record.words.prompt_variables(arrays, view, history)),
+        "fields": dict(record.words.answer_fields(view, masks)),
+        "legal_text": record.words.choices_text(view, masks),
+        "private": dict(record.drawing.private(arrays, state, seat)),
+        "frame": dict(record.drawing.frame(arrays, state)),
     }
     json.dumps(shown["frame"])  # what a page draws must travel as JSON
     return shown
@@ -168,7 +167,7 @@ def test_nothing_shown_to_a_seat_depends_on_the_other_seats_utilities(game: Game
 @given(positions(), utilities, utilities)
 def test_nothing_shown_to_nobody_depends_on_any_utilities(game: Game, a: Triple, b: Triple) -> None:
     arrays = settings_of(game)
-    frames = [build(4).frame(arrays, board.state_of(g), None) for g in (game, replace(game, utilities=(a, b)))]
+    frames = [build(4).drawing.frame(arrays, board.state_of(g)) for g in (game, replace(game, utilities=(a, b)))]
     assert frames[0] == frames[1]
 
 
@@ -201,12 +200,12 @@ def test_a_player_of_one_seat_chooses_the_same_whatever_the_other_seat_wants(gam
 @cache
 def _chooser(name: str) -> Any:
     record = build(4)
-    rule = record.rule(name)
+    bot = record.bot(name)
 
     def choose(arrays: Any, state: Any) -> Any:
-        u = np.full(rule.uniforms, 0.4, np.float32)
-        view, masks = record.view(arrays, state, 0), record.legal(arrays, state, 0)
-        return rule.choose(arrays, rule.start(arrays, 0, u), view, masks, u)[1]
+        u = np.full(bot.uniforms, 0.4, np.float32)
+        view, masks = record.rules.view(arrays, state, 0), record.rules.legal(arrays, state, 0)
+        return bot.choose(arrays, bot.start(arrays, 0, u), view, masks, u)[1]
 
     return jax.jit(choose)
 

@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 
 from kibitz.core.act import is_legal
-from kibitz.core.game import seated
+from kibitz.core.bots import seated
 from kibitz.core.solo import Against, against
-from kibitz.core.xla.jit import large
+from kibitz.core.xla.jit import jit_batch
 from kibitz.games.deal_or_no_deal import MATTERS, build
 from kibitz.games.deal_or_no_deal import yardsticks as reference
 from tests.games.deal_or_no_deal import board, oracle
@@ -48,7 +48,7 @@ def random_games(seed: int, number: int, most: int = 4, **changes: Any) -> list[
 # Measures of an episode
 
 
-@large
+@jit_batch
 @partial(jax.vmap, in_axes=(None, 0))
 def scores_of(settings: Any, state: Any) -> Any:
     return reference.score(settings, state, 4)
@@ -158,7 +158,7 @@ def test_the_ceiling_against_a_random_partner_is_everything() -> None:
 
 def test_the_ceiling_against_the_random_player_is_everything_too() -> None:
     games = random_games(11, 64)
-    settings = seated(board.settings_for(), {1: build(4).rule("random")})
+    settings = seated(board.settings_for(), {1: build(4).bot("random")})
     found = score(settings, games)["ceiling"]
     np.testing.assert_array_equal(found[:, 0], [oracle.worth(game.utilities[0], game.counts) for game in games])
 
@@ -183,33 +183,33 @@ def test_a_data_set_has_its_own_counts_whatever_the_fewest_of_uniform_contexts(t
 @cache
 def table(opponent: str) -> Against:
     game = build(4)
-    return against(game, game.rule(opponent))
+    return against(game, game.bot(opponent))
 
 
 def bayes_settings(opponent: str = "heuristic", **options: Any) -> Any:
     game = build(4)
-    return seated(board.settings_for(**options), {0: game.rule("bayes"), 1: game.rule(opponent)})
+    return seated(board.settings_for(**options), {0: game.bot("bayes"), 1: game.bot(opponent)})
 
 
 @cache
 def bayes_programs(opponent: str) -> tuple[Any, Any]:
     """The first position, and one act of bayes with the partner's answer; both for many games."""
-    play, rule = table(opponent), build(4).rule("bayes")
+    play, bot = table(opponent), build(4).bot("bayes")
 
     def begin(settings: Any, state: Any, u: Any) -> Any:
-        return play.enter(settings, state, u), rule.start(settings, 0, jnp.zeros(0))
+        return play.enter(settings, state, u), bot.start(settings, 0, jnp.zeros(0))
 
     def advance(settings: Any, solo: Any, mind: Any, u: Any) -> Any:
-        view = play.game.view(settings, solo.state, 0)
-        masks = play.game.legal(settings, solo.state, 0)
-        mind, act = rule.choose(settings, mind, view, masks, jnp.zeros(0))
+        view = play.game.rules.view(settings, solo.state, 0)
+        masks = play.game.rules.legal(settings, solo.state, 0)
+        mind, act = bot.choose(settings, mind, view, masks, jnp.zeros(0))
         legal = is_legal(masks, act, MATTERS) | solo.state.over
         after, rewards, over = play.step(settings, solo, act, u)
         return after, mind, rewards, over, legal
 
     return (
-        large(jax.vmap(begin, in_axes=(None, 0, 0))),
-        large(jax.vmap(advance, in_axes=(None, 0, 0, 0))),
+        jit_batch(jax.vmap(begin, in_axes=(None, 0, 0))),
+        jit_batch(jax.vmap(advance, in_axes=(None, 0, 0, 0))),
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from kibitz.core.game import seated
+from kibitz.core.bots import seated
 from kibitz.core.play.episode import Episode, play_episode
 from kibitz.games import deal_or_no_deal
 from kibitz.players import player_named
@@ -18,9 +18,9 @@ OPTIONS = deal_or_no_deal.NegotiationOptions()
 
 
 def played(seed: int) -> Episode:
-    rules = {0: GAME.rule("bayes"), 1: GAME.rule("heuristic")}
+    bots = {0: GAME.bot("bayes"), 1: GAME.bot("heuristic")}
     players = [player_named(GAME, "bayes"), player_named(GAME, "heuristic")]
-    return play_episode(GAME, seated(OPTIONS.settings(), rules), players, seed=seed)
+    return play_episode(GAME, seated(OPTIONS.settings(), bots), players, seed=seed)
 
 
 def test_the_payoff_plane_holds_every_split_and_its_best_ones() -> None:
@@ -61,7 +61,7 @@ def test_a_review_takes_less_than_a_second() -> None:
 
     def timed(settings: Any, past: Any, state: Any) -> Any:
         began = time.process_time()
-        told = GAME.review(settings, past, state)
+        told = GAME.drawing.review(settings, state, past)
         taken.append(time.process_time() - began)
         return told
 

@@ -13,8 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from kibitz.core.bots import seated
 from kibitz.core.errors import BadInput
-from kibitz.core.game import seated
 from kibitz.games.deal_or_no_deal import build, rules
 from kibitz.games.deal_or_no_deal.bots import partner
 from kibitz.games.deal_or_no_deal.options import NegotiationOptions
@@ -495,7 +495,7 @@ def test_an_insist_never_raises_what_the_partner_asks_for(threshold: tuple[float
 def test_a_partner_kind_named_as_a_player_tells_its_temper_for_its_own_seat_only() -> None:
     settings = board.settings_for()
     for name, row in partner.KINDS.items():
-        known = seated(settings, {1: build().rule(f"partner:{name}")})
+        known = seated(settings, {1: build().bot(f"partner:{name}")})
         assert float(known.tempers.low[1, 0]) == pytest.approx(row.low)
         assert float(known.tempers.low[0, 0]) == pytest.approx(0.55)
 

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
+from kibitz.core.bots import seated
 from kibitz.core.envs.tool_env import models, tools
-from kibitz.core.errors import BadInput, NotHere
-from kibitz.core.game import seated
+from kibitz.core.errors import BadInput, NotFound
 from kibitz.core.play.episode import play_episode
-from kibitz.core.play.player import RulePlayer
+from kibitz.core.play.player import BotPlayer
 from kibitz.games import get_environment, get_game
 from kibitz.games.deal_or_no_deal.envs.tool_env import (
     NegotiationAction,
@@ -39,8 +39,8 @@ def test_the_registry_gives_the_environment_and_its_annotations_name_its_models(
 @pytest.mark.parametrize("opponent", ["heuristic", "partner:conceder"])
 def test_it_plays_the_episode_that_play_episode_plays(seed: int, opponent: str) -> None:
     game = get_game(GAME)
-    settings = seated(NegotiationOptions().settings(), {1: game.rule(opponent)})
-    players = [RulePlayer(game, game.rule("heuristic")), RulePlayer(game, game.rule(opponent))]
+    settings = seated(NegotiationOptions().settings(), {1: game.bot(opponent)})
+    players = [BotPlayer(game, game.bot("heuristic")), BotPlayer(game, game.bot(opponent))]
     played = play_episode(game, settings, players, seed=seed)
     environment = NegotiationEnvironment()
     observation = environment.reset({"seed": seed, "opponent": opponent})
@@ -169,5 +169,5 @@ def test_any_player_may_sit_opposite_and_one_that_fails_is_stood_in_for(monkeypa
     assert mute.history == env.reset({"seed": 3, "agent_starts": False}).history, "the heuristic spoke in its place"
     with pytest.raises(BadInput, match="human"):
         env.reset({"opponent": "human"})
-    with pytest.raises(NotHere, match="no preset"):
+    with pytest.raises(NotFound, match="no preset"):
         env.reset({"opponent": "llm:nobody"})

@@ -21,18 +21,18 @@ COUNTERED = Game((4, 1, 2), ((3, 5, 1), (1, 4, 6)), seat=1).play((PROPOSE, (0, 0
 
 def looks(game: Game, seat: int = 0, **options: Any) -> tuple[Any, Any]:
     settings, state = board.settings_for(max_turns=game.max_turns, **options), board.state_of(game)
-    view = GAME.view(settings, state, seat)
-    return view, tuple(np.asarray(mask) for mask in GAME.legal(settings, state, seat))
+    view = GAME.rules.view(settings, state, seat)
+    return view, tuple(np.asarray(mask) for mask in GAME.rules.legal(settings, state, seat))
 
 
 def parse(text: str, game: Game = COUNTERED) -> tuple[int, ...]:
     view, masks = looks(game)
-    return tuple(GAME.parse(text, view, masks))
+    return tuple(GAME.words.parse(view, masks, text))
 
 
 def described(game: Game, history: list[Any] | None = None, seat: int = 0, **options: Any) -> dict[str, str]:
     settings = board.settings_for(max_turns=game.max_turns, **options)
-    return dict(GAME.describe(settings, looks(game, seat, **options)[0], history or []))
+    return dict(GAME.words.prompt_variables(settings, looks(game, seat, **options)[0], history or []))
 
 
 # Saying
@@ -51,13 +51,13 @@ def described(game: Game, history: list[Any] | None = None, seat: int = 0, **opt
     ],
 )
 def test_an_act_is_said_in_plain_words(act: tuple[int, ...], said: str) -> None:
-    assert GAME.say(tuple(np.int32(x) for x in act)) == said
+    assert GAME.words.act_text(tuple(np.int32(x) for x in act)) == said
 
 
 def test_different_acts_are_said_differently() -> None:
     acts = [(kind, *keep) for kind in (PROPOSE, INSIST, END) for keep in product(range(5), repeat=3)]
     acts += [(AGREE, 0, 0, 0), (DISAGREE, 0, 0, 0)]
-    assert len({GAME.say(act) for act in acts}) == len(acts)
+    assert len({GAME.words.act_text(act) for act in acts}) == len(acts)
 
 
 # Typing
@@ -76,7 +76,7 @@ def test_what_is_typed_comes_back_when_it_is_said_and_typed_again() -> None:
     for kind, keep in ((PROPOSE, (4, 1, 0)), (INSIST, NOTHING), (END, (0, 1, 2)), (AGREE, NOTHING)):
         numbers = "" if kind == AGREE else ",".join(map(str, keep))
         act = parse(f"{ACT_NAMES[kind]} {numbers}")
-        assert GAME.say(act) == GAME.say((kind, *keep))
+        assert GAME.words.act_text(act) == GAME.words.act_text((kind, *keep))
 
 
 @pytest.mark.parametrize(
@@ -132,21 +132,24 @@ def test_a_typing_error_is_explained_in_one_sentence(name: str) -> None:
 
 def test_agree_is_never_listed_when_it_is_not_open() -> None:
     view, masks = looks(TABLE)
-    assert GAME.legal_text(view, masks) == "propose 0..4 0..1 0..2, insist 0..4 0..1 0..2, disagree, end 0..4 0..1 0..2"
+    assert (
+        GAME.words.choices_text(view, masks)
+        == "propose 0..4 0..1 0..2, insist 0..4 0..1 0..2, disagree, end 0..4 0..1 0..2"
+    )
     view, masks = looks(COUNTERED)
-    assert "agree, disagree" in GAME.legal_text(view, masks)
+    assert "agree, disagree" in GAME.words.choices_text(view, masks)
 
 
 # Answer fields and prompt variables
 
 
 def test_the_answers_fields_hold_the_open_values_and_no_others() -> None:
-    fields = GAME.fields(*looks(TABLE))
+    fields = GAME.words.answer_fields(*looks(TABLE))
     assert fields["act_type"] == [PROPOSE, INSIST, DISAGREE, END]
     assert fields["oA"] == [[0, 1, 2, 3, 4], [0, 1], [0, 1, 2]]
     assert list(fields) == ["act_type", "oA", "confidence"]
     assert min(fields["confidence"]) == 0 and max(fields["confidence"]) == 1
-    assert GAME.fields(*looks(COUNTERED))["act_type"] == [PROPOSE, INSIST, AGREE, DISAGREE, END]
+    assert GAME.words.answer_fields(*looks(COUNTERED))["act_type"] == [PROPOSE, INSIST, AGREE, DISAGREE, END]
 
 
 def test_every_prompt_variable_of_the_seed_is_there_and_a_string() -> None:
@@ -170,7 +173,10 @@ def test_the_prompt_is_told_from_the_readers_side_of_the_table() -> None:
     game = COUNTERED.play((INSIST, (4, 1, 1)))
     history = [{"seat": 1, "act": (PROPOSE, 0, 0, 2)}, {"seat": 0, "act": (INSIST, 4, 1, 1)}]
     mine = described(game, history)
-    assert mine["history_str"].splitlines() == ["Partner: PROPOSE: I keep 2 balls", "You: " + words.say((1, 4, 1, 1))]
+    assert mine["history_str"].splitlines() == [
+        "Partner: PROPOSE: I keep 2 balls",
+        "You: " + words.act_text((1, 4, 1, 1)),
+    ]
     theirs = described(game, history, seat=1)
     assert theirs["history_str"].splitlines()[0].startswith("You: PROPOSE")
     assert theirs["my_utils_csv"] == "1,4,6" and theirs["last_offer_csv"] == "0,0,1"
@@ -202,18 +208,18 @@ def test_commentary_tells_every_act_apart() -> None:
         (DISAGREE, NOTHING),
         (END, (1, 0, 0)),
     ]
-    lines = [GAME.tell(step_event(0, act), {}) for act in acts]
+    lines = [GAME.drawing.commentary(step_event(0, act), {}) for act in acts]
     assert len(set(lines)) == len(acts) and all(line.endswith(".") for line in lines)
-    assert GAME.tell({"type": "something.else", "payload": {}}, {}) == ""
+    assert GAME.drawing.commentary({"type": "something.else", "payload": {}}, {}) == ""
 
 
 def test_commentary_calls_the_players_by_their_names() -> None:
     asked = step_event(1, (PROPOSE, (1, 0, 0)))
     named = {"players": ["policy:runs/first-try", "heuristic"]}
-    assert GAME.tell(asked | named, {}) == "Heuristic asks for 1 book."
+    assert GAME.drawing.commentary(asked | named, {}) == "Heuristic asks for 1 book."
     ended = {"type": "episode.ended", "payload": {"returns": [7.0, 5.0], "scores": {"agreement": [1.0, 1.0]}}}
-    assert GAME.tell(ended | named, {}) == "Policy first-try takes 7 points, heuristic takes 5."
-    assert GAME.tell(asked | {"players": ["bayes", "human"]}, {}) == "The person asks for 1 book."
+    assert GAME.drawing.commentary(ended | named, {}) == "Policy first-try takes 7 points, heuristic takes 5."
+    assert GAME.drawing.commentary(asked | {"players": ["bayes", "human"]}, {}) == "The person asks for 1 book."
     # two of the same name are told apart, and nobody's name is better than a wrong one
-    assert GAME.tell(asked | {"players": ["bayes", "bayes"]}, {}) == "Bayes (seat 1) asks for 1 book."
-    assert GAME.tell(asked, {}) == "Seat 1 asks for 1 book."
+    assert GAME.drawing.commentary(asked | {"players": ["bayes", "bayes"]}, {}) == "Bayes (seat 1) asks for 1 book."
+    assert GAME.drawing.commentary(asked, {}) == "Seat 1 asks for 1 book."

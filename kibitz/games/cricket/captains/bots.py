@@ -15,8 +15,8 @@ from jax import Array
 from numpy.typing import NDArray
 
 from kibitz.core.act import Act, Masks, sample
+from kibitz.core.bots import Bot
 from kibitz.core.chance import pick
-from kibitz.core.game import Rule
 from kibitz.games.cricket.laws.step import Settings, first_of, last_of
 from kibitz.games.cricket.laws.view import View
 from kibitz.games.cricket.model import tactics
@@ -132,8 +132,8 @@ def start(settings: Settings, seat: int, u: Array) -> Array:
     return pick(u[0], VARIANTS)[0]
 
 
-def rule(name: str, temper: Temper) -> Rule:
-    return Rule(name, partial(choose, temper), start=start, uniforms=2, widths=3)
+def bot(name: str, temper: Temper) -> Bot:
+    return Bot(name, partial(choose, temper), start=start, uniforms=2, bit_widths=3)
 
 
 def at_random(settings: Any, memory: Any, view: Any, masks: Masks, u: Array) -> tuple[Any, Act]:
@@ -147,10 +147,10 @@ TEMPERS = {
     # knows the tables of tactics.yaml: beats `balanced` (0.54 of matches), as a trained captain should
     "shrewd": Temper(0.1, 0.2, 1.3, plans=(0.5, -1.2, 0.3, -0.8, 0.2, 0.7), fields=(0.3, -0.2, 0.0, 0.6)),
 }
-BALANCED, AGGRESSIVE, DEFENSIVE, SHREWD = (rule(name, temper) for name, temper in TEMPERS.items())
-RANDOM = Rule("random", at_random, uniforms=5)
-HEURISTIC = rule("heuristic", Temper())
-CAPTAINS = {rule.name: rule for rule in (BALANCED, AGGRESSIVE, DEFENSIVE, SHREWD, RANDOM, HEURISTIC)}
+BALANCED, AGGRESSIVE, DEFENSIVE, SHREWD = (bot(name, temper) for name, temper in TEMPERS.items())
+RANDOM = Bot("random", at_random, uniforms=5)
+HEURISTIC = bot("heuristic", Temper())
+CAPTAINS = {bot.name: bot for bot in (BALANCED, AGGRESSIVE, DEFENSIVE, SHREWD, RANDOM, HEURISTIC)}
 
 
 def orders(elevens: list[Eleven], overs: int, seed: int) -> NDArray[np.int32]:

@@ -16,7 +16,7 @@ import numpy as np
 from jax import Array
 
 from kibitz.core.act import Act
-from kibitz.core.game import choose
+from kibitz.core.bots import where
 from kibitz.core.play.packs import Regret
 from kibitz.games.cricket.captains import bots as captains
 from kibitz.games.cricket.chances import potential
@@ -87,7 +87,7 @@ def lost(yardstick: Yardstick, settings: Settings, state: State, acts: tuple[Act
     """f32[2], the win probability each seat's choice for this ball gave away; none in a super over."""
     settings = settings._replace(potential=yardstick.worth)
     bats_first = state.batting == 0
-    bat, bowl = choose(bats_first, acts[0], acts[1]), choose(bats_first, acts[1], acts[0])
+    bat, bowl = where(bats_first, acts[0], acts[1]), where(bats_first, acts[1], acts[0])
     bowler = jnp.where(state.bowler == NOBODY, bowl[3], state.bowler)
     neutral = [jnp.int32(x) for x in (ACCUMULATE, GOOD, BALANCED)]
     at = rules.situation(settings, state, bowler, *neutral)

@@ -18,7 +18,7 @@ from kibitz.games.cricket.teams.roster import Eleven
 from kibitz.games.cricket.words.prompt import outcome_text, overs_text
 
 
-def private(state: State, seat: int) -> dict[str, Any]:
+def private(settings: Any, state: State, seat: int) -> dict[str, Any]:
     """Captains have no secrets but the choice for the ball, and that is not in the state."""
     return {}
 
@@ -101,7 +101,7 @@ def last_ball(settings: Any, state: State, sides: list[Eleven], now: float) -> d
     }
 
 
-def frame(settings: Any, state: State, seat: int | None) -> dict[str, Any]:
+def frame(settings: Any, state: State) -> dict[str, Any]:
     """Scoreboard, players in the middle, last ball and win probability.
 
     Players are indexes into the side that bats or bowls; `cast` has the sides by seat.
@@ -116,7 +116,7 @@ def frame(settings: Any, state: State, seat: int | None) -> dict[str, Any]:
     needed = max(int(state.first) + 1 - score, 0)
     striker, bowler = int(state.striker), int(state.bowler)
     setting = FIELDS[int(state.ball.field)]
-    drawn: dict[str, Any] = {
+    return {
         "overs": overs,
         "era": ERAS[era],
         "elevens": [int(x) for x in state.elevens],
@@ -151,9 +151,6 @@ def frame(settings: Any, state: State, seat: int | None) -> dict[str, Any]:
         "over": bool(state.over),
         "winner": None if winner == UNDECIDED else "tie" if winner == TIE else winner,
     }
-    if seat is not None:
-        drawn["private"] = private(state, seat)
-    return drawn
 
 
 def _batter(side: Eleven, player: int, faced: int) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -13,7 +14,7 @@ from kibitz.games.cricket.words import commentary
 MOMENTS = 5
 
 
-def review(settings: Any, past: list[tuple[Any, Any]], state: Any) -> dict[str, Any]:
+def review(settings: Any, state: Any, past: Sequence[tuple[Any, Any]]) -> dict[str, Any]:
     """`moments`: the balls that moved win probability most, in order; `change` is seat 0's."""
     settings = jax.device_get(settings)
     states = [*(before for before, _ in past), state]
@@ -22,7 +23,7 @@ def review(settings: Any, past: list[tuple[Any, Any]], state: Any) -> dict[str, 
     largest = sorted(range(len(moved)), key=lambda turn: -abs(moved[turn]))[:MOMENTS]
     moments = []
     for turn in sorted(largest):
-        drawn = frame(settings, states[turn + 1], None)
-        line = commentary.tell({"type": "step", "payload": {"turn": turn}}, drawn)
+        drawn = frame(settings, states[turn + 1])
+        line = commentary.commentary({"type": "step", "payload": {"turn": turn}}, drawn)
         moments.append({"turn": turn, "change": round(moved[turn], 4), "text": line})
     return {"moments": moments}

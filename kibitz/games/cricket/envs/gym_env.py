@@ -19,13 +19,14 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from kibitz.core.act import Masks
+from kibitz.core.bots import Bot
 from kibitz.core.envs.gym_env import GameEnv
 from kibitz.core.envs.gym_spaces import OpenActs, act_of, acts_of
 from kibitz.core.envs.gym_vector import GameVectorEnv
 from kibitz.core.errors import BadInput
-from kibitz.core.game import Game, Rule
+from kibitz.core.game import Game
 from kibitz.core.options import Wanted
-from kibitz.core.play.resolve import rule_for
+from kibitz.core.play.resolve import bot_for
 from kibitz.games.cricket import game as game_for
 from kibitz.games.cricket.laws.state import State
 from kibitz.games.cricket.laws.step import Settings
@@ -48,7 +49,9 @@ class EnvOptions(CricketOptions):
 @cache
 def feature_count() -> int:
     game, settings = game_for(), CricketOptions().settings()
-    return int(jax.eval_shape(lambda: game.features(settings, game.view(settings, game.example, 0))).shape[0])
+    return int(
+        jax.eval_shape(lambda: game.learning.features(settings, game.rules.view(settings, game.example, 0))).shape[0]
+    )
 
 
 def observation_space() -> spaces.Box:
@@ -69,11 +72,11 @@ def observe(settings: Settings, view: View, masks: Masks) -> tuple[dict[str, Arr
     return {"features": jnp.clip(features(settings, view), -LIMIT, LIMIT)}, info
 
 
-def set_up(options: Mapping[str, Any]) -> tuple[EnvOptions, Game, Settings, Rule]:
+def set_up(options: Mapping[str, Any]) -> tuple[EnvOptions, Game, Settings, Bot]:
     """Checked options, and what an environment is made of; nothing is built from bad ones."""
     checked = EnvOptions.read(options, "option of Cricket-v0")
     game = game_for(checked)
-    return checked, game, checked.settings(), rule_for(game, checked.opponent)
+    return checked, game, checked.settings(), bot_for(game, checked.opponent)
 
 
 class CricketEnv(GameEnv):

@@ -12,7 +12,7 @@ from kibitz.games.cricket.envs.snapshot import Sight
 from kibitz.games.cricket.laws.state import NOBODY
 from kibitz.games.cricket.model.tactics import FIELDS, INTENTS, PLANS
 from kibitz.games.cricket.teams import roster
-from kibitz.games.cricket.words.prompt import brief, phase_text
+from kibitz.games.cricket.words.prompt import phase_text, position_text
 
 BOARD = (
     "innings", "super_over", "score", "wickets", "over_text", "balls_left", "first", "target", "needed", "run_rate",
@@ -100,4 +100,4 @@ def _text(view: Any, drawn: dict[str, Any]) -> str:
     stand = drawn["partnership"]
     together = f" Partnership {stand['runs']} off {stand['balls']}." if stand["balls"] else ""
     chance = f" Your chance of winning is about {100 * drawn['win_probability'][0]:.0f} %."
-    return f"{brief(view)} It is the {phase_text(view)}.{together}{balls}{chance}"
+    return f"{position_text(view)} It is the {phase_text(view)}.{together}{balls}{chance}"

@@ -7,8 +7,8 @@ from functools import lru_cache
 from importlib import import_module
 from typing import Any, NamedTuple
 
+from kibitz.core.bots import Bot, seated
 from kibitz.core.errors import BadInput
-from kibitz.core.game import Rule, seated
 from kibitz.core.play.packs import is_swapped
 from kibitz.games.cricket.envs.tool_models import ResetOptions
 from kibitz.games.cricket.options import CricketOptions
@@ -25,19 +25,19 @@ class Start(NamedTuple):
 
 
 def find_start(
-    chosen: ResetOptions, given: Mapping[str, Any], fixed: CricketOptions, rule: Rule | None, seed: int, counted: int
+    chosen: ResetOptions, given: Mapping[str, Any], fixed: CricketOptions, bot: Bot | None, seed: int, counted: int
 ) -> Start:
     """From the options of `reset`; `counted` picks the match of a pack."""
     if chosen.eval_pack_id is not None:
-        return _from_pack(chosen, given, fixed, rule, counted)
+        return _from_pack(chosen, given, fixed, bot, counted)
     options = fixed.model_copy(
         update={name: getattr(chosen, name) for name in ("max_overs", "era", "captain_side", "random_start")}
     )
-    return Start(_seated(options, rule), None, seed, None, False, "", options)
+    return Start(_seated(options, bot), None, seed, None, False, "", options)
 
 
 def _from_pack(
-    chosen: ResetOptions, given: Mapping[str, Any], fixed: CricketOptions, rule: Rule | None, counted: int
+    chosen: ResetOptions, given: Mapping[str, Any], fixed: CricketOptions, bot: Bot | None, counted: int
 ) -> Start:
     """A pack says how a match begins. One from the first ball may be played over another number of overs."""
     for name in ("random_start", "captain_side"):
@@ -52,12 +52,12 @@ def _from_pack(
     changed = {name: getattr(chosen, name) for name in names} | {"shaping": fixed.shaping}
     options = scenario.options.model_copy(update=changed)
     about = f"Pack {pack.name}, match {index} of {pack.matches}."
-    return Start(_seated(options, rule), first, pack.seed(index), index, is_swapped(index), about, options)
+    return Start(_seated(options, bot), first, pack.seed(index), index, is_swapped(index), about, options)
 
 
-def _seated(options: CricketOptions, rule: Rule | None) -> Any:
+def _seated(options: CricketOptions, bot: Bot | None) -> Any:
     settings = options.settings() if options.elevens else _settings(options)
-    return seated(settings, {1: rule} if rule is not None else {})
+    return seated(settings, {1: bot} if bot is not None else {})
 
 
 @lru_cache(maxsize=64)

@@ -25,10 +25,10 @@ class Sight(NamedTuple):
 class Glimpse:
     def __init__(self, game: Game) -> None:
         def seen(settings: Any, state: Any) -> Any:
-            views = [game.view(settings, state, seat)._replace(seat=np.int32(seat)) for seat in SEATS]
-            return state, views, [game.legal(settings, state, seat) for seat in SEATS]
+            views = [game.rules.view(settings, state, seat)._replace(seat=np.int32(seat)) for seat in SEATS]
+            return state, views, [game.rules.legal(settings, state, seat) for seat in SEATS]
 
-        wire = self._wire = Wire(blank(seen, game.plain_settings, game.example))
+        wire = self._wire = Wire(blank(seen, game.default_settings, game.example))
         self._pack = jax.jit(lambda settings, state: wire.pack(seen(settings, state)))
 
     def __call__(self, settings: Any, state: Any) -> Sight:

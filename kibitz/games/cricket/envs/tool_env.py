@@ -25,7 +25,7 @@ from kibitz.core.errors import BadInput
 from kibitz.core.game import SEATS
 from kibitz.core.play.episode import ask, table_for
 from kibitz.core.play.player import Turn
-from kibitz.core.play.resolve import player_and_rule
+from kibitz.core.play.resolve import player_and_bot
 from kibitz.games.cricket import game
 from kibitz.games.cricket.drawing.tally import Tally
 from kibitz.games.cricket.envs import tool_calls as tools
@@ -72,10 +72,10 @@ class CricketEnvironment:
         """A new match. BadInput about an option that is unknown or wrong; the match before goes on then."""
         with self._lock:
             chosen = ResetOptions.read(options or {}, "option of reset")
-            opponent, rule = player_and_rule(self._game, chosen.opponent_mode)
+            opponent, bot = player_and_bot(self._game, chosen.opponent_mode)
             seed = secrets.randbelow(2**63) if chosen.seed is None else chosen.seed
             counted = self._begun if chosen.seed is None else chosen.seed
-            start = find_start(chosen, options or {}, self._fixed, rule, seed, counted)
+            start = find_start(chosen, options or {}, self._fixed, bot, seed, counted)
             self._begun += 1
             self._start, self._opponent = start, opponent
             self._host = jax.device_get(start.settings)
@@ -95,7 +95,7 @@ class CricketEnvironment:
                 pack_match=start.match,
             )
             self._page = self._look()
-            opening = commentary.tell({"type": "episode.started", "payload": {}}, self._page.frame)
+            opening = commentary.commentary({"type": "episode.started", "payload": {}}, self._page.frame)
             played = {"options": start.options.model_dump(mode="json")}
             return self._observe(message=f"{start.about} {opening}".strip(), metadata=played)
 
@@ -167,9 +167,9 @@ class CricketEnvironment:
         told.match_over = bool(over)
         if told.match_over:
             told.winner, told.seed = self._page.frame["winner"], self._start.luck
-        line = commentary.tell({"type": "step", "payload": {"turn": self._number - 1}}, self._page.frame)
+        line = commentary.commentary({"type": "step", "payload": {"turn": self._number - 1}}, self._page.frame)
         if told.match_over:
-            line = f"{line} {commentary.tell({'type': 'episode.ended', 'payload': {}}, self._page.frame)}"
+            line = f"{line} {commentary.commentary({'type': 'episode.ended', 'payload': {}}, self._page.frame)}"
         answered = {"source": theirs.source, "fallback": theirs.fallback, "latency": theirs.latency}
         acts = [[list(mine), list(theirs.act)]]
         return self._observe(error, line, reward=reward, metadata={"opponent": answered, "acts": acts})
@@ -178,7 +178,7 @@ class CricketEnvironment:
         """The page after a ball, or the first one."""
         assert self._start is not None
         sight = self._glimpse(self._start.settings, self._match)
-        drawn = dict(self._game.frame(self._host, sight.state, None))
+        drawn = dict(self._game.drawing.frame(self._host, sight.state))
         if before is not None:
             self._tally.add(before, sight.state, drawn)
         return turn_page(drawn["overs"], sight, self._tally.fill(drawn), self._tally, self._cast)

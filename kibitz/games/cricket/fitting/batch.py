@@ -10,9 +10,9 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from kibitz.core.bots import Bot
 from kibitz.core.chance import uniforms
-from kibitz.core.game import Rule
-from kibitz.core.xla.packing import Layout, once
+from kibitz.core.xla.packing import Layout, fusion_barrier
 from kibitz.games.cricket.laws.start import NEW_UNIFORMS, new
 from kibitz.games.cricket.laws.state import WIDTHS, State, start
 from kibitz.games.cricket.laws.step import STEP_UNIFORMS, Settings, legal, step
@@ -39,18 +39,19 @@ class Batch(NamedTuple):
 
 
 @lru_cache(maxsize=16)
-def batch(captains: tuple[Rule, Rule]) -> Batch:
+def batch(captains: tuple[Bot, Bot]) -> Batch:
     """The program of two captains; seat 0 is the first."""
     zero = jnp.int32(0)
-    minds = tuple(rule.start(None, 0, jnp.zeros(rule.uniforms)) for rule in captains)
+    minds = tuple(bot.start(None, 0, jnp.zeros(bot.uniforms)) for bot in captains)
     example = Match(start((zero, zero), (zero, zero, zero), zero), (minds[0], minds[1]))
-    layout = Layout(Match(WIDTHS, (captains[0].widths, captains[1].widths)), example)
+    layout = Layout(Match(WIDTHS, (captains[0].bit_widths, captains[1].bit_widths)), example)
     chosen = Layout(
-        (_ACT_BITS, (captains[0].widths, captains[1].widths)), (((zero,) * 5, (zero,) * 5), (minds[0], minds[1]))
+        (_ACT_BITS, (captains[0].bit_widths, captains[1].bit_widths)),
+        (((zero,) * 5, (zero,) * 5), (minds[0], minds[1])),
     )
 
     def fresh(settings: Settings, luck: Array) -> Any:
-        u = uniforms(luck, 0, NEW_UNIFORMS + sum(rule.uniforms for rule in captains))
+        u = uniforms(luck, 0, NEW_UNIFORMS + sum(bot.uniforms for bot in captains))
         cut = NEW_UNIFORMS + captains[0].uniforms
         first = captains[0].start(settings, 0, u[NEW_UNIFORMS:cut])
         return layout.pack(Match(new(settings, u[:NEW_UNIFORMS]), (first, captains[1].start(settings, 1, u[cut:]))))
@@ -58,12 +59,12 @@ def batch(captains: tuple[Rule, Rule]) -> Batch:
     def choose(settings: Settings, packed: Any, u: Array) -> Any:
         match = layout.unpack(packed)
         minds, acts, used = [], [], STEP_UNIFORMS
-        for seat, rule in enumerate(captains):
+        for seat, bot in enumerate(captains):
             seen, masks = view(settings, match.state, seat), legal(settings, match.state, seat)
-            mind, act = rule.choose(settings, match.minds[seat], seen, masks, u[used : used + rule.uniforms])
+            mind, act = bot.choose(settings, match.minds[seat], seen, masks, u[used : used + bot.uniforms])
             minds.append(mind)
             acts.append(act)
-            used += rule.uniforms
+            used += bot.uniforms
         return chosen.pack(((acts[0], acts[1]), (minds[0], minds[1])))
 
     def bowl(settings: Settings, packed: Any, words: Any, u: Array) -> Any:
@@ -72,8 +73,8 @@ def batch(captains: tuple[Rule, Rule]) -> Batch:
         return layout.pack(Match(after, minds))
 
     def turn(settings: Settings, packed: Words, u: Array, one: Any) -> Words:
-        words = once(one, lambda: jax.vmap(choose, in_axes=(None, 0, 1))(settings, packed, u))
-        return once(one, lambda: jax.vmap(bowl, in_axes=(None, 0, 0, 1))(settings, packed, words, u))
+        words = fusion_barrier(one, lambda: jax.vmap(choose, in_axes=(None, 0, 1))(settings, packed, u))
+        return fusion_barrier(one, lambda: jax.vmap(bowl, in_axes=(None, 0, 0, 1))(settings, packed, words, u))
 
-    width = STEP_UNIFORMS + sum(rule.uniforms for rule in captains)
+    width = STEP_UNIFORMS + sum(bot.uniforms for bot in captains)
     return Batch(width, layout, jax.vmap(fresh, in_axes=(None, 0)), turn)

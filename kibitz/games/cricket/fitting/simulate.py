@@ -12,9 +12,9 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
+from kibitz.core.bots import Bot
 from kibitz.core.chance import episode_luck, seed_key
-from kibitz.core.game import Rule
-from kibitz.core.xla.jit import large
+from kibitz.core.xla.jit import jit_batch
 from kibitz.core.xla.packing import Layout
 from kibitz.games.cricket.captains.bots import CAPTAINS
 from kibitz.games.cricket.fitting import csv_out as sheet
@@ -81,17 +81,17 @@ def record(settings: Settings, before: State, after: State) -> Record:
 
 
 @lru_cache(maxsize=16)
-def _programs(captains: tuple[Rule, Rule]) -> tuple[Any, Any, Any]:
+def _programs(captains: tuple[Bot, Bot]) -> tuple[Any, Any, Any]:
     """Begin a batch; play CHUNK deliveries of it and record them; read how it stands."""
     records = _records()
     matches = batch(captains)
 
-    @large
+    @jit_batch
     def begin(settings: Settings, key: Array, first: Array) -> Any:
         lucks = jax.vmap(lambda i: episode_luck(key, first + i))(jnp.arange(BATCH))
         return matches.begin(settings, lucks)
 
-    @large
+    @jit_batch
     def play(settings: Settings, packed: Any, key: Array, turn: Array, one: Any) -> tuple[Any, Array, Any]:
         def note(before: Any, after: Any) -> Any:
             old, new = (matches.layout.unpack(packed).state for packed in (before, after))
@@ -105,7 +105,7 @@ def _programs(captains: tuple[Rule, Rule]) -> tuple[Any, Any, Any]:
         packed, words = jax.lax.scan(many, packed, turn + jnp.arange(CHUNK))
         return packed, jnp.all(jax.vmap(matches.layout.unpack)(packed).state.over), words
 
-    return begin, play, large(lambda packed: jax.vmap(matches.layout.unpack)(packed).state)
+    return begin, play, jit_batch(lambda packed: jax.vmap(matches.layout.unpack)(packed).state)
 
 
 def _records() -> Layout:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import jax.numpy as jnp
 from jax import Array
 
+from kibitz.core.bots import where
 from kibitz.core.chance import pick
-from kibitz.core.game import choose
 from kibitz.games.cricket.laws.state import NOBODY, State, start
 from kibitz.games.cricket.laws.step import Settings
 from kibitz.games.cricket.model.delivery import LEVELS
@@ -26,7 +26,7 @@ def new(settings: Settings, u: Array) -> State:
     if count == 2:  # a person's two sides keep their seats
         home, away = jnp.int32(0), jnp.int32(1)
     state = start((home, away), (levels[0], levels[1], levels[2]), batting)
-    begun: State = choose(settings.random_start, _midway(settings, state, u), state)
+    begun: State = where(settings.random_start, _midway(settings, state, u), state)
     return begun
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from jax import Array, lax
 
 from kibitz.core.act import Act, Head, Masks
-from kibitz.core.game import choose
+from kibitz.core.bots import where
 from kibitz.games.cricket.chances.potential import Potential, chance
 from kibitz.games.cricket.laws.state import NOBODY, TIE, UNDECIDED, Ball, State
 from kibitz.games.cricket.model.delivery import BYE, NO_BALL, WIDE, Model, Situation, bowl, phase_of
@@ -52,7 +52,7 @@ def cap(settings: Settings) -> Array:
     return 18 * settings.overs + 200
 
 
-def longest(settings: Settings) -> int:
+def max_steps(settings: Settings) -> int:
     return 18 * int(np.max(np.asarray(settings.overs))) + 200
 
 
@@ -166,7 +166,7 @@ def legal(settings: Settings, state: State, seat: int) -> Masks:
 
 def situation(settings: Settings, state: State, bowler: Array, intent: Array, plan: Array, field: Array) -> Situation:
     """What the weights of the coming ball depend on, once everybody has chosen."""
-    eleven = choose(state.batting == 0, state.elevens, state.elevens[::-1])  # of batters, of bowlers
+    eleven = where(state.batting == 0, state.elevens, state.elevens[::-1])  # of batters, of bowlers
     over = twenty_over(settings, state)
     kind = settings.sides.types[eleven[1] * 11 + bowler]
     innings_level = jnp.where(state.second, state.levels[2], state.levels[1])
@@ -201,7 +201,7 @@ def step(settings: Settings, state: State, acts: tuple[Act, Act], u: Array) -> t
     `shaping` a share of them comes ball by ball as the win probability moves, between -1 and 1.
     """
     batting_first = state.batting == 0
-    bat, field_side = choose(batting_first, acts[0], acts[1]), choose(batting_first, acts[1], acts[0])
+    bat, field_side = where(batting_first, acts[0], acts[1]), where(batting_first, acts[1], acts[0])
     intent = _inside(bat[0], len(INTENTS), ACCUMULATE)
     plan = _inside(field_side[1], len(PLANS), GOOD)
     powerplay = in_powerplay(settings, state)
@@ -265,7 +265,7 @@ def step(settings: Settings, state: State, acts: tuple[Act, Act], u: Array) -> t
             field=field,
         ),
     )
-    after = choose(state.over, state, _close(settings, after))
+    after = where(state.over, state, _close(settings, after))
     return after, _rewards(settings, state, after), after.over
 
 

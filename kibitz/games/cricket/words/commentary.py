@@ -13,7 +13,7 @@ from kibitz.games.cricket.words.phrases import PHRASES
 SWING = 0.12  # of win probability: a ball worth a word of its own
 
 
-def tell(event: Mapping[str, Any], frame: Mapping[str, Any]) -> str:
+def commentary(event: Mapping[str, Any], frame: Mapping[str, Any]) -> str:
     """A line for an event, or nothing; `frame` is the whole frame after it."""
     if event["type"] == "episode.started":
         return _opening(frame)

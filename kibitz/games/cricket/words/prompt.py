@@ -51,7 +51,7 @@ def outcome_text(ball: Any) -> str:
     return {0: "dot ball", 4: "four", 6: "six"}.get(runs, f"{runs} run" + "s" * (runs > 1))
 
 
-def describe(settings: Any, view: Any, history: list[Mapping[str, Any]]) -> dict[str, str]:
+def prompt_variables(settings: Any, view: Any, history: list[Mapping[str, Any]]) -> dict[str, str]:
     """Prompt variables; every one is a string and none knows more than the view."""
     left, second = int(view.balls_left), bool(view.second)
     needed = int(view.first) + 1 - int(view.score)
@@ -120,7 +120,7 @@ def last_ball_text(view: Any) -> str:
     return f"{who}, {plan} ball to a {field} field, batter's intent {intent}: {text}"
 
 
-def brief(view: Any) -> str:
+def position_text(view: Any) -> str:
     """The position, for the person in the seat."""
     doing = "You are batting" if bool(view.bats) else "You are bowling"
     board = f"{int(view.score)}/{int(view.wickets)} after {overs_text(int(view.legal))} overs"
@@ -167,7 +167,7 @@ def is_batting(act: Any) -> bool:
     return bool(coming) or intent != ACCUMULATE or (plan == GOOD and field == BALANCED and bowler == 0)
 
 
-def fields(view: Any, masks: Any) -> dict[str, Any]:
+def answer_fields(view: Any, masks: Any) -> dict[str, Any]:
     """The answer's fields with the values that are open now: only what this side can choose."""
     opened = [np.flatnonzero(np.asarray(mask)).tolist() for mask in masks]
     mine = (0, 4) if bool(view.bats) else (1, 2, 3)
@@ -182,7 +182,7 @@ def fields(view: Any, masks: Any) -> dict[str, Any]:
     return chosen | {"confidence": list(CONFIDENCES)}
 
 
-def say(act: Any) -> str:
+def act_text(act: Any) -> str:
     """An act in words, without the parts the side does not choose."""
     intent, plan, field, bowler, coming = (int(x) for x in act)
     if is_batting(act):
@@ -190,11 +190,11 @@ def say(act: Any) -> str:
     return f"bowl {PLANS[plan]} to a {FIELDS[field]} field (no. {bowler + 1} bowls)"
 
 
-def parse(text: str, view: Any, masks: Any) -> tuple[int, ...]:
+def parse(view: Any, masks: Any, text: str) -> tuple[int, ...]:
     """What a person typed: `attack`, `attack 5`, `yorker death`, `good balanced redfern`. Players count from 1."""
     words = re.findall(r"[^\W\d]+|\d+", text.lower())
     if not words:
-        raise BadInput(f"Type one of {legal_text(view, masks)}.")
+        raise BadInput(f"Type one of {choices_text(view, masks)}.")
     opened = [np.flatnonzero(np.asarray(mask)).tolist() for mask in masks]
     act = [values[0] for values in opened]
     mine = [0] if bool(view.bats) else [1, 2]
@@ -212,7 +212,7 @@ def parse(text: str, view: Any, masks: Any) -> tuple[int, ...]:
         found = [(h, i) for h in mine for i, v in enumerate(HEAD_VALUES[NAMES[h]]) if v.startswith(word)]
         found = found or [(who, i) for i in opened[who] if word in people[i].name.lower().split()]
         if len(found) != 1:
-            raise BadInput(f"{word!r} is not a choice; type one of {legal_text(view, masks)}.")
+            raise BadInput(f"{word!r} is not a choice; type one of {choices_text(view, masks)}.")
         head, value = found[0]
         if value not in opened[head]:
             raise BadInput(f"{HEAD_VALUES[NAMES[head]][value]} is not allowed in the powerplay.")
@@ -220,7 +220,7 @@ def parse(text: str, view: Any, masks: Any) -> tuple[int, ...]:
     return tuple(act)
 
 
-def legal_text(view: Any, masks: Any) -> str:
+def choices_text(view: Any, masks: Any) -> str:
     """What may be typed now."""
     opened = [np.flatnonzero(np.asarray(mask)).tolist() for mask in masks]
     bats = bool(view.bats)

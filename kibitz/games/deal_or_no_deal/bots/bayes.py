@@ -22,7 +22,7 @@ from jax import Array, lax
 from numpy.typing import NDArray
 
 from kibitz.core.act import Act, Masks
-from kibitz.core.game import Rule
+from kibitz.core.bots import Bot
 from kibitz.games.deal_or_no_deal.bots import partner
 from kibitz.games.deal_or_no_deal.rules import (
     AGREE,
@@ -51,14 +51,14 @@ class Ladder(NamedTuple):
     prior: Array  # u32[pools, WORDS]: possible at all (worth something; the points budget)
 
 
-def rule(max_count: int) -> Rule:
+def bot(max_count: int) -> Bot:
     kept = grid(max_count)
     base = max_count + 1
 
     def start(settings: Settings, seat: int, u: Array) -> Array:
         return jnp.full(WORDS, 0xFFFFFFFF, jnp.uint32)
 
-    def study(settings: Settings, seat: int) -> Settings:
+    def precompute(settings: Settings, seat: int) -> Settings:
         ladders = list(settings.ladders)
         ladders[seat] = _ladder_for(settings, 1 - seat, max_count)
         return settings._replace(ladders=tuple(ladders))
@@ -95,7 +95,7 @@ def rule(max_count: int) -> Rule:
         keep = (jnp.where(has_plan, jnp.asarray(column)[first], count) for column, count in asked)
         return fits, (act_type.astype(jnp.int32), *keep)
 
-    return Rule(name="bayes", choose=choose, start=start, study=study, widths=0)
+    return Bot(name="bayes", choose=choose, start=start, precompute=precompute, bit_widths=0)
 
 
 def _plan(accepts: Array, fits: Array, mine: Array, floor: Array, rungs: Array) -> tuple[Array, Array]:

@@ -15,8 +15,8 @@ import numpy as np
 from jax import Array
 
 from kibitz.core.act import Act, Masks
+from kibitz.core.bots import Bot, where
 from kibitz.core.chance import happens, pick
-from kibitz.core.game import Rule, choose
 from kibitz.games.deal_or_no_deal.rules import (
     AGREE,
     INSIST,
@@ -156,26 +156,26 @@ def choose_act(settings: Settings, temper: Temper, view: View, masks: Masks, u: 
     kept = greedy(view.my_utilities, view.counts, need(asks, pool))
     planned = (jnp.where(accepts, AGREE, PROPOSE), *kept)
     strays, rest = happens(u[0], row.noise)
-    return temper, choose(strays, random_act(view, rest), planned)
+    return temper, where(strays, random_act(view, rest), planned)
 
 
-def kind_rule(name: str) -> Rule:
+def kind_bot(name: str) -> Bot:
     """A partner of this kind, whatever the settings say of its seat."""
     own = tempers([KINDS[name]])
-    return Rule(
+    return Bot(
         name=f"partner:{name}",
         choose=lambda settings, *rest: choose_act(settings._replace(tempers=own), *rest),
         start=lambda settings, seat, u: start(settings._replace(tempers=own), seat, u),
-        tell=lambda settings, seat: seat_at(settings, seat, KINDS[name]),
+        disclose=lambda settings, seat: seat_at(settings, seat, KINDS[name]),
         uniforms=UNIFORMS,
-        widths=TEMPER_WIDTHS,
+        bit_widths=TEMPER_WIDTHS,
     )
 
 
-HEURISTIC = Rule(name="heuristic", choose=choose_act, start=start, uniforms=UNIFORMS, widths=TEMPER_WIDTHS)
-RANDOM = Rule(
+HEURISTIC = Bot(name="heuristic", choose=choose_act, start=start, uniforms=UNIFORMS, bit_widths=TEMPER_WIDTHS)
+RANDOM = Bot(
     name="random",
     choose=lambda settings, memory, view, masks, u: (memory, random_act(view, u[0])),
-    tell=lambda settings, seat: seat_at(settings, seat, KINDS["random"]),
+    disclose=lambda settings, seat: seat_at(settings, seat, KINDS["random"]),
     uniforms=1,
 )

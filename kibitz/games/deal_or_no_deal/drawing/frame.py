@@ -13,15 +13,15 @@ def ints(items: Any) -> list[int]:
     return [int(x) for x in items]
 
 
-def private(state: State, seat: int) -> dict[str, Any]:
+def private(settings: Any, state: State, seat: int) -> dict[str, Any]:
     """What only this seat knows."""
     return {"utilities": ints(state.utilities[seat])}
 
 
-def frame(settings: Any, state: State, seat: int | None) -> dict[str, Any]:
-    """Public facts, and one seat's private ones if it is that seat that looks."""
+def frame(settings: Any, state: State) -> dict[str, Any]:
+    """Public facts only."""
     acts = [int(act) for act in state.last_acts]
-    drawn = {
+    return {
         "counts": ints(state.counts),
         "claims": [ints(claim) if act != SILENT else None for claim, act in zip(state.claims, acts, strict=True)],
         "last_acts": [None if act == SILENT else ACT_NAMES[act] for act in acts],
@@ -31,12 +31,9 @@ def frame(settings: Any, state: State, seat: int | None) -> dict[str, Any]:
         "over": bool(state.over),
         "deal": bool(state.deal),
     }
-    if seat is not None:
-        drawn["private"] = private(state, seat)
-    return drawn
 
 
-def tell(event: Mapping[str, Any], drawn: Mapping[str, Any]) -> str:
+def commentary(event: Mapping[str, Any], drawn: Mapping[str, Any]) -> str:
     """A line of commentary for an event, or nothing. Names no private value."""
     payload = event["payload"]
     if event["type"] == "episode.started":

@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 from kibitz.games.deal_or_no_deal.bots import bayes
 from kibitz.games.deal_or_no_deal.rules import Settings, State
 from kibitz.games.deal_or_no_deal.view import view
-from kibitz.games.deal_or_no_deal.words import say
+from kibitz.games.deal_or_no_deal.words import act_text
 from kibitz.games.deal_or_no_deal.yardsticks import allocations
 
 LARGEST = 40_000  # cells of the reference's tables that are worked out in well under a second
 
 
-def review(settings: Settings, past: Sequence[tuple[State, Any]], state: State, max_count: int) -> dict[str, Any]:
+def review(settings: Settings, state: State, past: Sequence[tuple[State, Any]], max_count: int) -> dict[str, Any]:
     """For the page: the payoff plane, and what `bayes` would have done at each turn."""
     kept = allocations(max_count)
     counts = np.array([int(x) for x in state.counts])
@@ -52,24 +52,22 @@ def _reference(settings: Settings, past: Sequence[tuple[State, Any]], max_count:
     times = int(settings.max_turns) + 1 if np.asarray(settings.tempers.fall).any() else 1
     if times * span**3 * (max_count + 1) ** 3 > LARGEST:
         return []
-    rule, choose = bayes.rule(max_count), _chooser(max_count)
+    bot, choose = bayes.bot(max_count), _chooser(max_count)
     # either seat looks its table up under its own number; one compiled function serves both as seat 0
-    studied = [rule.study(settings, seat).ladders[seat] for seat in (0, 1)]
+    studied = [bot.precompute(settings, seat).ladders[seat] for seat in (0, 1)]
     asked = [settings._replace(ladders=(ladder, ladder)) for ladder in studied]
-    memories = [rule.start(settings, seat, jnp.zeros(0)) for seat in (0, 1)]
+    memories = [bot.start(settings, seat, jnp.zeros(0)) for seat in (0, 1)]
     told = []
     for turn, (state, _) in enumerate(past):
         seat = int(state.seat)
         seen = view(settings, state, seat)._replace(seat=0)
         memories[seat], act = choose(asked[seat], memories[seat], seen)
         words = tuple(int(x) for x in act)
-        told.append({"turn": turn, "seat": seat, "act": list(words), "text": say(words)})
+        told.append({"turn": turn, "seat": seat, "act": list(words), "text": act_text(words)})
     return told
 
 
 @cache
 def _chooser(max_count: int) -> Any:
-    rule = bayes.rule(max_count)
-    return jax.jit(
-        lambda settings, memory, seen: rule.choose(settings, memory, seen._replace(seat=0), (), jnp.zeros(0))
-    )
+    bot = bayes.bot(max_count)
+    return jax.jit(lambda settings, memory, seen: bot.choose(settings, memory, seen._replace(seat=0), (), jnp.zeros(0)))

@@ -14,13 +14,14 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from kibitz.core.act import Masks
+from kibitz.core.bots import Bot
 from kibitz.core.envs.gym_env import GameEnv
 from kibitz.core.envs.gym_spaces import OpenNow
 from kibitz.core.envs.gym_vector import GameVectorEnv
 from kibitz.core.errors import BadInput
-from kibitz.core.game import Game, Rule
+from kibitz.core.game import Game
 from kibitz.core.options import Wanted
-from kibitz.core.play.resolve import rule_for
+from kibitz.core.play.resolve import bot_for
 from kibitz.games.deal_or_no_deal import game as game_for
 from kibitz.games.deal_or_no_deal import rules
 from kibitz.games.deal_or_no_deal.options import NegotiationOptions
@@ -99,13 +100,13 @@ def observe(settings: Settings, view: View, masks: Masks) -> tuple[dict[str, Arr
     return observation, info
 
 
-def set_up(options: Mapping[str, Any]) -> tuple[EnvOptions, Game, Settings, Rule]:
+def set_up(options: Mapping[str, Any]) -> tuple[EnvOptions, Game, Settings, Bot]:
     """Checked options, and what an environment is made of; nothing is built from bad ones."""
     checked = EnvOptions.read(options, "option of DealOrNoDialog-v0")
     if checked.illegal not in ("error", "penalty"):
         raise BadInput(f"illegal is {checked.illegal!r}; it should be 'error' or 'penalty'.")
     game = game_for(checked)
-    return checked, game, checked.settings(), rule_for(game, checked.opponent)
+    return checked, game, checked.settings(), bot_for(game, checked.opponent)
 
 
 class NegotiationEnv(GameEnv):

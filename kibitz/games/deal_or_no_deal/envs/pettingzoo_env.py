@@ -78,12 +78,12 @@ class BothSeats:
     """The functions of one game in which nobody's seat is taken; `Single` compiles them."""
 
     def __init__(self, game: Game) -> None:
-        self.game, self.layout = game, Layout(game.widths, game.example)
+        self.game, self.layout = game, Layout(game.bit_widths, game.example)
 
     def fresh(self, settings: Any, session: Session) -> tuple[Session, Shown]:
         session = self._next(session)
         return self._begin(
-            settings, session, self.game.new(settings, uniforms(session.luck, 0, self.game.new_uniforms))
+            settings, session, self.game.rules.new(settings, uniforms(session.luck, 0, self.game.rules.new_uniforms))
         )
 
     def place(self, settings: Any, session: Session, state: Any) -> tuple[Session, Shown]:
@@ -91,16 +91,16 @@ class BothSeats:
 
     def advance(self, settings: Any, session: Session, act: Act) -> tuple[Session, Shown]:
         turn = session.turn + 1
-        u = uniforms(session.luck, turn, self.game.step_uniforms)
-        state, rewards, over = self.game.step(settings, self.layout.unpack(session.solo), (act, act), u)
+        u = uniforms(session.luck, turn, self.game.rules.step_uniforms)
+        state, rewards, over = self.game.rules.step(settings, self.layout.unpack(session.solo), (act, act), u)
         return session._replace(solo=self.layout.pack(state), turn=turn), self._show(settings, state, rewards, over)
 
     def score(self, settings: Any, session: Session) -> Mapping[str, Array]:
-        return self.game.score(settings, self.layout.unpack(session.solo))
+        return self.game.measures.score(settings, self.layout.unpack(session.solo))
 
     def empty(self, settings: Any) -> Session:
         nothing = jnp.zeros(2, jnp.uint32)
-        state = self.game.new(settings, jnp.zeros(self.game.new_uniforms))
+        state = self.game.rules.new(settings, jnp.zeros(self.game.rules.new_uniforms))
         return Session(self.layout.pack(state), nothing, nothing, jnp.int32(-1), jnp.int32(0))
 
     def _next(self, session: Session) -> Session:
@@ -112,15 +112,15 @@ class BothSeats:
         return session._replace(solo=self.layout.pack(state)), shown
 
     def _show(self, settings: Any, state: Any, rewards: Array, over: Array) -> Shown:
-        views = [self.game.view(settings, state, seat) for seat in SEATS]
-        masks = [self.game.legal(settings, state, seat) for seat in SEATS]
+        views = [self.game.rules.view(settings, state, seat) for seat in SEATS]
+        masks = [self.game.rules.legal(settings, state, seat) for seat in SEATS]
         named = []
         for view, mask in zip(views, masks, strict=True):
             observation, info = observe(settings, view, mask)
             # under that name PettingZoo expects a mask over the flat actions
             named.append(observation | {name: value for name, value in info.items() if name != "action_mask"})
         return Shown(
-            features=jnp.stack([self.game.features(settings, view) for view in views]),
+            features=jnp.stack([self.game.learning.features(settings, view) for view in views]),
             masks=jnp.stack([jnp.concatenate(mask) for mask in masks]),
             named={name: jnp.stack([row[name] for row in named]) for name in named[0]},
             rewards=rewards,
@@ -147,7 +147,7 @@ class Table:
         self.acts = flat_acts(self.options.max_count)
         self._compiled = both_seats(self.game, shapes_of(self.settings))
         self._settings = jnp.asarray(self._compiled.settings.write(self.settings))
-        self._layout = Layout(self.game.widths, self.game.example)
+        self._layout = Layout(self.game.bit_widths, self.game.example)
         wire = self._compiled.wire
         self._places: Any = jax.tree.unflatten(wire.tree, wire.slices)[1]  # a Shown of slices
         named = self._places.named.items()
@@ -229,7 +229,7 @@ class Table:
 
     def text(self) -> str:
         """What both seats know of the game."""
-        drawn = frame.frame(self.settings, self._state(), None)
+        drawn = frame.frame(self.settings, self._state())
         lines = [f"Pool: {words.share(drawn['counts'])}. Turns remaining: {drawn['turns_left']}."]
         for agent, act, claim in zip(AGENTS, drawn["last_acts"], drawn["claims"], strict=True):
             lines.append(f"{agent} {'has not spoken' if act is None else f'said {act}, keeps {words.share(claim)}'}.")
@@ -269,7 +269,7 @@ class Table:
             opened = self._masks(self.seat)
             types = [name for name, is_open in zip(rules.ACT_NAMES, opened, strict=False) if is_open]
             raise BadInput(
-                f"Action {number} ({words.say(act)}) is closed to {AGENTS[self.seat]} now; "
+                f"Action {number} ({words.act_text(act)}) is closed to {AGENTS[self.seat]} now; "
                 f"open are {', '.join(types)}, keeping {ranges}, as its action_mask says."
             )
         played: NDArray[np.int32] = act.astype(np.int32)

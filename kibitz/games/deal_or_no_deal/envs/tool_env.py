@@ -13,13 +13,13 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, WithJsonSchema
 
+from kibitz.core.bots import Bot, seated
 from kibitz.core.chance import episode_luck, seat_luck, seed_key
 from kibitz.core.envs.tool_env import Tool
 from kibitz.core.errors import BadInput
-from kibitz.core.game import Rule, seated
 from kibitz.core.play.episode import ask, table_for
-from kibitz.core.play.player import Player, RulePlayer, Turn
-from kibitz.core.play.resolve import player_and_rule
+from kibitz.core.play.player import BotPlayer, Player, Turn
+from kibitz.core.play.resolve import player_and_bot
 from kibitz.games.deal_or_no_deal import game as game_for
 from kibitz.games.deal_or_no_deal.drawing.frame import ints
 from kibitz.games.deal_or_no_deal.envs.gym_env import first_state
@@ -137,10 +137,10 @@ class ToolOptions(NegotiationOptions):
 
 
 @lru_cache(maxsize=64)
-def _settings(rules_json: str, rule: Rule | None) -> Any:
+def _settings(rules_json: str, bot: Bot | None) -> Any:
     """The arrays, studied by the opponent once."""
     settings = NegotiationOptions.model_validate_json(rules_json).settings()
-    return seated(settings, {1: rule} if rule is not None else {})
+    return seated(settings, {1: bot} if bot is not None else {})
 
 
 class NegotiationEnvironment:
@@ -157,8 +157,8 @@ class NegotiationEnvironment:
         """A new episode. Without a seed one is drawn."""
         chosen = ToolOptions.given(options or {})
         game = game_for(chosen.rules())
-        opponent, rule = player_and_rule(game, chosen.opponent)
-        settings = _settings(chosen.rules().model_dump_json(), rule)
+        opponent, bot = player_and_bot(game, chosen.opponent)
+        settings = _settings(chosen.rules().model_dump_json(), bot)
         first = None
         if chosen.context is not None:
             first = first_state(chosen.rules(), settings, chosen.context, chosen.agent_starts is not False)
@@ -166,7 +166,7 @@ class NegotiationEnvironment:
         self._game, self._settings, self._table = game, settings, table_for(game)
         self._luck = episode_luck(seed_key(seed), 0)
         self._lucks = [seat_luck(self._luck, seat) for seat in (0, 1)]
-        self._players: list[Player] = [RulePlayer(game, game.rule("heuristic")), opponent]
+        self._players: list[Player] = [BotPlayer(game, game.bot("heuristic")), opponent]
         for seat, player in enumerate(self._players):
             player.begin(settings, seat, self._lucks[seat])
         self._state = self._table.new(settings, self._luck) if first is None else first
@@ -200,7 +200,7 @@ class NegotiationEnvironment:
         self._wrong = 0
         self._told.step_count += 1
         reward = self._play(0, act) + self._partner()
-        return self._look(reward, error=wrong or None, played=self._game.say(act) if wrong else None)
+        return self._look(reward, error=wrong or None, played=self._game.words.act_text(act) if wrong else None)
 
     @property
     def state(self) -> NegotiationState:
@@ -231,7 +231,7 @@ class NegotiationEnvironment:
         return NegotiationAction(act_type=act_type, oA=_Keep.model_validate(dict(arguments)).as_list())
 
     def _turn(self, seat: int) -> Turn:
-        view, masks = self._table.look(self._settings, self._state, seat)
+        view, masks = self._table.observe(self._settings, self._state, seat)
         return Turn(self._settings, seat, self._number, view, masks, list(self._history), self._lucks[seat])
 
     def _partner(self) -> float:
@@ -249,16 +249,17 @@ class NegotiationEnvironment:
         return float(rewards[0])
 
     def _why_illegal(self, act: tuple[int, ...]) -> str:
-        view, masks = self._table.look(self._settings, self._state, 0)
+        view, masks = self._table.observe(self._settings, self._state, 0)
         within = all(0 <= value < len(mask) for value, mask in zip(act, masks, strict=True))
         if act[0] in (AGREE, DISAGREE):
             act, within = (act[0], 0, 0, 0), True
         if within and self._table.is_legal(masks, act):
             return ""
-        return f"{self._game.say(act)} is not possible now; open are {self._game.legal_text(view, masks)}."
+        words = self._game.words
+        return f"{words.act_text(act)} is not possible now; open are {words.choices_text(view, masks)}."
 
     def _look(self, reward: float, error: str | None = None, played: str | None = None) -> NegotiationObservation:
-        view, masks = self._table.look(self._settings, self._state, 0)
+        view, masks = self._table.observe(self._settings, self._state, 0)
         spoken = int(view.other_act) != SILENT
         budget = int(self._settings.budget)
         pool = sum(int(n) * int(u) for n, u in zip(view.counts, view.my_utilities, strict=True))
@@ -276,9 +277,9 @@ class NegotiationEnvironment:
             oA_max=ints(view.counts),
             partner_has_spoken=spoken,
             budget_is_exact=budget in (0, pool),
-            legal_acts=[] if done else self._game.legal_text(view, masks).split(", "),
+            legal_acts=[] if done else self._game.words.choices_text(view, masks).split(", "),
             history=[history_line(entry, 0) for entry in self._history],
-            text=self._game.brief(view),
+            text=self._game.words.position_text(view),
             error=error,
             played_for_you=played,
             result=self._result() if done else None,
