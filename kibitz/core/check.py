@@ -83,7 +83,7 @@ def _play(game: Game, settings: Any, games: int, seed: int) -> None:
     over = np.zeros(games, bool)
     longest = game.rules.max_steps(settings)
     for step in range(longest + 1):
-        assert step < longest or over.all(), f"Every game should be over after `longest` = {longest} steps."
+        assert step < longest or over.all(), f"Every game should be over after `max_steps` = {longest} steps."
         u = rng.random((games, 2 * len(game.heads) + game.rules.step_uniforms), np.float32)
         seen = {name: np.asarray(x) if name != "after" else x for name, x in many(state, u).items()}
         running = ~over

@@ -204,13 +204,17 @@ def test_an_episode_that_is_stopped_says_so_in_its_last_event(raised: Stopped, k
 
 
 def test_rules_that_raise_end_the_episode_with_an_event_never_with_silence() -> None:
-    def review(settings: Any, past: Any, state: Any) -> Any:
+    def review(settings: Any, state: Any, past: Any) -> Any:
         raise RuntimeError("the game broke")
 
     seen: list[Event] = []
     with pytest.raises(RuntimeError):
         play_episode(
-            replace(GAME, review=review), SETTINGS, [_heuristic(), _heuristic()], seed=1, observers=(seen.append,)
+            replace(GAME, drawing=replace(GAME.drawing, review=review)),
+            SETTINGS,
+            [_heuristic(), _heuristic()],
+            seed=1,
+            observers=(seen.append,),
         )
     assert seen[-1].type == "episode.failed" and "the game broke" in seen[-1].payload["reason"]
 
@@ -227,8 +231,8 @@ def test_check_game_finds_a_broken_promise() -> None:
         return (jnp.zeros_like(masks[0]), *masks[1:])
 
     with pytest.raises(AssertionError, match="mask"):
-        check_game(replace(GAME, legal=no_mask), games=8)
-    with pytest.raises(AssertionError, match="longest"):
-        check_game(replace(GAME, longest=lambda settings: 1), games=64)
+        check_game(replace(GAME, rules=replace(GAME.rules, legal=no_mask)), games=8)
+    with pytest.raises(AssertionError, match="max_steps"):
+        check_game(replace(GAME, rules=replace(GAME.rules, max_steps=lambda settings: 1)), games=64)
     with pytest.raises(AssertionError, match="first head"):
-        check_game(replace(GAME, matters=~GAME.matters), games=8)
+        check_game(replace(GAME, learning=replace(GAME.learning, matters=~GAME.matters)), games=8)

@@ -60,7 +60,7 @@ def test_a_large_program_computes_what_it_is_given_and_takes_what_jit_takes() ->
 
 
 def test_a_compiler_that_does_not_know_the_wish_compiles_as_usual(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernel, "WISH", {"xla_cpu_no_such_thing": False})
+    monkeypatch.setattr(kernel, "XLA_OPTIONS", {"xla_cpu_no_such_thing": False})
     kernel.batch_compiler_options.cache_clear()
     try:
         assert kernel.batch_compiler_options() is None

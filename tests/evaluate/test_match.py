@@ -89,7 +89,7 @@ def test_who_plays_is_found_once(monkeypatch: pytest.MonkeyPatch) -> None:
         found.append(name)
         return game.bots[name]
 
-    monkeypatch.setattr(match, "rule_named", bot_named)
+    monkeypatch.setattr(match, "bot_named", bot_named)
     evaluate(GAME, OPTIONS, "random", "heuristic", 2)
     assert sorted(found) == ["bayes", "heuristic", "random"]
 

@@ -12,9 +12,8 @@ import pytest
 from kibitz.core.errors import BadInput
 from kibitz.core.play.episode import play_episode
 from kibitz.core.play.recorder import Stopped
-from kibitz.games.cricket import game
+from kibitz.games.cricket import captains, game
 from kibitz.games.cricket.captains import OPPONENT_PRESETS, HeuristicCaptain, captain_presets, pick_action, to_ui_frame
-from kibitz.games.cricket.captains import bots as captains
 from kibitz.games.cricket.envs.tool_env import CricketAction, CricketEnvironment, CricketObservation
 from kibitz.games.cricket.model.tactics import FIELDS, INTENTS, PLANS
 from kibitz.games.cricket.options import CricketOptions
@@ -218,7 +217,7 @@ def test_a_prompt_names_players_and_legal_values_and_begins_with_what_never_chan
     for seed in range(4):
         state = table.new(settings, episode_luck(seed_key(seed), 0))
         for seat in (0, 1):
-            view, masks = table.look(settings, state, seat)
+            view, masks = table.observe(settings, state, seat)
             texts.append(prompt.render(record.words.prompt_variables(settings, view, [])))
             answer = Answer.of(record.words.answer_fields(view, masks))
             for name in ("next_batter", "bowler"):

@@ -49,7 +49,7 @@ def state(game: Game, theirs: list[int]) -> tuple[Any, Any]:
 
 def turn(game: Game, theirs: list[int]) -> Turn:
     settings, first = state(game, theirs)
-    view, masks = table_for(game).look(settings, first, 0)
+    view, masks = table_for(game).observe(settings, first, 0)
     history = [{"seat": 1, "act": (0, 1, 2, 0)}, {"seat": 0, "act": (1, 1, 0, 3)}]
     return Turn(settings, 0, 0, view, masks, history, jnp.zeros(2, jnp.uint32))
 

@@ -78,8 +78,8 @@ def build() -> Game:
             public_rewards=True,
         ),
         contexts=contexts,
-        packs=packs,
-        tool_env=tool_env,
+        packs=_pack_shelf,
+        tool_env=_tool_env,
         default_players=("balanced", "balanced"),
     )
 
@@ -89,14 +89,14 @@ def game(options: CricketOptions | None = None) -> Game:
     return build()
 
 
-def packs() -> Any:
+def _pack_shelf() -> Any:
     """Loaded when first used: packs need the record."""
     from kibitz.games.cricket import packs
 
     return packs
 
 
-def tool_env() -> type[Any]:
+def _tool_env() -> type[Any]:
     """Loaded when first used: it needs the record."""
     from kibitz.games.cricket.envs.tool_env import CricketEnvironment
 

@@ -76,7 +76,7 @@ def build(max_count: int = 4, revealed: bool = False, past_offers: int = 0) -> G
             page=Page(Path(__file__).parent / "ui", "deal_or_no_deal.js"),
         ),
         contexts=contexts_options,
-        tool_env=tool_env,
+        tool_env=_tool_env,
         default_options=NegotiationOptions(
             max_count=max_count, reveal_partner_utilities=revealed, past_offers=past_offers
         ),
@@ -89,7 +89,7 @@ def game(options: NegotiationOptions | None = None) -> Game:
     return build(chosen.max_count, chosen.reveal_partner_utilities, chosen.past_offers)
 
 
-def tool_env() -> type[Any]:
+def _tool_env() -> type[Any]:
     """Loaded when first used: it needs pydantic models that nothing else does."""
     from kibitz.games.deal_or_no_deal.envs.tool_env import NegotiationEnvironment
 
