@@ -26,7 +26,7 @@ KINDS = list(partner.KINDS)
 PAST = 2  # offers that a state remembers
 RECORD = build(board.MOST, past_offers=PAST)
 PLAY = against(RECORD, RECORD.bot("heuristic"))
-BARE = Layout(rules.widths(PAST), RECORD.example)
+BARE = Layout(rules.bit_widths(PAST), RECORD.example)
 # compiled: operation by operation each would be compiled by itself
 pack_all, unpack_all = jax.jit(jax.vmap(BARE.pack)), jax.jit(jax.vmap(BARE.unpack))
 unpack_solos = jax.jit(jax.vmap(PLAY.layout.unpack))
@@ -207,7 +207,7 @@ def test_a_packed_state_comes_back_whole_at_the_edges_of_its_fields() -> None:
 
 def test_packing_keeps_types_and_stays_small() -> None:
     example = build(board.MOST).example
-    layout = Layout(rules.widths(0), example)
+    layout = Layout(rules.bit_widths(0), example)
     back = layout.unpack(layout.pack(example))
     assert [jnp.asarray(a).dtype for a in jax.tree.leaves(back)] == [
         jnp.asarray(a).dtype for a in jax.tree.leaves(example)
