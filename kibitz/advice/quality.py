@@ -19,7 +19,6 @@ import numpy as np
 from jax import Array, lax
 from numpy.typing import NDArray
 
-from kibitz.advice import overhear
 from kibitz.advice.ask import Asker, History, Position
 from kibitz.advice.gym_wrapper import expert_rule
 from kibitz.core.act import Act, matter
@@ -214,8 +213,7 @@ def _draw(play: Against, reference: Bot, adviser: Bot, settings: Any, advised: A
     game, mine, walk = play.game, seat_luck(luck, 0), seat_luck(luck, 2)
     dice = game.bot("random")
     u = uniforms(luck, 0, play.new_uniforms)
-    opening = overhear.opening(play, settings, game.rules.new(settings, u[: game.rules.new_uniforms]), u)
-    solo = play.new(settings, u)
+    solo, _, opening = play.opening(settings, play.first_state(settings, u), u)
     alive = ~game_over(game, solo.state)
     stop, _ = pick(uniforms(walk, 0, 1)[0], turns)
 
@@ -240,11 +238,10 @@ def _draw(play: Against, reference: Bot, adviser: Bot, settings: Any, advised: A
         _, any_act = dice.choose(settings, dice.start(settings, 0, u[1:]), view, masks, u[1:])
         act = where(happens(u[0], 0.5)[0], found[1], any_act)
         luck_now = uniforms(luck, turn + 1, play.step_uniforms)
-        answer = overhear.reply(play, settings, solo, act, luck_now)
-        moved, _, over = play.step(settings, solo, act, luck_now)
+        moved, _, over, reply = play.step(settings, solo, act, luck_now)
         goes = going & (turn < stop) & ~over
         solo, minds = where(goes, (moved, found[0]), (solo, minds))
-        return (solo, minds, goes, count + goes, found), (goes, act, answer.spoke, answer.act)
+        return (solo, minds, goes, count + goes, found), (goes, act, reply.acted, reply.act)
 
     minds = (start(reference, settings), start(adviser, advised))
     nothing = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(consult, solo.state, minds, stop))
@@ -260,7 +257,7 @@ def _follow(play: Against, reference: Bot, settings: Any, drawn: Drawn, act: Act
 
     def step(carry: Any) -> Any:
         solo, mind, act, paid, turn, _ = carry
-        solo, rewards, over = play.step(settings, solo, act, uniforms(luck, turn + 1, play.step_uniforms))
+        solo, rewards, over, _ = play.step(settings, solo, act, uniforms(luck, turn + 1, play.step_uniforms))
         view, masks = game.rules.view(settings, solo.state, 0), game.rules.legal(settings, solo.state, 0)
         u = uniforms(seat_luck(luck, 0), turn + 2, reference.uniforms)
         mind, act = reference.choose(settings, mind, view, masks, u)

@@ -104,7 +104,7 @@ def batched_steps(game: Game) -> Callable[[], int]:
         solo = play.layout.unpack(packed)
         view, masks = game.rules.view(settings, solo.state, 0), game.rules.legal(settings, solo.state, 0)
         _, act = player.choose(settings, (), view, masks, mine)
-        solo, rewards, over = play.step(settings, solo, act, theirs)
+        solo, rewards, over, _ = play.step(settings, solo, act, theirs)
         return play.layout.pack(where(over, play.new(settings, fresh), solo)), rewards[0]
 
     many = jax.vmap(step, in_axes=(None, 0, -1))

@@ -16,17 +16,41 @@ from kibitz.core.xla.packing import Layout
 
 
 class Solo(NamedTuple):
-    """One episode as the learner in seat 0 meets it: the game, and the opponent's memory."""
+    """One episode as the learner in seat 0 meets it."""
 
     state: Any
-    mind: Any
+    opponent_memory: Any
+
+
+class Reply(NamedTuple):
+    """What the opponent did between two turns of the learner."""
+
+    acted: Array  # bool[], the opponent was to act
+    act: Act  # meaningless otherwise
+
+
+class Opening(NamedTuple):
+    """A first position. The opponent's act may have paid, or ended the game."""
+
+    solo: Solo
+    rewards: Array  # f32[2]
+    reply: Reply
+
+
+class Outcome(NamedTuple):
+    """Where the learner's act and the opponent's led."""
+
+    solo: Solo
+    rewards: Array  # f32[2], of both acts
+    over: Array  # bool[]
+    reply: Reply
 
 
 @dataclass(frozen=True, eq=False)
 class Against:
     """A game with its second seat taken: what a single learner plays.
 
-    `new` and `step` leave the learner to act, or the episode over.
+    `opening` and `step` leave the learner to act, or the episode over.
     """
 
     game: Game
@@ -44,50 +68,52 @@ class Against:
     @cached_property
     def layout(self) -> Layout:
         start, count = self.opponent.start, self.opponent.uniforms
-        mind = blank(lambda settings: start(settings, 1, jnp.zeros(count)), self.game.default_settings)
-        return Layout(Solo(self.game.bit_widths, self.opponent.bit_widths), Solo(self.game.example, mind))
+        memory = blank(lambda settings: start(settings, 1, jnp.zeros(count)), self.game.default_settings)
+        return Layout(Solo(self.game.bit_widths, self.opponent.bit_widths), Solo(self.game.example, memory))
 
     def new(self, settings: Any, u: Array) -> Solo:
-        return self.enter(settings, self.game.rules.new(settings, u[: self.game.rules.new_uniforms]), u)
+        return self.opening(settings, self.first_state(settings, u), u).solo
 
-    def enter(self, settings: Any, state: Any, u: Array) -> Solo:
-        """From a given first position; `u` is the same block as for `new`."""
-        return self.opening(settings, state, u)[0]
+    def first_state(self, settings: Any, u: Array) -> Any:
+        """Before anybody has acted; `u` is f32[new_uniforms]."""
+        return self.game.rules.new(settings, u[: self.game.rules.new_uniforms])
 
-    def opening(self, settings: Any, state: Any, u: Array) -> tuple[Solo, Array]:
-        """The same, and f32[2] what the opponent's first act paid: it may have ended the game."""
+    def opening(self, settings: Any, state: Any, u: Array) -> Opening:
+        """From a given first state; `u` is the same block as for `new`."""
         n = self.opponent.uniforms
         rest = u[self.game.rules.new_uniforms :]
         solo = Solo(state, self.opponent.start(settings, 1, rest[:n]))
         if self.game.rules.simultaneous:
-            return solo, jnp.zeros(2)
-        solo, rewards, _ = self._reply(settings, solo, rest[n:])
-        return solo, rewards
+            nothing = tuple(jnp.int32(0) for _ in self.game.heads)
+            return Opening(solo, jnp.zeros(2), Reply(jnp.bool_(False), nothing))
+        solo, rewards, _, reply = self._reply(settings, solo, rest[n:])
+        return Opening(solo, rewards, reply)
 
-    def step(self, settings: Any, solo: Solo, act: Act, u: Array) -> tuple[Solo, Array, Array]:
-        """The learner's act, then the opponent's: rewards f32[2] and whether the episode is over."""
+    def step(self, settings: Any, solo: Solo, act: Act, u: Array) -> Outcome:
+        """The learner's act, then the opponent's; `u` is f32[step_uniforms]."""
         game = self.game
         if game.rules.simultaneous:
-            mind, reply = self._choose(settings, solo, u[game.rules.step_uniforms : self.step_uniforms])
-            state, rewards, over = game.rules.step(settings, solo.state, (act, reply), u[: game.rules.step_uniforms])
-            return Solo(state, mind), rewards, over
+            memory, answer = self._choose(settings, solo, u[game.rules.step_uniforms : self.step_uniforms])
+            state, rewards, over = game.rules.step(settings, solo.state, (act, answer), u[: game.rules.step_uniforms])
+            return Outcome(Solo(state, memory), rewards, over, Reply(jnp.bool_(True), answer))
         state, rewards, _ = game.rules.step(settings, solo.state, (act, act), u[: game.rules.step_uniforms])
-        solo, more, over = self._reply(settings, Solo(state, solo.mind), u[game.rules.step_uniforms :])
-        return solo, rewards + more, over
+        after = self._reply(settings, Solo(state, solo.opponent_memory), u[game.rules.step_uniforms :])
+        return after._replace(rewards=rewards + after.rewards)
 
     def _choose(self, settings: Any, solo: Solo, u: Array) -> tuple[Any, Act]:
         game = self.game
         view, masks = game.rules.view(settings, solo.state, 1), game.rules.legal(settings, solo.state, 1)
-        return self.opponent.choose(settings, solo.mind, view, masks, u)
+        return self.opponent.choose(settings, solo.opponent_memory, view, masks, u)
 
-    def _reply(self, settings: Any, solo: Solo, u: Array) -> tuple[Solo, Array, Array]:
+    def _reply(self, settings: Any, solo: Solo, u: Array) -> Outcome:
         game, n = self.game, self.opponent.uniforms
-        mind, act = self._choose(settings, solo, u[:n])
+        memory, act = self._choose(settings, solo, u[:n])
         state, rewards, over = game.rules.step(settings, solo.state, (act, act), u[n : n + game.rules.step_uniforms])
-        # the step ignores an act out of turn, except that both acts are the same one here
+        # `step` ignores an act out of turn, but both seats are given the same one here
         turn = game.rules.to_act(solo.state)[1]
-        state, mind = where(turn, (state, mind), (solo.state, solo.mind))
-        return Solo(state, mind), jnp.where(turn, rewards, 0), jnp.where(turn, over, game_over(game, solo.state))
+        after: Solo = where(turn, Solo(state, memory), solo)
+        over = jnp.where(turn, over, game_over(game, solo.state))
+        return Outcome(after, jnp.where(turn, rewards, 0), over, Reply(turn, act))
 
 
 def against(game: Game, opponent: Bot) -> Against:

@@ -19,7 +19,7 @@ from kibitz.core import act as acts
 from kibitz.core.act import Act, Masks
 from kibitz.core.bots import Bot, where
 from kibitz.core.game import Game, game_over
-from kibitz.core.solo import Against, Solo, against
+from kibitz.core.solo import Against, Reply, Solo, against
 
 
 class Games(NamedTuple):
@@ -37,8 +37,18 @@ class Dealt(NamedTuple):
     """One game that goes on, or a new one."""
 
     solo: Solo
+    reply: Reply  # the opponent's act that led here
     returned: Array  # f32[]
     steps: Array  # i32[]
+
+
+class Past(NamedTuple):
+    """What a step carries over into the next position."""
+
+    over: Array  # bool[]: the next position begins a new game
+    act: Act  # the learner's
+    ear: Any
+    since: Array  # i32[], steps since the last hint
 
 
 class Stepped(NamedTuple):
@@ -97,42 +107,41 @@ class Practice:
         return jax.vmap(lambda g, a, one: self._step(settings, g, a, one), in_axes=(0, 0, -1))(games, act, u)
 
     def _begin(self, settings: Any, u: Array) -> Games:
-        return self._advise(settings, self._deal(settings, u), None, u[self.play.new_uniforms :])
+        return self._enter(settings, self._deal(settings, u), None, u[self.play.new_uniforms :])
 
     def _step(self, settings: Any, games: Games, act: Act, u: Array) -> tuple[Games, Stepped]:
         play = self.play
         before: Solo = play.layout.unpack(games.solo)
-        solo, rewards, over = play.step(settings, before, act, u[: play.step_uniforms])
+        solo, rewards, over, reply = play.step(settings, before, act, u[: play.step_uniforms])
         fresh = self._deal(settings, u[play.step_uniforms :])
         returned, steps = games.returned + rewards[0], games.steps + 1
-        kept = games._replace(since=games.since + 1, returned=returned, steps=steps)
-        advice = u[play.step_uniforms + play.new_uniforms :]
-        dealt = where(over, fresh, Dealt(solo, returned, steps))
-        after = self._advise(settings, dealt, (over, kept), advice)
+        dealt = where(over, fresh, Dealt(solo, reply, returned, steps))
+        past = Past(over, act, games.ear, games.since + 1)
+        after = self._enter(settings, dealt, past, u[play.step_uniforms + play.new_uniforms :])
         return after, Stepped(rewards[0], over, returned, steps)
 
     def _deal(self, settings: Any, u: Array) -> Dealt:
         """An opening act may pay, or end the game: then the step that clears the table is nobody's."""
-        solo, paid = self.play.opening(settings, self.game.rules.new(settings, u[: self.game.rules.new_uniforms]), u)
-        return Dealt(solo, paid[0], -game_over(self.game, solo.state).astype(jnp.int32))
+        solo, paid, reply = self.play.opening(settings, self.play.first_state(settings, u), u)
+        return Dealt(solo, reply, paid[0], -game_over(self.game, solo.state).astype(jnp.int32))
 
-    def _advise(self, settings: Any, dealt: Dealt, past: tuple[Array, Games] | None, u: Array) -> Games:
+    def _enter(self, settings: Any, dealt: Dealt, past: Past | None, u: Array) -> Games:
         """Puts a position into the batch, with a hint if one is due."""
-        zero = jnp.int32(0)
-        over, games = past if past is not None else (jnp.bool_(True), None)
-        since = jnp.where(over, 0, zero if games is None else games.since)
-        solo, returned, steps = dealt
-        packed = self.play.layout.pack(solo)
+        since = jnp.int32(0) if past is None else jnp.where(past.over, 0, past.since)
+        hint, ear = self._advise(settings, dealt, past, since, u)
+        return Games(self.play.layout.pack(dealt.solo), hint, ear, since, dealt.returned, dealt.steps)
+
+    def _advise(self, settings: Any, dealt: Dealt, past: Past | None, since: Array, u: Array) -> tuple[Hint, Any]:
+        """The hint for a position and the adviser's memory."""
         if self.adviser is None:
-            return Games(packed, self.adapter.no_hint(zero), (), since, returned, steps)
-        adviser, n = self.adviser, self.adviser.uniforms
+            return self.adapter.no_hint(jnp.int32(0)), ()
+        adviser, n, state = self.adviser, self.adviser.uniforms, dealt.solo.state
         ear = adviser.start(settings, 0, u[:n])
-        if games is not None:
-            ear = where(over, ear, games.ear)
-        view, masks = self.game.rules.view(settings, solo.state, 0), self.game.rules.legal(settings, solo.state, 0)
+        if past is not None:
+            ear = where(past.over, ear, past.ear)
+        view, masks = self.game.rules.view(settings, state, 0), self.game.rules.legal(settings, state, 0)
         ear, act = adviser.choose(settings, ear, view, masks, u[n:])
-        hint = Hint(act, jnp.float32(1.0), since % self.cadence == 0)
-        return Games(packed, hint, ear, since, returned, steps)
+        return Hint(act, jnp.float32(1.0), since % self.cadence == 0), ear
 
 
 def longest(game: Game, settings: Any) -> int:

@@ -180,7 +180,7 @@ def test_it_stands_over_other_wrappers() -> None:
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"provider": "nobody"}, "no provider of hints 'nobody'"),
+        ({"provider": "nobody"}, "Unknown hint provider 'nobody'"),
         ({"cadence_k": 0}, "cadence_k is 0"),
         ({"provider": "llm:nobody"}, "no preset 'nobody'"),
         ({"provider": "llm:embedded", "prompt": "no/such/file"}, "no file"),

@@ -288,13 +288,14 @@ def test_nothing_of_the_partners_utilities_is_in_a_question(walk: Any, server: F
 
     def swapped_all(batch: Any) -> Any:
         other = batch._replace(solo=jax.vmap(swapped)(batch.solo))
-        placed = jax.vmap(lambda one: practice._placed(settings, one, one.ear))(other)
-        return other, placed, practice.look(settings, other)
+        states = jax.vmap(practice.play.layout.unpack)(other.solo).state
+        places = jax.vmap(lambda state, told: practice.place(settings, state, told))(states, other.ear.told)
+        return other, places, practice.look(settings, other)
 
     other, again, looked_again = jax.device_get(jax.jit(swapped_all)(batch))
     before, after = (np.stack(jax.tree.leaves(games.solo)) for games in (batch, other))
     assert (before != after).any(0).all(), "every partner has other utilities"
-    np.testing.assert_array_equal(again.ear.place, batch.ear.place)
+    np.testing.assert_array_equal(again, batch.ear.place)
     with Asker(game, "fake-good") as asker:
         assert _questions(asker, settings, looked) == _questions(asker, settings, looked_again)
 

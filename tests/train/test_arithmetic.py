@@ -292,9 +292,7 @@ def test_an_opening_act_that_ends_the_game_is_an_episode_with_its_pay_and_withou
     def opened(u: Any) -> Any:
         games = practice.begin(settings, u)
         paid = jax.vmap(
-            lambda one: practice.play.opening(settings, game.rules.new(settings, one[: game.rules.new_uniforms]), one)[
-                1
-            ][0],
+            lambda one: practice.play.opening(settings, practice.play.first_state(settings, one), one).rewards[0],
             in_axes=-1,
         )(u)
         state = jax.vmap(practice.play.layout.unpack)(games.solo).state

@@ -22,7 +22,7 @@ from kibitz.core.bots import Bot, seated
 from kibitz.core.chance import episode_luck, seed_key, uniforms
 from kibitz.core.errors import BadInput
 from kibitz.core.game import Game
-from kibitz.core.solo import Against, Solo, against
+from kibitz.core.solo import Against, Reply, Solo, against
 from kibitz.core.xla.flat_tree import Wire
 from kibitz.core.xla.jit import jit_single
 
@@ -39,7 +39,7 @@ class Session(NamedTuple):
     luck: Any  # u32[2], from the key and the episode
     episode: Any  # i32[], counts resets since the seed
     turn: Any  # i32[], counts the learner's steps
-    owed: Any = np.float32(0)  # f32[], paid by the opponent's first act and handed over with the first step
+    pending_reward: Any = np.float32(0)  # f32[], of the opponent's first act, paid with the first step
 
 
 class Seen(NamedTuple):
@@ -50,6 +50,7 @@ class Seen(NamedTuple):
     masks: tuple[Any, ...]
     reward: Any  # f32[], the learner's
     over: Any  # bool[]
+    reply: Any = ()  # core.solo.Reply: what the opponent just did; a caller may know it
 
 
 class Program:
@@ -63,7 +64,7 @@ class Program:
         """The next episode of this environment."""
         session = self._next(session)
         u = uniforms(session.luck, 0, self.play.new_uniforms)
-        return self._begin(settings, session, self.game.rules.new(settings, u[: self.game.rules.new_uniforms]), u)
+        return self._begin(settings, session, self.play.first_state(settings, u), u)
 
     def place(self, settings: Any, session: Session, state: Any) -> tuple[Session, Seen]:
         """The next episode, from a given first position."""
@@ -75,9 +76,9 @@ class Program:
         turn = session.turn + 1
         solo = self.play.layout.unpack(session.solo)
         u = uniforms(session.luck, turn, self.play.step_uniforms)
-        solo, rewards, over = self.play.step(settings, solo, act, u)
-        seen = self._see(settings, solo, rewards[0] + session.owed, over)
-        return session._replace(solo=self.play.layout.pack(solo), turn=turn, owed=jnp.float32(0)), seen
+        solo, rewards, over, reply = self.play.step(settings, solo, act, u)
+        seen = self._see(settings, solo, rewards[0] + session.pending_reward, over, reply)
+        return session._replace(solo=self.play.layout.pack(solo), turn=turn, pending_reward=jnp.float32(0)), seen
 
     def score(self, settings: Any, session: Session) -> Mapping[str, Array]:
         solo: Solo = self.play.layout.unpack(session.solo)
@@ -93,15 +94,15 @@ class Program:
         return session._replace(episode=episode, luck=episode_luck(session.key, episode), turn=jnp.int32(0))
 
     def _begin(self, settings: Any, session: Session, state: Any, u: Array) -> tuple[Session, Seen]:
-        """Not over for the caller, even if the opponent's first act ended the game: the first step tells."""
-        solo, rewards = self.play.opening(settings, state, u)
-        session = session._replace(solo=self.play.layout.pack(solo), owed=rewards[0])
-        return session, self._see(settings, solo, jnp.float32(0), jnp.bool_(False))
+        """Not over for the caller, even if the opponent's first act ended the game: the first step says so."""
+        solo, rewards, reply = self.play.opening(settings, state, u)
+        session = session._replace(solo=self.play.layout.pack(solo), pending_reward=rewards[0])
+        return session, self._see(settings, solo, jnp.float32(0), jnp.bool_(False), reply)
 
-    def _see(self, settings: Any, solo: Solo, reward: Array, over: Array) -> Seen:
+    def _see(self, settings: Any, solo: Solo, reward: Array, over: Array, reply: Reply) -> Seen:
         view, masks = self.game.rules.view(settings, solo.state, 0), self.game.rules.legal(settings, solo.state, 0)
         observation, info = self.observe(settings, view, masks)
-        return Seen(observation, info, masks, reward, over)
+        return Seen(observation, info, masks, reward, over, reply)
 
 
 class Single:
@@ -220,6 +221,7 @@ class GameEnv(gymnasium.Env[Any, Any]):
         self._observation = shown(places.observation, shapes.observation, dtypes.observation)
         self._info = shown(places.info, shapes.info, dtypes.info)
         self._reward, self._ends = places.reward.start, places.over.start
+        self._reply_acted, self._reply_act = places.reply.acted.start, [part.start for part in places.reply.act]
         starts = [where.start for where in places.masks]
         self._heads = list(zip(game.heads, starts, game.sizes, strict=True))
         self._open = slice(starts[0], starts[-1] + game.sizes[-1])
@@ -278,6 +280,13 @@ class GameEnv(gymnasium.Env[Any, Any]):
             raise gymnasium.error.ResetNeeded("Nothing is open before the first reset().")
         opened: NDArray[np.bool_] = self._seen[self._open].astype(bool)
         return opened
+
+    @property
+    def opponent_act(self) -> tuple[int, ...] | None:
+        """What the opponent did since the learner last acted, if it did anything."""
+        if not self._row[self._reply_acted]:
+            return None
+        return tuple(self._row[place] for place in self._reply_act)
 
     def _look(self) -> bool:
         """The wire on the host: as an array, and as a list, which is quicker to ask for one number. Is it over?"""

@@ -244,7 +244,7 @@ def _batched(program: Program) -> tuple[Any, Any]:
 
     def fresh(settings: Any, session: Session, mask: Array) -> tuple[Session, Seen]:
         after, seen = program.fresh(settings, session)
-        return where(mask, after, session), seen
+        return where(mask, after, session), seen._replace(reply=())  # no caller of a vector reads it
 
     def score(settings: Any, sessions: Session, rows: Array) -> Mapping[str, Array]:
         # picked in here: outside of a compiled program each array costs a fraction of a millisecond
@@ -259,10 +259,12 @@ def _advance(program: Program, mode: AutoresetMode) -> Any:
     """One step of every environment, and what it led to before an episode was begun in its place."""
 
     def advance(settings: Any, session: Session, act: Act, reset: Array) -> tuple[Session, Seen, Session, Seen]:
-        stepped = program.advance(settings, session, act)
+        after, seen = program.advance(settings, session, act)
+        stepped = after, seen._replace(reply=())
         if mode is AutoresetMode.DISABLED:
             return *stepped, *stepped
-        begun = program.fresh(settings, session)
+        new, first = program.fresh(settings, session)
+        begun = new, first._replace(reply=())
         if mode is AutoresetMode.NEXT_STEP:
             shown = where(reset, begun, stepped)
             return *shown, *shown

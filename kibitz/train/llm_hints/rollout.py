@@ -14,11 +14,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from kibitz.advice import overhear
+from kibitz.advice.features import Hint
 from kibitz.core.act import Act, Masks
 from kibitz.core.bots import where
 from kibitz.core.game import Game
-from kibitz.train.rollout import Games, Practice, Stepped, pack_masks
+from kibitz.train.rollout import Dealt, Games, Past, Practice, pack_masks
 
 LANES = 4  # 128 bits: among a billion positions two alike are less likely than a broken disk
 
@@ -58,26 +58,24 @@ class Listening(Practice):
 
         return jax.vmap(one)(games)
 
-    def _begin(self, settings: Any, u: Array) -> Games:
-        return self._placed(settings, super()._begin(settings, u), self._opened(settings, u))
+    def _advise(self, settings: Any, dealt: Dealt, past: Past | None, since: Array, u: Array) -> tuple[Hint, Ear]:
+        ear = self._nothing_said()
+        if past is not None:
+            ear = where(past.over, ear, self._heard(past.ear, jnp.bool_(True), 0, past.act))
+        ear = self._heard(ear, dealt.reply.acted, 1, dealt.reply.act)
+        due = self.game.rules.to_act(dealt.solo.state)[0] & (since % self.cadence == 0)
+        ear = ear._replace(place=self.place(settings, dealt.solo.state, ear.told), due=due)
+        return self.adapter.no_hint(jnp.int32(0)), ear
 
-    def _step(self, settings: Any, games: Games, act: Act, u: Array) -> tuple[Games, Stepped]:
-        after, stepped = super()._step(settings, games, act, u)
-        play = self.play
-        said = overhear.reply(play, settings, play.layout.unpack(games.solo), act, u[: play.step_uniforms])
-        ear = self._heard(games.ear, jnp.bool_(True), 0, act)
-        ear = self._heard(ear, said.spoke, 1, said.act)
-        ear = where(stepped.over, self._opened(settings, u[play.step_uniforms :]), ear)
-        return self._placed(settings, after, ear), stepped
+    def place(self, settings: Any, state: Any, told: Array) -> Array:
+        """u32[LANES]: a hash of everything a question is made of."""
+        view, masks = self.game.rules.view(settings, state, 0), self.game.rules.legal(settings, state, 0)
+        return digest(jnp.concatenate([*map(_words, jax.tree.leaves(view)), pack_masks(masks), told]))
 
-    def _opened(self, settings: Any, u: Array) -> Ear:
-        """Of a new game; `u` is the block it was dealt from."""
+    def _nothing_said(self) -> Ear:
         nothing = jnp.zeros((self.most, 1 + len(self.game.heads)), jnp.int16)
         zeros = jnp.zeros(LANES, jnp.uint32)
-        ear = Ear(nothing, jnp.int32(0), zeros, zeros, jnp.bool_(False))
-        first = self.game.rules.new(settings, u[: self.game.rules.new_uniforms])
-        said = overhear.opening(self.play, settings, first, u)
-        return self._heard(ear, said.spoke, 1, said.act)
+        return Ear(nothing, jnp.int32(0), zeros, zeros, jnp.bool_(False))
 
     def _heard(self, ear: Ear, spoke: Array, seat: int, act: Act) -> Ear:
         line = jnp.stack([jnp.int32(1 + seat), *(jnp.asarray(x, jnp.int32) for x in act)])
@@ -88,13 +86,6 @@ class Listening(Practice):
             length=ear.length + spoke,
             told=jnp.where(spoke, told, ear.told),
         )
-
-    def _placed(self, settings: Any, games: Games, ear: Ear) -> Games:
-        state = self.play.layout.unpack(games.solo).state
-        view, masks = self.game.rules.view(settings, state, 0), self.game.rules.legal(settings, state, 0)
-        place = digest(jnp.concatenate([*map(_words, jax.tree.leaves(view)), pack_masks(masks), ear.told]))
-        due = self.game.rules.to_act(state)[0] & (games.since % self.cadence == 0)
-        return games._replace(ear=ear._replace(place=place, due=due))
 
 
 def most_lines(game: Game, settings: Any) -> int:

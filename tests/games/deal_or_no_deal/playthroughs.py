@@ -92,7 +92,7 @@ def held_by(env: NegotiationEnv) -> tuple[rules.State, Any]:
     wire = env._compiled.session
     session = wire.read(np.asarray(env._vector)[: wire.size])
     solo = program_for(env.game, env.opponent, type(env).observe).play.layout.unpack(session.solo)
-    return jax.tree.map(np.asarray, solo.state), solo.mind
+    return jax.tree.map(np.asarray, solo.state), solo.opponent_memory
 
 
 def act_line(seat: int, act: tuple[int, ...], state: rules.State) -> str:

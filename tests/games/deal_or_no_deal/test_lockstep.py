@@ -134,14 +134,14 @@ def tempers_of(kinds: list[str], thresholds: list[Fraction]) -> rules.Tempers:
 @jax.jit
 @partial(jax.vmap, in_axes=(SHARED, 0, 0))
 def enter(settings: Settings, state: rules.State, u: Any) -> tuple[Any, Solo]:
-    solo = PLAY.enter(settings, state, u)
+    solo = PLAY.opening(settings, state, u).solo
     return PLAY.layout.pack(solo), solo
 
 
 @jax.jit
 @partial(jax.vmap, in_axes=(SHARED, 0, 0, 0))
 def advance(settings: Settings, packed: Any, act: Any, u: Any) -> tuple[Any, Solo, Any, Any]:
-    solo, rewards, over = PLAY.step(settings, PLAY.layout.unpack(packed), act, u)
+    solo, rewards, over, _ = PLAY.step(settings, PLAY.layout.unpack(packed), act, u)
     return PLAY.layout.pack(solo), solo, rewards, over
 
 
@@ -169,7 +169,7 @@ def test_a_learners_games_follow_the_oracle_against_every_kind_of_partner(seed: 
     games = [answered(game, temper, x) for game, temper, x in zip(first, tempers, u, strict=True)]
     board.assert_same(solo.state, board.stack([board.state_of(game, PAST) for game in games]))
     np.testing.assert_array_equal(
-        solo.mind.threshold, [int(temper.threshold * 1000) for temper in tempers], "the partner's threshold"
+        solo.opponent_memory.threshold, [int(temper.threshold * 1000) for temper in tempers], "the partner's threshold"
     )
     deals = dict.fromkeys(KINDS, 0)
     for _ in range(6):

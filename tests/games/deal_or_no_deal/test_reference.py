@@ -197,14 +197,14 @@ def bayes_programs(opponent: str) -> tuple[Any, Any]:
     play, bot = table(opponent), build(4).bot("bayes")
 
     def begin(settings: Any, state: Any, u: Any) -> Any:
-        return play.enter(settings, state, u), bot.start(settings, 0, jnp.zeros(0))
+        return play.opening(settings, state, u).solo, bot.start(settings, 0, jnp.zeros(0))
 
     def advance(settings: Any, solo: Any, mind: Any, u: Any) -> Any:
         view = play.game.rules.view(settings, solo.state, 0)
         masks = play.game.rules.legal(settings, solo.state, 0)
         mind, act = bot.choose(settings, mind, view, masks, jnp.zeros(0))
         legal = is_legal(masks, act, MATTERS) | solo.state.over
-        after, rewards, over = play.step(settings, solo, act, u)
+        after, rewards, over, _ = play.step(settings, solo, act, u)
         return after, mind, rewards, over, legal
 
     return (
