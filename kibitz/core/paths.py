@@ -1,9 +1,13 @@
-"""Where things are: shipped files, and what can be made again."""
+"""Paths: files as users name them, files that kibitz ships, the cache folder, and atomic writes."""
 
 from __future__ import annotations
 
 import os
+import secrets
+import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import IO
 
 from kibitz.core.errors import BadInput
 
@@ -45,3 +49,27 @@ def cache_folder() -> Path:
 def config_folder() -> Path:
     """The user's own settings."""
     return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "kibitz"
+
+
+def write_whole(path: Path, content: str | bytes | Callable[[IO[bytes]], object], *, sync: bool = False) -> None:
+    """Replaces a file atomically: a reader, or a crash, meets the old content or the new, never half of it.
+
+    A callable writes into the open file. `sync` waits for the disk, so that even a power cut keeps one of the two.
+    A link stays a link, and a replaced file keeps its mode.
+    """
+    path = path.resolve()
+    part = path.with_name(f".{secrets.token_hex(8)}.part")
+    try:
+        with part.open("xb") as file:
+            if callable(content):
+                content(file)
+            else:
+                file.write(content.encode() if isinstance(content, str) else content)
+            if sync:
+                file.flush()
+                os.fsync(file.fileno())
+        if path.is_file():
+            shutil.copymode(path, part)
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)

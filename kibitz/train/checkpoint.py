@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +16,7 @@ from safetensors.numpy import save
 from kibitz.core.errors import BadInput
 from kibitz.core.game import Game
 from kibitz.core.logs import log_once
+from kibitz.core.paths import write_whole
 
 log = logging.getLogger("kibitz.train")
 
@@ -48,12 +48,8 @@ def write(folder: Path, learner: Any, step: int, game: Game, job: dict[str, Any]
     }
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / NAME.format(step)
-    part = path.with_suffix(".part")
-    with open(part, "wb") as file:
-        file.write(save({name: np.ascontiguousarray(leaf) for name, leaf in leaves.items()}, about))
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(part, path)
+    content = save({name: np.ascontiguousarray(leaf) for name, leaf in leaves.items()}, about)
+    write_whole(path, content, sync=True)
     return path
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
-import os
 from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from kibitz.core.paths import write_whole
 
 
 class Rows:
@@ -37,13 +38,6 @@ class Rows:
 
     def close(self) -> None:
         self._file.close()
-
-
-def write_whole(path: Path, text: str) -> None:
-    """A crash leaves the file of before or the new one, never half of one."""
-    part = path.with_suffix(".part")
-    part.write_text(text, encoding="utf-8")
-    os.replace(part, path)
 
 
 def read_rows(path: Path) -> list[dict[str, str]]:
@@ -100,9 +94,7 @@ class Curve:
         axes.set(title=title, xlabel="steps of the learner", ylabel="return")
         axes.grid(alpha=0.3)
         axes.legend(frameon=False, loc="lower right")
-        part = self._folder / "learning_curve.part"
-        figure.savefig(part, format="png")
-        os.replace(part, self._folder / "learning_curve.png")
+        write_whole(self._folder / "learning_curve.png", lambda file: figure.savefig(file, format="png"))
 
 
 def _lines(axes: Any, rows: list[dict[str, str]], name: str, colour: str, label: str) -> None:

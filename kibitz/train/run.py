@@ -25,12 +25,13 @@ import yaml
 
 from kibitz.advice.batch import COLUMNS
 from kibitz.core.errors import BadInput
+from kibitz.core.paths import write_whole
 from kibitz.evaluate.statistics import mean_ci95
 from kibitz.llm.client.limits import TooManyFailures
 from kibitz.train import checkpoint
 from kibitz.train.config import Job
 from kibitz.train.llm_hints.accounting import NOTE, Whispers
-from kibitz.train.logs import Curve, Rows, Tensorboard, read_rows, write_whole
+from kibitz.train.logs import Curve, Rows, Tensorboard, read_rows
 from kibitz.train.program import Program, build_phases
 
 Report = Callable[[dict[str, Any]], None]

@@ -17,7 +17,6 @@ import hashlib
 import logging
 import os
 import re
-import tempfile
 import threading
 import time
 from collections import OrderedDict
@@ -30,7 +29,7 @@ from typing import Any
 from fastapi import APIRouter, Response
 from fastapi.responses import FileResponse, JSONResponse
 
-from kibitz.core.paths import cache_folder
+from kibitz.core.paths import cache_folder, write_whole
 from kibitz.core.play.events import Event, spoken
 from kibitz.live.voice.speakers import CartesiaTTS, Chosen, Speaker, Unspoken, choose, chosen
 
@@ -174,17 +173,8 @@ class Speech:
             self._in_row = PATIENCE - 1  # after the rest one try decides
 
     def _write(self, name: str, sound: bytes) -> None:
-        """Whole or not at all."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(suffix=".part", dir=self.folder)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(sound)
-            os.replace(temporary, self.folder / name)
-        except BaseException:
-            with suppress(OSError):
-                os.unlink(temporary)
-            raise
+        write_whole(self.folder / name, sound)
         self._trim()
 
     def _trim(self) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from kibitz.core.errors import BadInput
+from kibitz.core.paths import write_whole
 from kibitz.train.llm_hints.loop import Hosted
-from kibitz.train.logs import write_whole
 from kibitz.train.program import Program
 
 NOTE = "hints of a language model are for training; evaluations are played without them"

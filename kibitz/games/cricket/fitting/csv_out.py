@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import csv
-import os
-import secrets
-import shutil
+import io
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from kibitz.core.errors import BadInput
-from kibitz.core.paths import named
+from kibitz.core.paths import named, write_whole
 
 
 def check_place(path: str | Path) -> Path:
@@ -27,23 +25,17 @@ def write(path: str | Path, header: Sequence[str], rows: Iterable[Sequence[Any]]
     place = check_place(path)
     try:
         if place.exists() and not place.is_file():
-            _fill(place, header, rows)
-            return
-        place = place.resolve()  # a link stays one
-        part = place.with_name(f".{secrets.token_hex(8)}.part")
-        try:
-            _fill(part, header, rows)
-            if place.is_file():
-                shutil.copymode(place, part)
-            os.replace(part, place)
-        finally:
-            part.unlink(missing_ok=True)
+            with place.open("wb") as file:
+                _fill(file, header, rows)
+        else:
+            write_whole(place, lambda file: _fill(file, header, rows))
     except OSError as error:
         raise BadInput(f"{str(path)!r} cannot be written: {error.strerror}.") from None
 
 
-def _fill(place: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    with place.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(header)
-        writer.writerows(rows)
+def _fill(file: IO[bytes], header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    text = io.TextIOWrapper(file, encoding="utf-8", newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows(rows)
+    text.detach()  # writes what is buffered and leaves the file open

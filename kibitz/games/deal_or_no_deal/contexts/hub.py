@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from pathlib import Path
 
 from kibitz.core.errors import BadInput
-from kibitz.core.paths import cache_folder
+from kibitz.core.paths import cache_folder, write_whole
 from kibitz.games.deal_or_no_deal.contexts.formats import Dataset, description, first_line
 
 HUB = "https://huggingface.co"
@@ -39,13 +38,7 @@ def download(dataset: Dataset) -> Path:
         raise BadInput(f"The response from {url} is not a complete parquet file; {instead}")
     try:
         cached.parent.mkdir(parents=True, exist_ok=True)
-        handle, part = tempfile.mkstemp(dir=cached.parent, suffix=".part")
-        try:
-            with open(handle, "wb") as file:
-                file.write(data)
-            os.replace(part, cached)
-        finally:
-            Path(part).unlink(missing_ok=True)
+        write_whole(cached, data)
     except OSError as error:
         raise BadInput(f"Could not write {cached} ({first_line(error)}); {instead}") from error
     return cached
