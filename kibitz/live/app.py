@@ -21,7 +21,8 @@ from kibitz.games import game_names
 from kibitz.live.config import LiveConfig
 from kibitz.live.episodes.runner import Runner, fail_episode, note_closed
 from kibitz.live.episodes.warmup import Warmth
-from kibitz.live.http import metrics, models, pages, routes_custom, routes_episodes, watch
+from kibitz.live.http import models, pages, routes_custom, routes_episodes, watch
+from kibitz.live.http.metrics import CONTENT_TYPE, Metrics
 from kibitz.live.http.security import Guard
 from kibitz.live.openenv import routes as openenv
 from kibitz.live.openenv.sessions import Sessions
@@ -63,6 +64,7 @@ def create_app(config: LiveConfig | None = None) -> FastAPI:
     app.state.speech, app.state.sessions = open_speech(config.audio), Sessions()
     app.state.runner = Runner(bus, config, app.state.speech)
     app.state.guard = Guard(None, config)
+    app.state.metrics = Metrics(app.state)
     app.include_router(routes_custom.router())
     app.include_router(routes_episodes.router())
     app.include_router(watch.router())
@@ -207,7 +209,7 @@ def _add_plain_routes(app: FastAPI) -> None:
     @app.get("/metrics", response_class=PlainTextResponse)
     async def figures() -> PlainTextResponse:
         """For Prometheus."""
-        return PlainTextResponse(metrics.page(app.state), media_type="text/plain; version=0.0.4")
+        return PlainTextResponse(app.state.metrics.page(), media_type=CONTENT_TYPE)
 
 
 def _add_errors(app: FastAPI) -> None:

@@ -24,7 +24,7 @@ def test_a_full_queue_leaves_the_oldest_out_says_so_once_and_others_miss_nothing
     own_redis: Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Two servers on one store; Redis is away while one of them plays, twice."""
-    monkeypatch.setattr(bus_redis, "WAITING", 10)
+    monkeypatch.setattr(bus_redis, "MAX_QUEUED_EVENTS", 10)
     caplog.set_level(logging.INFO, "kibitz.live")
     store = open_store(str(tmp_path / "a.db"))
     links = RedisLink(own_redis.url), RedisLink(own_redis.url)
@@ -44,9 +44,9 @@ def test_a_full_queue_leaves_the_oldest_out_says_so_once_and_others_miss_nothing
             for one in sent[first : first + 30]:
                 await asyncio.to_thread(here.publish, one)
             assert links[0].left_out == (20 if not first else 40)
-            assert len(links[0]._out) == 10
+            assert len(links[0]._queue) == 10
             await asyncio.to_thread(own_redis.start)
-            await _until(lambda: not links[0]._out and not any(link.away for link in links))
+            await _until(lambda: not links[0]._queue and not any(link.away for link in links))
             for one in sent[first + 30 : first + 40]:
                 await asyncio.to_thread(here.publish, one)
             await _until(lambda upto=first + 40: channel.next == upto)
@@ -68,7 +68,7 @@ def test_a_full_queue_leaves_the_oldest_out_says_so_once_and_others_miss_nothing
 
     said = [json.loads(text) for text in asyncio.run(asyncio.wait_for(play(), 60))]
     assert [event["seq"] for message in said for event in message.get("events", [message])] == list(range(82))
-    full = [one for one in caplog.records if "events wait for the bus" in one.getMessage()]
+    full = [one for one in caplog.records if "events are queued for the bus" in one.getMessage()]
     assert len(full) == 2, "once each time it is away"
     store.close()
 
@@ -85,7 +85,7 @@ def test_what_is_sent_before_the_bus_runs_goes_out_when_it_does(redis: Redis, tm
     async def run() -> None:
         running = asyncio.create_task(link.run(bus.hub))
         async with asyncio.timeout(10):
-            while link._out:
+            while link._queue:
                 await asyncio.sleep(0.01)
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)

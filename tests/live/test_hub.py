@@ -12,12 +12,12 @@ from typing import Any, cast
 
 import pytest
 
-from kibitz.live.http.watch import Session, _watch
+from kibitz.live.http.watch import WatchSession, _watch
 from kibitz.live.store.base import StoreUnavailable, open_store
 from kibitz.live.store.stored_event import StoredEvent
 from kibitz.live.stream import hub as hub_module
 from kibitz.live.stream.bus import Bus
-from kibitz.live.stream.hub import LAG, RING, WINDOW, Hub, Watcher
+from kibitz.live.stream.hub import MAX_LAG_EVENTS, MAX_RING_EVENTS, MAX_UNACKED_EVENTS, Hub, Watcher
 from tests.live.record import row, stored_events
 
 
@@ -50,7 +50,7 @@ def _seqs(texts: list[str]) -> list[int]:
 
 def test_one_that_does_not_read_is_told_to_resync_and_others_get_everything(bus: Bus) -> None:
     async def play() -> tuple[list[str], list[str]]:
-        hub, sent = await _begin(bus, LAG + 100)
+        hub, sent = await _begin(bus, MAX_LAG_EVENTS + 100)
         channel = hub.channels["ep-1"]
         quick, slow, go = [], [], asyncio.Event()
 
@@ -75,7 +75,7 @@ def test_one_that_does_not_read_is_told_to_resync_and_others_get_everything(bus:
         return quick, slow
 
     quick, slow = asyncio.run(play())
-    assert _seqs(quick) == list(range(LAG + 102))
+    assert _seqs(quick) == list(range(MAX_LAG_EVENTS + 102))
     resync = [json.loads(text)["resync"] for text in slow if "resync" in text]
     assert len(resync) == 1
     assert _seqs(slow)[:1] == [0]
@@ -85,7 +85,7 @@ def test_one_that_does_not_read_is_told_to_resync_and_others_get_everything(bus:
 
 def test_one_that_stops_acknowledging_is_paused_and_goes_on_behind_its_next_acknowledgement(bus: Bus) -> None:
     async def play() -> list[str]:
-        hub, sent = await _begin(bus, WINDOW + 100)
+        hub, sent = await _begin(bus, MAX_UNACKED_EVENTS + 100)
         watcher, texts = Watcher(), []
 
         async def read() -> None:
@@ -109,14 +109,14 @@ def test_one_that_stops_acknowledging_is_paused_and_goes_on_behind_its_next_ackn
 
     texts = asyncio.run(play())
     assert any("resync" in text for text in texts)
-    assert _seqs(texts) == list(range(WINDOW + 102)), "nothing is missing once it has come back"
+    assert _seqs(texts) == list(range(MAX_UNACKED_EVENTS + 102)), "nothing is missing once it has come back"
 
 
 def test_large_events_leave_memory_early_and_every_watcher_gets_all_of_them_in_order(
     bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One who keeps up, one who stops for a while, one who joins late, one who is pushed to; a giant in the middle."""
-    monkeypatch.setattr(hub_module, "HELD", 50_000)
+    monkeypatch.setattr(hub_module, "MAX_RING_BYTES", 50_000)
     sizes = [70_000 if seq == 60 else 4_000 for seq in range(122)]
 
     async def play() -> tuple[list[list[str]], list[bytes], int]:
@@ -159,8 +159,8 @@ def test_large_events_leave_memory_early_and_every_watcher_gets_all_of_them_in_o
                 tasks.append(asyncio.create_task(read(3, late)))
             await _publish(bus, [one])
             await asyncio.sleep(0.002)
-            assert channel.held == sum(len(kept.body) for kept in channel.ring) <= 50_000
-            assert sum(len(part.text) for part in channel._joined.values()) <= 75_000, "what is kept ready, too"
+            assert channel.ring_bytes == sum(len(kept.body) for kept in channel.ring) <= 50_000
+            assert sum(len(part.text) for part in channel._messages.values()) <= 75_000, "what is kept ready, too"
         await asyncio.gather(*tasks)
         return texts, frames, reads
 
@@ -239,9 +239,9 @@ def test_an_episode_that_ends_while_somebody_joins_is_told_to_its_end(bus: Bus, 
         hub, sent = await _begin(bus, 10)
         await _publish(bus, sent[:5])
         state = SimpleNamespace(bus=bus, runner=SimpleNamespace(running={}, seat_of=lambda *_: None))
-        sessions = [Session(state, {"episode_id": "ep-1", "since": str(since)}) for _ in range(2)]
+        sessions = [WatchSession(state, {"episode_id": "ep-1", "since": str(since)}) for _ in range(2)]
         for session in sessions:
-            await session.look_up()
+            await session.find_episode()
         await _publish(bus, sent[5:])
         assert not hub.channels
         async with asyncio.timeout(10):
@@ -250,8 +250,8 @@ def test_an_episode_that_ends_while_somebody_joins_is_told_to_its_end(bus: Bus, 
         assert parts[0][1:] == parts[1][1:]
         return [part.text for part in parts[0]]
 
-    async def _all(session: Session) -> list[Any]:
-        return [part async for part in session.parts()]
+    async def _all(session: WatchSession) -> list[Any]:
+        return [part async for part in session.messages()]
 
     assert _seqs(asyncio.run(play())) == list(range(since + 1, 12))
 
@@ -336,7 +336,7 @@ class Socket:
 
 def test_a_watcher_whose_record_cannot_be_read_is_told_to_come_again_and_not_that_it_ended(bus: Bus) -> None:
     async def play() -> tuple[int, str]:
-        _, sent = await _begin(bus, RING + 10)
+        _, sent = await _begin(bus, MAX_RING_EVENTS + 10)
         await _publish(bus, sent[:-1])
 
         def away(*values: Any) -> list[bytes]:
@@ -348,7 +348,7 @@ def test_a_watcher_whose_record_cannot_be_read_is_told_to_come_again_and_not_tha
             await _watch(cast(Any, socket))
         return socket.closed
 
-    assert asyncio.run(play()) == (1013, "something went wrong; come again")
+    assert asyncio.run(play()) == (1013, "the server had a problem; reconnect")
 
 
 def test_an_acknowledgement_of_what_never_was_ends_the_connection(bus: Bus) -> None:

@@ -212,7 +212,7 @@ def test_exports_use_the_connections_that_are_there_and_open_no_more(
                 assert {answer.content.count(b"\n") for answer in answers} == {2502}
                 with http.stream("GET", "/episodes/ep-1/events") as left:  # one who goes in the middle
                     assert body in next(left.iter_bytes(1_000_000))
-                counts.append(len(store._opened))
+                counts.append(len(store._connections))
     finally:
         store.close()
     assert counts[-1] <= 2 + most, "the writer's, the test's own, and one for each thread"

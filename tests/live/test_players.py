@@ -19,7 +19,8 @@ from kibitz.live.config import LiveConfig
 from kibitz.live.episodes.halt import Halt
 from kibitz.live.episodes.human_seat import HumanSeat
 from kibitz.live.episodes.runner import Runner, fail_episode, is_running, run_episode_in_proc
-from kibitz.live.store.base import Store, StoreUnavailable, open_store
+from kibitz.live.store.base import StoreUnavailable, open_store
+from kibitz.live.store.sql import Store
 from kibitz.live.store.stored_event import StoredEvent, decode_event
 from kibitz.live.stream.bus import Bus
 from kibitz.live.stream.schema import PAYLOADS

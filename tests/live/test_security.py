@@ -195,7 +195,7 @@ def test_a_connection_that_asks_nothing_for_long_is_closed(said: bytes, monkeypa
     from kibitz.live.openenv.sessions import Sessions
     from tests.live.openenv_server import NEGOTIATION, app, serving
 
-    monkeypatch.setattr(plain_socket, "SILENCE", 0.2)
+    monkeypatch.setattr(plain_socket, "IDLE_SECONDS", 0.2)
     made = app(Sessions(), [NEGOTIATION], NEGOTIATION)
     with serving(made, http=plain_socket.plain_socket(10)) as base:
         host, port = base.removeprefix("http://").split(":")
@@ -214,7 +214,7 @@ def test_a_body_that_never_comes_is_not_waited_for_forever(monkeypatch: pytest.M
     from kibitz.live.http import security
     from tests.live.openenv_server import serving
 
-    monkeypatch.setattr(security, "SLOWEST", 0.2)
+    monkeypatch.setattr(security, "BODY_SECONDS", 0.2)
     app = create_app(LiveConfig(store=str(tmp_path / "a.db"), warm=False))
     try:
         with serving(app) as base:

@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 
 from kibitz.core.errors import BadInput
-from kibitz.live.store.base import EpisodeClosed, Query, Row, SequenceGap, Store, StoreUnavailable, open_store
+from kibitz.live.store.base import EpisodeClosed, Query, Row, SequenceGap, StoreUnavailable, open_store
+from kibitz.live.store.sql import Store
 from kibitz.live.store.stored_event import StoredEvent
 from tests.live.machines import Postgres, missing, wait_until
 from tests.live.record import row, stored_events
@@ -31,8 +32,8 @@ def open_one(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
     url = postgres.fresh() if postgres else str(tmp_path / "a.db")
     opened: list[Store] = []
 
-    def run(patience: float = 2.0) -> Store:
-        opened.append(open_store(url, patience))
+    def run(store_timeout: float = 2.0) -> Store:
+        opened.append(open_store(url, store_timeout))
         return opened[-1]
 
     yield run
@@ -167,7 +168,7 @@ def test_a_lock_that_somebody_holds_in_postgresql_ends_in_a_sentence_not_in_sile
     import psycopg
 
     url = postgres.fresh()
-    store = open_store(url, patience=2.0)
+    store = open_store(url, store_timeout=2.0)
     store.begin(row())
     with psycopg.connect(url) as other:
         other.execute("select 1 from episodes where id = 'ep-1' for update")
@@ -187,15 +188,15 @@ def test_a_lock_that_somebody_holds_in_postgresql_ends_in_a_sentence_not_in_sile
 
 @pytest.mark.conformance
 def test_a_frozen_postgresql_is_away_and_goes_on_where_it_was(own_postgres: Postgres) -> None:
-    store = open_store(own_postgres.fresh(), patience=1.0)
+    store = open_store(own_postgres.fresh(), store_timeout=1.0)
     store.begin(row())
     sent = stored_events()
     store.append(sent[0])
     assert store.episode("ep-1") is not None
     calls: list[tuple[str, Callable[[], Any]]] = [
-        ("read: PostgreSQL has said nothing", lambda: store.episode("ep-1")),
+        ("read: PostgreSQL has not responded", lambda: store.episode("ep-1")),
         ("read: connection timeout", lambda: store.episode("ep-1")),
-        ("written: .*(has said nothing|timeout)", lambda: store.append(sent[1])),
+        ("written: .*(has not responded|timeout)", lambda: store.append(sent[1])),
         ("written: connection timeout", lambda: store.load(row("ep-2"), stored_events("ep-2"))),
     ]
     with own_postgres.frozen():
@@ -258,7 +259,7 @@ def test_a_store_that_cannot_be_opened_is_a_sentence(url: str) -> None:
 
 
 def test_a_locked_file_is_waited_for_and_then_the_event_is_there(tmp_path: Path) -> None:
-    store = open_store(str(tmp_path / "a.db"), patience=20)
+    store = open_store(str(tmp_path / "a.db"), store_timeout=20)
     store.begin(row())
     other = sqlite3.connect(tmp_path / "a.db", isolation_level=None, check_same_thread=False)
     other.execute("begin immediate")
@@ -271,7 +272,7 @@ def test_a_locked_file_is_waited_for_and_then_the_event_is_there(tmp_path: Path)
 
 
 def test_a_file_that_stays_locked_ends_in_a_sentence_not_in_silence(tmp_path: Path) -> None:
-    store = open_store(str(tmp_path / "a.db"), patience=0.2)
+    store = open_store(str(tmp_path / "a.db"), store_timeout=0.2)
     store.begin(row())
     other = sqlite3.connect(tmp_path / "a.db", isolation_level=None)
     other.execute("begin immediate")
@@ -297,7 +298,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 def test_a_full_disk_refuses_events_and_goes_on_once_there_is_room(small_disk: Path) -> None:
     filler = small_disk / "filler"
     filler.write_bytes(b"x" * 250_000)
-    store = open_store(str(small_disk / "a.db"), patience=0.2)
+    store = open_store(str(small_disk / "a.db"), store_timeout=0.2)
     store.begin(row())
     sent = stored_events(steps=2000, pad="x" * 300)
     kept = 0

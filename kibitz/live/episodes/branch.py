@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from kibitz.core.errors import NotFound
 from kibitz.core.play.events import Event
 from kibitz.live.http import models
-from kibitz.live.store.base import Row, Store
+from kibitz.live.store.base import Row
+from kibitz.live.store.sql import Store
 from kibitz.live.store.stored_event import decode_event
 
 if TYPE_CHECKING:

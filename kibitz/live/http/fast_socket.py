@@ -1,7 +1,7 @@
-"""uvicorn's WebSocket, with a short way for frames that are the same for everybody.
+"""uvicorn's WebSocket with a shortcut for frames that every watcher gets.
 
-A server's frames are not masked, so one event is one string of bytes for all watchers: it is framed
-once and written to every socket, past the layers that would frame it again for each.
+A server does not mask its frames, so one event is the same bytes for all watchers. The hub encodes it once and writes
+it to every socket, past the layers that would encode it again for each.
 """
 
 from __future__ import annotations
@@ -10,27 +10,26 @@ from typing import Any
 
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
-PUSH = "kibitz.push"  # in the scope's extensions
-FULL = 1 << 16  # bytes that wait in a socket before the short way is closed
+PUSH = "kibitz.push"  # key in the ASGI scope's extensions
+MAX_BUFFER_BYTES = 1 << 16  # waiting in a socket; beyond this the caller must use the slow path, which waits
 
 
 class FastSocket(WebSocketsSansIOProtocol):
-    """`push(frame)` writes at once, or says that the socket is full and the long way has to wait for it."""
-
     async def run_asgi(self) -> None:
         extensions: Any = self.scope["extensions"]
         extensions[PUSH] = self.push
         await super().run_asgi()
 
     def push(self, frame: bytes) -> bool:
+        """Writes a complete frame at once. False: the socket is full or closing."""
         transport: Any = self.transport
-        if self.close_sent or transport.is_closing() or transport.get_write_buffer_size() > FULL:
+        if self.close_sent or transport.is_closing() or transport.get_write_buffer_size() > MAX_BUFFER_BYTES:
             return False
         transport.write(frame)
         return True
 
     def keepalive_timeout(self) -> None:
-        """One that answers no ping and takes nothing would be waited for until the end of days."""
+        """A peer that neither answers pings nor reads would keep the socket open forever."""
         super().keepalive_timeout()
         if self.transport.get_write_buffer_size():
             self.transport.abort()

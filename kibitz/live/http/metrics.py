@@ -1,56 +1,61 @@
-"""Figures for Prometheus, as text."""
+"""Metrics for Prometheus. Counters are plain attributes of the server's parts, read only when they are scraped."""
 
 from __future__ import annotations
 
-import resource
-import time
+from collections.abc import Iterator
 from typing import Any
 
-BEGAN = time.time()
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
-def page(state: Any) -> str:
-    """Every figure with its kind and meaning."""
-    bus, runner, guard = state.bus, state.runner, state.guard
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    writer = bus.store.writer
-    figures: list[tuple[str, str, str, float]] = [
-        ("kibitz_episodes_running", "gauge", "episodes this server plays", len(runner.running)),
-        ("kibitz_episodes_played_total", "counter", "episodes this server has played", runner.played),
-        ("kibitz_episodes_unclosed", "gauge", "episodes that could not be closed yet", len(bus.unclosed)),
-        ("kibitz_events_committed_total", "counter", "events committed to the store", bus.committed),
-        ("kibitz_events_sent_total", "counter", "events handed to watchers, each counted once", bus.hub.sent),
-        (
-            "kibitz_store_commits_total",
-            "counter",
-            "transactions; less than events when they were grouped",
-            writer.commits,
-        ),
-        ("kibitz_store_retries_total", "counter", "commits tried again because the store was away", writer.retries),
-        ("kibitz_watchers", "gauge", "sockets and streams that look on", bus.hub.watchers),
-        ("kibitz_resyncs_total", "counter", "times a watcher lagged and was told to fetch the rest", bus.hub.resyncs),
-        ("kibitz_bus_away", "gauge", "1 while the bus to other servers is away", bool(bus.link and bus.link.away)),
-        (
-            "kibitz_bus_left_out_total",
-            "counter",
-            "events that other servers have to read from the store, because too many waited for the bus",
-            bus.link.left_out if bus.link else 0,
-        ),
-        ("process_cpu_seconds_total", "counter", "of this process", used.ru_utime + used.ru_stime),
-        ("process_resident_memory_bytes", "gauge", "of this process", _resident()),
-        ("process_start_time_seconds", "gauge", "since 1970", BEGAN),
-    ]
-    lines: list[str] = []
-    for name, kind, meaning, value in figures:
-        lines += [f"# HELP {name} {meaning}", f"# TYPE {name} {kind}", f"{name} {value:.17g}"]
-    lines += ["# HELP kibitz_refused_total requests refused, by status", "# TYPE kibitz_refused_total counter"]
-    lines += [f'kibitz_refused_total{{status="{status}"}} {count}' for status, count in sorted(guard.refused.items())]
-    return "\n".join(lines) + "\n"
+class Metrics(Collector):
+    """One server's metrics: its own registry, so that several servers may share a process."""
 
+    def __init__(self, state: Any) -> None:
+        self._state = state
+        self._registry = CollectorRegistry()
+        for collector in (self, state.bus.commit_seconds, state.bus.hub.delivery_seconds):
+            self._registry.register(collector)
+        ProcessCollector(registry=self._registry)
 
-def _resident() -> float:
-    try:
-        with open("/proc/self/statm") as file:
-            return int(file.read().split()[1]) * resource.getpagesize()
-    except OSError:  # not Linux: the most it ever was
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024.0
+    def page(self) -> bytes:
+        return generate_latest(self._registry)
+
+    def describe(self) -> list[Metric]:
+        """Nothing: registering must not read the server's parts."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        bus, runner, guard = self._state.bus, self._state.runner, self._state.guard
+        hub, link, writer = bus.hub, bus.link, bus.store.writer
+        yield GaugeMetricFamily("kibitz_episodes_running", "Episodes this server plays", len(runner.running))
+        yield CounterMetricFamily("kibitz_episodes_played", "Episodes this server has played", runner.played)
+        yield GaugeMetricFamily("kibitz_episodes_unclosed", "Episodes that could not be closed yet", len(bus.unclosed))
+        yield CounterMetricFamily("kibitz_events_committed", "Events committed to the store", bus.committed)
+        yield CounterMetricFamily("kibitz_events_sent", "Events sent, counted once for each watcher", hub.sent)
+        yield CounterMetricFamily(
+            "kibitz_store_commits", "Transactions; fewer than events when several were grouped", writer.commits
+        )
+        yield CounterMetricFamily(
+            "kibitz_store_retries", "Commits retried because the store was unavailable", writer.retries
+        )
+        yield GaugeMetricFamily("kibitz_watchers", "Connected sockets and streams", hub.watchers)
+        yield CounterMetricFamily(
+            "kibitz_resyncs", "Times a watcher lagged and had to fetch the rest itself", hub.resyncs
+        )
+        yield GaugeMetricFamily(
+            "kibitz_bus_away", "1 while the bus to other servers is unreachable", bool(link and link.away)
+        )
+        yield CounterMetricFamily(
+            "kibitz_bus_left_out",
+            "Events dropped from a full queue to the bus; other servers read them from the store",
+            link.left_out if link else 0,
+        )
+        refused = CounterMetricFamily("kibitz_refused", "Requests refused, by status", labels=["status"])
+        for status, count in sorted(guard.refused.items()):
+            refused.add_metric([str(status)], count)
+        yield refused

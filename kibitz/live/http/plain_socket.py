@@ -1,4 +1,8 @@
-"""uvicorn's HTTP connection for strangers: so many of one address, and none that stays without asking anything."""
+"""uvicorn's HTTP connection with a limit per address and a limit on idle connections.
+
+A proxy could do this, but `kibitz serve --host 0.0.0.0 --token ...` is meant to face a network without one, and
+docs/live.md promises both limits. uvicorn has neither: its keep-alive timeout starts only after a first request.
+"""
 
 from __future__ import annotations
 
@@ -8,35 +12,35 @@ from typing import Any, ClassVar
 
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
-SILENCE = 20.0  # seconds for the head of a request
-FULL = b'{"error":"There are too many connections of your address."}'
+IDLE_SECONDS = 20.0  # without a complete request head
+BODY = b'{"error":"There are too many connections from your address."}'
 REFUSAL = (
     b"HTTP/1.1 429 Too Many Requests\r\ncontent-type: application/json\r\nconnection: close\r\n"
-    b"content-length: %d\r\n\r\n%b" % (len(FULL), FULL)
+    b"content-length: %d\r\n\r\n%b" % (len(BODY), BODY)
 )
 _Base: Any = AutoHTTPProtocol
 
 
 class PlainSocket(_Base):  # type: ignore[misc]
-    """A WebSocket leaves it with the upgrade, and is counted elsewhere (`security.Guard`)."""
+    """A WebSocket leaves this class with its upgrade; `security.Guard` counts it from then on."""
 
-    most: ClassVar[int] = 400  # of one address
-    held: ClassVar[Counter[str]]
+    max_connections: ClassVar[int] = 400  # from one address
+    open_by_address: ClassVar[Counter[str]]
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         self._address = (transport.get_extra_info("peername") or ("?",))[0]
-        self._counted = self.held[self._address] < self.most
-        self._looked_at: Any = None
-        self._timer = asyncio.get_running_loop().call_later(SILENCE, self._look)
+        self._counted = self.open_by_address[self._address] < self.max_connections
+        self._last_cycle: Any = None
+        self._timer = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._close_if_idle)
         if self._counted:
-            self.held[self._address] += 1
+            self.open_by_address[self._address] += 1
         super().connection_made(transport)
         if not self._counted:
             transport.write(REFUSAL)
             transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._let_go()
+        self._release()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -44,27 +48,27 @@ class PlainSocket(_Base):  # type: ignore[misc]
             super().data_received(data)
 
     def handle_websocket_upgrade(self, *values: Any) -> None:
-        self._let_go()
+        self._release()
         super().handle_websocket_upgrade(*values)
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         self._timer.cancel()
         if self._counted:
-            self.held[self._address] -= 1
-            if not self.held[self._address]:
-                del self.held[self._address]
+            self.open_by_address[self._address] -= 1
+            if not self.open_by_address[self._address]:
+                del self.open_by_address[self._address]
         self._counted = False
 
-    def _look(self) -> None:
-        """Whoever has asked nothing since the last look, and waits for no answer, is let go."""
-        waits = self.cycle is not None and not self.cycle.response_complete
-        if not waits and self.cycle is self._looked_at:
+    def _close_if_idle(self) -> None:
+        """Aborts unless a request arrived since the last check or one is being answered."""
+        answering = self.cycle is not None and not self.cycle.response_complete
+        if not answering and self.cycle is self._last_cycle:
             self.transport.abort()
             return
-        self._looked_at = self.cycle
-        self._timer = asyncio.get_running_loop().call_later(SILENCE, self._look)
+        self._last_cycle = self.cycle
+        self._timer = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._close_if_idle)
 
 
-def plain_socket(most: int) -> type[Any]:
-    """A class with a count of its own, as uvicorn wants it."""
-    return type("PlainSocket", (PlainSocket,), {"most": most, "held": Counter()})
+def plain_socket(max_connections: int) -> type[Any]:
+    """A class with its own counter: uvicorn takes a class, not an instance."""
+    return type("PlainSocket", (PlainSocket,), {"max_connections": max_connections, "open_by_address": Counter()})

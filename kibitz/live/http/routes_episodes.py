@@ -18,8 +18,9 @@ from kibitz.live.episodes.runner import fail_episode
 from kibitz.live.http import catalogue, models
 from kibitz.live.http.numbers import JsonRoute
 from kibitz.live.http.routes_custom import LINES, begin, parse_lines, row_of
-from kibitz.live.store.base import EpisodeClosed, Row, Store
+from kibitz.live.store.base import EpisodeClosed, Row
 from kibitz.live.store.base import Query as Which
+from kibitz.live.store.sql import Store
 from kibitz.live.store.stored_event import StoredEvent, Viewer, decode_event, fold
 from kibitz.live.stream.bus import Bus
 

@@ -1,4 +1,4 @@
-"""Who may do what: token, Origin, Host, sizes, rates, connections, headers. Plain ASGI, around everything."""
+"""Access control as plain ASGI around the whole app: token, Origin, Host, sizes, rates, connections, headers."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
-BODY = 1 << 20  # bytes of a request
-IMPORT = 32 << 20  # of a whole episode, or a driver's batch
-SLOWEST = 60  # seconds for the body of a request
-LARGE = ("/episodes", "/custom/events")
-WATCH = "/custom/ws"
-COSTLY = ("/custom/start_episode", "/custom/stop_episode", "/episodes")
+MAX_BODY_BYTES = 1 << 20
+MAX_EVENTS_BYTES = 32 << 20  # a complete episode, or a batch from a driver
+EVENT_PATHS = ("/episodes", "/custom/events")
+BODY_SECONDS = 60  # for a request's body to arrive
+MAX_ADDRESSES = 4096  # remembered by a rate limit
+WATCH_PATH = "/custom/ws"
+COSTLY_PATHS = ("/custom/start_episode", "/custom/stop_episode", "/episodes")
 HEADERS = [
     (
         b"content-security-policy",
@@ -40,8 +41,8 @@ HEADERS = [
 ]
 
 
-class Bucket:
-    """Tokens by address: `rate` a second, at most `burst` at once. Remembers the last thousands of addresses."""
+class RateLimit:
+    """A token bucket per address: `rate` tokens a second, at most `burst` at once."""
 
     def __init__(self, rate: float, burst: float) -> None:
         self._rate, self._burst = rate, burst
@@ -53,19 +54,19 @@ class Bucket:
         left = min(self._burst, left + (now - since) * self._rate)
         allowed = left >= 1
         self._left[address] = (left - 1 if allowed else left, now)
-        if len(self._left) > 4096:
+        if len(self._left) > MAX_ADDRESSES:
             self._left.popitem(last=False)
         return allowed
 
 
 class Guard:
-    """Refuses before the app sees anything."""
+    """Refuses bad requests before the app sees them."""
 
     def __init__(self, app: Any, config: LiveConfig) -> None:
         self.app, self.config = app, config
-        self._all = Bucket(1000, 2000)
-        self._costly = Bucket(config.starts, 4 * config.starts)
-        self._open: Counter[str] = Counter()
+        self._all_requests = RateLimit(1000, 2000)
+        self._costly_requests = RateLimit(config.starts, 4 * config.starts)
+        self._connections: Counter[str] = Counter()
         self.refused: Counter[int] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -79,45 +80,49 @@ class Guard:
             self.refused[problem[0]] += 1
             await refuse(scope, send, *problem)
         elif scope["type"] == "websocket" or "text/event-stream" in headers.get(b"accept", ""):
-            await self._held(scope, receive, send, address)
+            await self._connection(scope, receive, send, address)
         else:
             await self.app(scope, _limited(scope, receive), _with_headers(send))
 
-    async def _held(self, scope: Scope, receive: Receive, send: Send, address: str) -> None:
-        """Sockets and streams stay: only so many of one address."""
-        if self._open[address] >= self.config.connections:
+    async def _connection(self, scope: Scope, receive: Receive, send: Send, address: str) -> None:
+        """Sockets and streams stay open, so their number per address is limited."""
+        if self._connections[address] >= self.config.connections:
             self.refused[429] += 1
-            await refuse(scope, send, 429, f"There are already {self._open[address]} connections of your address.")
+            await refuse(
+                scope, send, 429, f"There are already {self._connections[address]} connections from your address."
+            )
             return
-        self._open[address] += 1
+        self._connections[address] += 1
         try:
-            heard = receive if scope["type"] == "websocket" else _limited(scope, receive)
-            await self.app(scope, heard, _with_headers(send))
+            limited = receive if scope["type"] == "websocket" else _limited(scope, receive)
+            await self.app(scope, limited, _with_headers(send))
         finally:
-            self._open[address] -= 1
-            if not self._open[address]:
-                del self._open[address]
+            self._connections[address] -= 1
+            if not self._connections[address]:
+                del self._connections[address]
 
     def _problem(self, scope: Scope, headers: dict[bytes, str], address: str) -> tuple[int, str] | None:
         config, path = self.config, scope["path"]
         socket = scope["type"] == "websocket"
-        changes = (socket and path != WATCH) or (not socket and scope["method"] not in ("GET", "HEAD", "OPTIONS"))
+        changes = (socket and path != WATCH_PATH) or (not socket and scope["method"] not in ("GET", "HEAD", "OPTIONS"))
         host = headers.get(b"host", "")
-        if config.local and not config.token and not _is_here(host):
-            return 403, "This server answers to its own machine only, as localhost or 127.0.0.1."
+        if config.local and not config.token and not _is_local(host):
+            return 403, "This server accepts only localhost or 127.0.0.1 as its host name."
         origin = headers.get(b"origin")
         if origin is not None and (socket or changes) and _netloc(origin) != host.lower():
-            return 403, "Requests from other sites are refused."
-        if config.token and changes and not self._knows_token(headers):
-            return 401, "This needs the server's token, as in Authorization: Bearer TOKEN."
-        if not self._all.take(address) or (changes and path.startswith(COSTLY) and not self._costly.take(address)):
+            return 403, "Requests from other sites are not allowed."
+        if config.token and changes and not self._has_token(headers):
+            return 401, "This request needs the server's token: Authorization: Bearer TOKEN."
+        if not self._all_requests.take(address) or (
+            changes and path.startswith(COSTLY_PATHS) and not self._costly_requests.take(address)
+        ):
             return 429, "Too many requests; wait a second."
         length = headers.get(b"content-length", "0")
-        if not length.isdigit() or int(length) > _limit(path):
-            return 413, f"A request may have {_limit(path)} bytes."
+        if not length.isdigit() or int(length) > _max_bytes(path):
+            return 413, _too_large(path)
         return None
 
-    def _knows_token(self, headers: dict[bytes, str]) -> bool:
+    def _has_token(self, headers: dict[bytes, str]) -> bool:
         kind, _, given = headers.get(b"authorization", "").partition(" ")
         return kind.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), self.config.token.encode())
 
@@ -125,60 +130,64 @@ class Guard:
 def _netloc(origin: str) -> str:
     try:
         return urlsplit(origin).netloc.lower()
-    except ValueError:  # no address at all
+    except ValueError:  # not a URL
         return "?"
 
 
-def _limit(path: str) -> int:
-    return IMPORT if path in LARGE else BODY
+def _max_bytes(path: str) -> int:
+    return MAX_EVENTS_BYTES if path in EVENT_PATHS else MAX_BODY_BYTES
 
 
-def _is_here(host: str) -> bool:
-    """A name that another site has pointed at this machine is not this machine."""
+def _too_large(path: str) -> str:
+    return f"The request body exceeds {_max_bytes(path) >> 20} MiB."
+
+
+def _is_local(host: str) -> bool:
+    """Only localhost and loopback addresses: another site may point its own name at this machine."""
     name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
     if name == "localhost":
         return True
     try:
         return ip_address(name.strip("[]")).is_loopback
-    except ValueError:  # 127.example.org is a name as any other
+    except ValueError:  # 127.example.org is a name, not an address
         return False
 
 
 def _limited(scope: Scope, receive: Receive) -> Receive:
-    """Counts the body of a request that does not say how long it is, and does not wait for it forever."""
-    left, ends = _limit(scope["path"]), time.monotonic() + SLOWEST
-    whole = False  # then only the end of the connection is waited for
+    """Limits the size and the time of a request's body, which may not announce its length."""
+    left, ends = _max_bytes(scope["path"]), time.monotonic() + BODY_SECONDS
+    complete = False  # from then on the app waits for the end of the connection, without a limit
 
-    async def counted() -> MutableMapping[str, Any]:
-        nonlocal left, whole
+    async def limited() -> MutableMapping[str, Any]:
+        nonlocal left, complete
         try:
-            message = await asyncio.wait_for(receive(), None if whole else max(ends - time.monotonic(), 1.0))
+            message = await asyncio.wait_for(receive(), None if complete else max(ends - time.monotonic(), 1.0))
         except TimeoutError:
-            raise HTTPException(408, f"The request did not come within {SLOWEST} s.") from None
-        whole = not message.get("more_body", False)
+            raise HTTPException(408, f"The request body did not arrive within {BODY_SECONDS} s.") from None
+        complete = not message.get("more_body", False)
         left -= len(message.get("body", b""))
         if left < 0:
-            raise HTTPException(413, f"A request may have {_limit(scope['path'])} bytes.")
+            raise HTTPException(413, _too_large(scope["path"]))
         return message
 
-    return counted
+    return limited
 
 
 def _with_headers(send: Send) -> Send:
-    async def sent(message: MutableMapping[str, Any]) -> None:
+    async def send_with_headers(message: MutableMapping[str, Any]) -> None:
         if message["type"] in ("http.response.start", "websocket.http.response.start"):
             message["headers"] = [*message.get("headers", []), *HEADERS]
         await send(message)
 
-    return sent
+    return send_with_headers
 
 
-async def refuse(scope: Scope, send: Send, status: int, sentence: str) -> None:
+async def refuse(scope: Scope, send: Send, status: int, message: str) -> None:
     kind = "websocket.http.response" if scope["type"] == "websocket" else "http.response"
     if scope["type"] == "websocket" and "websocket.http.response" not in scope.get("extensions", {}):
-        await send({"type": "websocket.close", "code": 1008, "reason": sentence})
+        await send({"type": "websocket.close", "code": 1008, "reason": message})
         return
-    body = orjson.dumps({"error": sentence})
+    body = orjson.dumps({"error": message})
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode()), *HEADERS]
     if status == 401:
         headers.append((b"www-authenticate", b"Bearer"))

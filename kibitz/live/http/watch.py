@@ -1,4 +1,4 @@
-"""Watchers: WebSocket at /custom/ws, server-sent events at the same address."""
+"""Watching over WebSocket at /custom/ws, and as server-sent events at the same URL."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ from starlette.websockets import WebSocketDisconnect
 from kibitz.live.http.fast_socket import PUSH
 from kibitz.live.store.base import Row
 from kibitz.live.store.stored_event import ID
-from kibitz.live.stream.hub import Channel, Hub, Part, Watcher
+from kibitz.live.stream.hub import Channel, Hub, Message, Watcher
 
-MESSAGE = 4096  # characters a watcher may send at once
-GONE, WRONG, LATER = 1001, 1008, 1013
-LEFT = (WebSocketDisconnect, RuntimeError, OSError)  # it has gone by itself
+MAX_MESSAGE_CHARACTERS = 4096  # from a watcher
+KEEPALIVE_SECONDS = 15  # proxies close silent streams
+GOING_AWAY, POLICY_VIOLATION, TRY_AGAIN_LATER = 1001, 1008, 1013  # WebSocket close codes
+DISCONNECTED = (WebSocketDisconnect, RuntimeError, OSError)  # raised when the watcher left first
 log = logging.getLogger("kibitz.live")
 
 
-class BadWish(Exception):
-    """The query asks for something that is not there; the sentence says what."""
+class BadQuery(Exception):
+    """The query is invalid or names something that does not exist; the message says what."""
 
 
 def router() -> APIRouter:
@@ -37,16 +38,16 @@ def router() -> APIRouter:
 
     @routes.get("/custom/ws", responses={200: {"content": {"text/event-stream": {}}}}, response_class=Response)
     async def sse(request: Request, episode_id: str = "", since: str = "-1", seat_token: str = "") -> Response:
-        """Events as a stream, where WebSockets do not pass. `Last-Event-ID` resumes."""
+        """Events as a stream, for networks that block WebSockets. `Last-Event-ID` resumes."""
         if "text/event-stream" not in request.headers.get("accept", ""):
-            problem = {"error": "This is a WebSocket; or ask with Accept: text/event-stream."}
+            problem = {"error": "This URL is a WebSocket; for server-sent events send Accept: text/event-stream."}
             return JSONResponse(problem, 426, {"upgrade": "websocket"})
         query = dict(request.query_params)
         query["since"] = request.headers.get("last-event-id", query.get("since", "-1"))
         try:
-            session = Session(request.app.state, query)
-            await session.look_up()
-        except BadWish as wrong:
+            session = WatchSession(request.app.state, query)
+            await session.find_episode()
+        except BadQuery as wrong:
             return JSONResponse({"error": str(wrong)}, 404)
         headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
         return StreamingResponse(_sse(session), media_type="text/event-stream", headers=headers)
@@ -54,8 +55,8 @@ def router() -> APIRouter:
     return routes
 
 
-class Session:
-    """One connection: what it asked for, and the stream of messages that answers."""
+class WatchSession:
+    """One connection: its query, and the messages that answer it."""
 
     def __init__(self, state: Any, query: dict[str, str]) -> None:
         self.hub: Hub = state.bus.hub
@@ -63,7 +64,7 @@ class Session:
         self.episode_id = query.get("episode_id") or None
         self._token = query.get("seat_token") or None
         if self.episode_id is not None and not ID.fullmatch(self.episode_id):
-            raise BadWish("An episode's id has letters, digits, - and _.")
+            raise BadQuery("An episode id consists of letters, digits, - and _.")
         self.since = _number(query.get("since") or "-1", -1, 1_000_000)
         self.batch = _number(query.get("batch") or "0", 0, 5000) / 1000
         self.row: Row | None = None
@@ -71,40 +72,40 @@ class Session:
         self.watcher: Watcher | None = None
         self.channel: Channel | None = None
 
-    async def look_up(self) -> None:
+    async def find_episode(self) -> None:
         if self.episode_id is None:
             return
         self.row = await self._row(self.episode_id)
-        while self.row is None and self.episode_id in self._runner.running:  # its players are being made ready
+        while self.row is None and self.episode_id in self._runner.running:  # its players are still loading
             await asyncio.sleep(0.05)
             self.row = await self._row(self.episode_id)
         if self.row is None:
-            raise BadWish(f"There is no episode {self.episode_id}.")
+            raise BadQuery(f"There is no episode {self.episode_id}.")
 
     async def _row(self, episode_id: str) -> Row | None:
-        channel = self.hub.channels.get(episode_id)  # a thousand who join need not ask the store
+        channel = self.hub.channels.get(episode_id)  # spares the store when a thousand watchers join
         return channel.row if channel else await asyncio.to_thread(self._store.episode, episode_id)
 
-    async def parts(self) -> AsyncIterator[Part]:
-        """Messages in order: hello, then events; without an id one episode after the other."""
+    async def messages(self) -> AsyncIterator[Message]:
+        """Hello, then events, in order; without an episode id, one episode after the other."""
         if self.row is not None:
-            async for part in self._episode(self.row, self.since):
-                yield part
+            async for message in self._episode(self.row, self.since):
+                yield message
             return
         seen: set[str] = set()
         if self.hub.newest is None:
-            yield Part('{"idle":true}')
+            yield Message('{"idle":true}')
         while (episode_id := await self.hub.next_episode(seen)) is not None:
             seen = {episode_id}
             row = await self._row(episode_id)
             if row is None:
                 continue
-            async for part in self._episode(row, -1):
-                yield part
+            async for message in self._episode(row, -1):
+                yield message
             if not self.hub.closing and self.hub.newest is None:
-                yield Part('{"idle":true}')
+                yield Message('{"idle":true}')
 
-    async def _episode(self, row: Row, since: int) -> AsyncIterator[Part]:
+    async def _episode(self, row: Row, since: int) -> AsyncIterator[Message]:
         channel = self.channel = await self.hub.join(row)
         found = self._runner.seat_of(row.episode_id, self._token)
         watcher = Watcher(None if found is None else found[0], self.batch, since + 1)
@@ -112,98 +113,97 @@ class Session:
         watcher.push = self.push
         batch = round(1000 * (self.batch or self.hub.auto_batch()))
         hello = {"episode_id": row.episode_id, "seq": channel.next - 1, "status": row.status, "batch_ms": batch}
-        yield Part(orjson.dumps({"hello": hello}).decode())
-        if not row.episode_id or watcher.cursor > channel.next:
+        yield Message(orjson.dumps({"hello": hello}).decode())
+        if watcher.cursor > channel.next:
             watcher.cursor = channel.next
-        async for part in self.hub.follow(channel, watcher):
-            yield part
+        async for message in self.hub.follow(channel, watcher):
+            yield message
 
 
 def _number(text: str, low: int, high: int) -> int:
     digits = text.removeprefix("-")
     if not digits.isascii() or not digits.isdigit() or len(digits) > 9 or not low <= int(text) <= high:
-        raise BadWish(f"{text[:20]!r} should be a number from {low} to {high}.")
+        raise BadQuery(f"{text[:20]!r} is not a number from {low} to {high}.")
     return int(text)
 
 
 async def _watch(socket: WebSocket) -> None:
     await socket.accept()
     try:
-        session = Session(socket.app.state, dict(socket.query_params))
+        session = WatchSession(socket.app.state, dict(socket.query_params))
         session.push = socket.scope.get("extensions", {}).get(PUSH)
-        await session.look_up()
-    except BadWish as wrong:
-        await _close(socket, WRONG, str(wrong)[:100])
+        await session.find_episode()
+    except BadQuery as wrong:
+        await _close(socket, POLICY_VIOLATION, str(wrong)[:100])
         return
-    hears = asyncio.create_task(_hear(socket, session))
-    tells = asyncio.create_task(_tell(socket, session))
+    receiving = asyncio.create_task(_receive(socket, session))
+    sending = asyncio.create_task(_send(socket, session))
     try:
-        await asyncio.wait([hears, tells], return_when=asyncio.FIRST_COMPLETED)
-        if tells.done() and (error := tells.exception()) is not None:
-            level = logging.INFO if isinstance(error, LEFT) else logging.WARNING
-            log.log(level, "a watcher of %s was let go: %r", session.episode_id, error)
-            await _close(socket, LATER, "something went wrong; come again")
-        elif not hears.done():
+        await asyncio.wait([receiving, sending], return_when=asyncio.FIRST_COMPLETED)
+        if sending.done() and (error := sending.exception()) is not None:
+            level = logging.INFO if isinstance(error, DISCONNECTED) else logging.WARNING
+            log.log(level, "disconnected a watcher of %s: %r", session.episode_id, error)
+            await _close(socket, TRY_AGAIN_LATER, "the server had a problem; reconnect")
+        elif not receiving.done():
             closing = session.hub.closing
-            await _close(socket, GONE if closing else 1000, "the server shuts down" if closing else "ended")
-        elif (problem := hears.result()) is not None:
+            await _close(socket, GOING_AWAY if closing else 1000, "the server is shutting down" if closing else "ended")
+        elif (problem := receiving.result()) is not None:
             await _close(socket, *problem)
     finally:
-        for task in (hears, tells):
+        for task in (receiving, sending):
             task.cancel()
-        await asyncio.gather(hears, tells, return_exceptions=True)
+        await asyncio.gather(receiving, sending, return_exceptions=True)
 
 
 async def _close(socket: WebSocket, code: int, reason: str) -> None:
-    with suppress(*LEFT):
+    with suppress(*DISCONNECTED):
         await socket.close(code, reason)
 
 
-async def _tell(socket: WebSocket, session: Session) -> None:
-    async for part in session.parts():
-        if session.push is None or not session.push(part.frame):
-            await socket.send({"type": "websocket.send", "text": part.text})
+async def _send(socket: WebSocket, session: WatchSession) -> None:
+    async for message in session.messages():
+        if session.push is None or not session.push(message.frame):
+            await socket.send({"type": "websocket.send", "text": message.text})
 
 
-async def _hear(socket: WebSocket, session: Session) -> tuple[int, str] | None:
-    """Acknowledgements; anything else ends the connection."""
+async def _receive(socket: WebSocket, session: WatchSession) -> tuple[int, str] | None:
+    """Reads acknowledgements; anything else ends the connection, with the code and reason returned."""
     while True:
         message = await socket.receive()
         if message["type"] == "websocket.disconnect":
             return None
         text = message.get("text")
-        if text is None or len(text) > MESSAGE:
-            return (1009, "a message is too long") if text else (1003, "messages are text")
+        if text is None or len(text) > MAX_MESSAGE_CHARACTERS:
+            return (1009, "the message is too long") if text else (1003, "messages must be text")
         try:
-            said = orjson.loads(text)
-            seq = said["ack"]
+            seq = orjson.loads(text)["ack"]
         except (orjson.JSONDecodeError, KeyError, TypeError):
-            return WRONG, 'a watcher may say {"ack": seq}'
+            return POLICY_VIOLATION, 'the only valid message is {"ack": seq}'
         if type(seq) is not int or seq < -1:
-            return WRONG, "ack should be a number from -1"
+            return POLICY_VIOLATION, "ack must be an integer of at least -1"
         if session.watcher is not None and session.channel is not None and seq < session.channel.next:
             session.watcher.ack(seq)
 
 
-async def _sse(session: Session) -> AsyncIterator[bytes]:
-    parts = session.parts()
-    pending = asyncio.ensure_future(anext(parts))
+async def _sse(session: WatchSession) -> AsyncIterator[bytes]:
+    messages = session.messages()
+    pending = asyncio.ensure_future(anext(messages))
     try:
         while True:
-            done, _ = await asyncio.wait([pending], timeout=15)
+            done, _ = await asyncio.wait([pending], timeout=KEEPALIVE_SECONDS)
             if not done:
-                yield b": still here\n\n"  # proxies close what is silent
+                yield b": keep-alive\n\n"
                 continue
             try:
-                part = pending.result()
+                message = pending.result()
             except StopAsyncIteration:
                 yield b"event: end\ndata: {}\n\n"
                 return
-            pending = asyncio.ensure_future(anext(parts))
-            mark = f"id: {part.last}\n" if part.first >= 0 else ""
-            yield f"{mark}data: {part.text}\n\n".encode()
+            pending = asyncio.ensure_future(anext(messages))
+            event_id = f"id: {message.last}\n" if message.first >= 0 else ""
+            yield f"{event_id}data: {message.text}\n\n".encode()
     finally:
         pending.cancel()
         with suppress(asyncio.CancelledError, StopAsyncIteration):
             await pending
-        await parts.aclose()  # type: ignore[attr-defined]
+        await messages.aclose()  # type: ignore[attr-defined]

@@ -1,11 +1,10 @@
 """Episodes in PostgreSQL, for several servers. Needs the extra `scale`."""
 
-# types are checked without that extra, too
+# mypy must also pass where that extra is not installed
 # mypy: disallow-subclassing-any=False
 
 from __future__ import annotations
 
-import secrets
 import threading
 import time
 import zlib
@@ -13,62 +12,20 @@ from collections.abc import Callable, Generator, Iterable
 from typing import Any
 
 from kibitz.core.errors import BadInput
-from kibitz.live.store.base import READ, EpisodeClosed, Query, Row, SequenceGap, StoreUnavailable, outcome
-from kibitz.live.store.sql import COLUMNS, LAST_SEQ, LEADERBOARD, conditions, row_of, standings, values_of
-from kibitz.live.store.stored_event import StoredEvent
-from kibitz.live.store.writer import Writer
+from kibitz.live.store.base import MAX_READ_BYTES, Row, StoreUnavailable
+from kibitz.live.store.sql import Store, run_jobs
 
 try:
     import psycopg
 except ImportError:  # pragma: no cover  (the extra is not installed)
     raise BadInput("PostgreSQL needs the extra `scale`: pip install 'kibitz[scale]'.") from None
 
-STATEMENT = 10.0  # seconds, at most, that PostgreSQL may take for one statement; waiting for a lock is part of it
-SILENCE = 2.0  # seconds more until one that says nothing at all is taken for frozen
-CONNECT = 5  # seconds to be let in
-
-
-class Late(psycopg.OperationalError):
-    """Nothing has come from PostgreSQL for too long: it cannot even end its own statement."""
-
-
-class Connection(psycopg.Connection[tuple[Any, ...]]):
-    """One that does not wait for a frozen server: its kernel still answers, so TCP never notices."""
-
-    patience = STATEMENT + SILENCE
-
-    def wait(self, gen: Generator[Any, Any, Any], *more: Any, **named: Any) -> Any:
-        return super().wait(self._heard(gen), *more, **named)
-
-    def _heard(self, gen: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
-        """psycopg's own steps, for as long as something moves; it asks for the next ten times a second."""
-        heard = time.monotonic()
-        try:
-            wanted = next(gen)
-            while True:
-                ready = yield wanted
-                if ready:
-                    heard = time.monotonic()
-                elif time.monotonic() - heard > self.patience:
-                    self.close()
-                    raise Late(f"PostgreSQL has said nothing for {self.patience:g} s")
-                wanted = gen.send(ready)
-        except StopIteration as done:
-            return done.value
-
-
-AWAY = (psycopg.OperationalError, psycopg.InterfaceError)
-SLOW = (Late, psycopg.errors.QueryCanceled, psycopg.errors.ConnectionTimeout)  # trying again would take as long
-# events that have place in memory, and at least one; the others do not leave PostgreSQL
-NOT_TOO_MANY = """
-select body from (
-  select seq, body, sum(length(body)) over (order by seq) - length(body) as before from (
-    select seq, body from events where episode_id = %s and seq > %s order by seq limit %s) as next) as counted
-where before < %s order by seq
-"""
-ALIVE = 0x6B696269  # first half of the advisory locks by which servers show that they live
-# a server whose machine is gone says no goodbye: PostgreSQL notices within half a minute
-NOTICED = ("set tcp_keepalives_idle = 10", "set tcp_keepalives_interval = 5", "set tcp_keepalives_count = 3")
+MAX_STATEMENT_SECONDS = 10.0  # includes waiting for locks; PostgreSQL itself cancels the statement
+SILENCE_SECONDS = 2.0  # beyond the statement's limit, before the server counts as frozen
+CONNECT_SECONDS = 5
+LIVENESS_LOCK = 0x6B696269  # first key of the advisory locks that running servers hold
+# PostgreSQL notices within half a minute that a server's machine is gone
+KEEPALIVES = ("set tcp_keepalives_idle = 10", "set tcp_keepalives_interval = 5", "set tcp_keepalives_count = 3")
 SCHEMA = """
 create table if not exists episodes (
   id text collate "C" primary key, game text not null, player0 text not null, player1 text not null,
@@ -82,179 +39,155 @@ create table if not exists events (
   episode_id text collate "C" not null, seq integer not null, body bytea not null, primary key (episode_id, seq)
 );
 """
+# at least one event, then as many as fit; the others do not leave PostgreSQL
+SELECT_EVENTS = """
+select body from (
+  select seq, body, sum(length(body)) over (order by seq) - length(body) as before from (
+    select seq, body from events where episode_id = ? and seq > ? order by seq limit ?) as next) as counted
+where before < ? order by seq
+"""
 
 
-class PostgresStore:
-    """A server holds an advisory lock while it lives; whoever can take it knows that the server is gone.
+class ServerSilent(psycopg.OperationalError):
+    """PostgreSQL has sent nothing for so long that it cannot even cancel its own statement."""
 
-    The lock goes with the session, so a PostgreSQL that restarts frees it until `heartbeat` takes it again:
-    one look is no proof.
+
+UNAVAILABLE = (psycopg.OperationalError, psycopg.InterfaceError)
+TIMEOUTS = (ServerSilent, psycopg.errors.QueryCanceled, psycopg.errors.ConnectionTimeout)  # a retry would take as long
+
+
+class Cursor(psycopg.Cursor[tuple[Any, ...]]):
+    """Takes SQLite's placeholder `?`, which our statements use."""
+
+    def execute(self, query: Any, params: Any = None, **options: Any) -> Any:
+        return super().execute(query.replace("?", "%s"), params, **options)
+
+    def executemany(self, query: Any, params_seq: Iterable[Any], **options: Any) -> None:
+        super().executemany(query.replace("?", "%s"), params_seq, **options)
+
+
+class Connection(psycopg.Connection[tuple[Any, ...]]):
+    """Gives up on a frozen server. Its kernel still answers, so TCP timeouts never fire."""
+
+    silence_seconds = MAX_STATEMENT_SECONDS + SILENCE_SECONDS
+
+    def wait(self, gen: Generator[Any, Any, Any], *args: Any, **options: Any) -> Any:
+        return super().wait(self._limited(gen), *args, **options)
+
+    def _limited(self, gen: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
+        """psycopg's own generator, which it polls ten times a second, with a limit on silence."""
+        heard = time.monotonic()
+        try:
+            wanted = next(gen)
+            while True:
+                ready = yield wanted
+                if ready:
+                    heard = time.monotonic()
+                elif time.monotonic() - heard > self.silence_seconds:
+                    self.close()
+                    raise ServerSilent(f"PostgreSQL has not responded for {self.silence_seconds:g} s")
+                wanted = gen.send(ready)
+        except StopIteration as done:
+            return done.value
+
+
+class PostgresStore(Store):
+    """Each server holds an advisory lock while it runs; a server that can take another's lock knows it is gone.
+
+    The lock belongs to the session. When PostgreSQL restarts, the lock is free until the next `heartbeat` takes it
+    again, so finding it free once proves nothing.
     """
 
     name = "postgresql"
     shared = True
+    row_lock = "for update"  # two servers must not both append the next event
 
-    def __init__(self, url: str, patience: float = 10.0) -> None:
-        self._url, self._statement = url, min(max(patience, 1.0), STATEMENT)
-        self.owner = secrets.token_hex(4)
+    def __init__(self, url: str, store_timeout: float = 10.0) -> None:
+        self._url, self._statement_seconds = url, min(max(store_timeout, 1.0), MAX_STATEMENT_SECONDS)
         self._local = threading.local()
-        self._opened: list[Connection] = []
+        self._connections: list[Connection] = []
         self._guard = threading.Lock()
         self._db: Connection | None = None
+        super().__init__(store_timeout, UNAVAILABLE)
         try:
             self._transact([lambda db: db.execute(SCHEMA)])
         except psycopg.Error as error:
-            reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-            raise BadInput(f"The store cannot be opened: {reason}") from None
-        self.writer: Writer[Connection] = Writer(self._transact, AWAY, patience)
+            self.writer.close()
+            raise BadInput(f"The store cannot be opened: {_first_line(error)}") from None
 
     def _connect(self) -> Connection:
-        db: Connection = Connection.connect(self._url, autocommit=True, connect_timeout=CONNECT)
-        db.patience = self._statement + SILENCE
-        db.execute("select set_config('statement_timeout', %s, false)", (f"{1000 * self._statement:.0f}",))
+        db: Connection = Connection.connect(
+            self._url, autocommit=True, connect_timeout=CONNECT_SECONDS, cursor_factory=Cursor
+        )
+        db.silence_seconds = self._statement_seconds + SILENCE_SECONDS
+        db.execute("select set_config('statement_timeout', ?, false)", (f"{1000 * self._statement_seconds:.0f}",))
         with self._guard:
-            self._opened = [known for known in self._opened if not known.closed] + [db]
+            self._connections = [known for known in self._connections if not known.closed] + [db]
         return db
 
-    def _transact(self, jobs: list[Callable[[Connection], Any]]) -> list[Any]:
+    def _writing(self) -> Connection:
         if self._db is None or self._db.closed or self._db.broken:
             db = self._connect()
-            # shared: after a broken connection the old session may hold it for a while
-            db.execute("select pg_advisory_lock_shared(%s, %s)", (ALIVE, _mark(self.owner)))
-            for limit in NOTICED:
-                db.execute(limit)
+            # shared, because the session of a broken connection may hold the lock for a while
+            db.execute("select pg_advisory_lock_shared(?, ?)", (LIVENESS_LOCK, _lock_key(self.owner)))
+            for setting in KEEPALIVES:
+                db.execute(setting)
             self._db = db
-        db = self._db
-        results: list[Any] = []
+        return self._db
+
+    def _transact(self, jobs: list[Callable[[Connection], Any]]) -> list[Any]:
+        db = self._writing()
         try:
             with db.transaction():
-                for job in jobs:
-                    try:
-                        results.append(job(db))
-                    except (SequenceGap, EpisodeClosed) as refused:  # that job's business; it has written nothing
-                        results.append(refused)
-        except AWAY:
+                return run_jobs(db, jobs)
+        except UNAVAILABLE:
             db.close()
             raise
-        return results
 
-    def _read(self, query: str, values: Iterable[Any] = ()) -> list[Any]:
-        """Tried again once on a fresh connection: the old one may have died with the last server. Not if it is slow."""
+    def _read(self, query: str, values: tuple[Any, ...] = ()) -> list[Any]:
+        """On this thread's own connection. Retries once on a new one, since PostgreSQL may have restarted."""
         for attempt in (0, 1):
             try:
                 if getattr(self._local, "db", None) is None or self._local.db.closed:
                     self._local.db = self._connect()
-                return list(self._local.db.execute(query, tuple(values)).fetchall())
-            except AWAY as error:
+                return list(self._local.db.execute(query, values).fetchall())
+            except UNAVAILABLE as error:
                 if getattr(self._local, "db", None) is not None:
                     self._local.db.close()
-                if attempt or isinstance(error, SLOW):
-                    reason = str(error).strip().splitlines()
-                    raise StoreUnavailable(
-                        f"The store cannot be read: {reason[0] if reason else 'it is gone'}"
-                    ) from None
+                if attempt or isinstance(error, TIMEOUTS):
+                    raise StoreUnavailable(f"The store cannot be read: {_first_line(error)}") from None
         raise AssertionError("unreachable")
 
-    def begin(self, row: Row) -> None:
-        self.writer.run(lambda db: _begin(db, row))
-
-    def append(self, event: StoredEvent) -> bool:
-        _ = event.body  # serialised here, not in the one thread that all wait for
-        added: bool = self.writer.run(lambda db: _append(db, event))
-        return added
-
-    def load(self, row: Row, events: Iterable[StoredEvent]) -> None:
-        listed = list(events)
-
-        def job(db: Connection) -> None:
-            _begin(db, row)
-            if _next(db, row.episode_id):
-                raise EpisodeClosed(f"There is already an episode {row.episode_id}.")
-            with db.cursor() as cursor:
-                rows = [(row.episode_id, event.seq, event.body) for event in listed]
-                cursor.executemany("insert into events values (%s, %s, %s)", rows)
-            _finish(db, listed[-1])
-
-        self.writer.run(job)
-
     def events(self, episode_id: str, since: int, limit: int = 1000) -> list[bytes]:
-        found = self._read(NOT_TOO_MANY, (episode_id, since, limit, READ))
+        found = self._read(SELECT_EVENTS, (episode_id, since, limit, MAX_READ_BYTES))
         return [bytes(body) for (body,) in found]
 
-    def episode(self, episode_id: str) -> Row | None:
-        found = self._read(f"select {COLUMNS}, {LAST_SEQ} from episodes where id = %s", (episode_id,))
-        return row_of(found[0]) if found else None
-
-    def episodes(self, query: Query) -> list[Row]:
-        where, values = conditions(query, "%s")
-        found = self._read(
-            f"select {COLUMNS}, {LAST_SEQ} from episodes {where} order by started_at desc, id limit %s",
-            (*values, query.limit),
-        )
-        return [row_of(row) for row in found]
-
     def orphaned(self) -> list[Row]:
-        found = self._read(f"select {COLUMNS}, {LAST_SEQ} from episodes where status = 'running' and origin = 'server'")
-        others = [row for row in map(row_of, found) if row.owner != self.owner]
-        gone = {owner for owner in {row.owner for row in others} if not self._lives(owner)}
+        others = self._rows("where status = 'running' and origin = 'server' and owner != ?", (self.owner,))
+        gone = {owner for owner in {row.owner for row in others} if not self._is_alive(owner)}
         return [row for row in others if row.owner in gone]
 
     def heartbeat(self) -> None:
         self.writer.run(lambda db: None)
 
-    def _lives(self, owner: str) -> bool:
-        taken = self._read("select pg_try_advisory_lock(%s, %s)", (ALIVE, _mark(owner)))[0][0]
+    def _is_alive(self, owner: str) -> bool:
+        taken = self._read("select pg_try_advisory_lock(?, ?)", (LIVENESS_LOCK, _lock_key(owner)))[0][0]
         if taken:
-            self._read("select pg_advisory_unlock(%s, %s)", (ALIVE, _mark(owner)))
+            self._read("select pg_advisory_unlock(?, ?)", (LIVENESS_LOCK, _lock_key(owner)))
         return not taken
-
-    def leaderboard(self) -> list[dict[str, Any]]:
-        return standings(self._read(LEADERBOARD))
 
     def close(self) -> None:
         self.writer.close()
         with self._guard:
-            for db in self._opened:
+            for db in self._connections:
                 db.close()
 
 
-def _mark(owner: str) -> int:
-    """A signed number of 32 bits, as advisory locks want it."""
+def _lock_key(owner: str) -> int:
+    """A signed 32-bit number, as advisory locks require."""
     return zlib.crc32(owner.encode()) - 2**31
 
 
-def _next(db: Connection, episode_id: str) -> int:
-    found = db.execute("select coalesce(max(seq), -1) + 1 from events where episode_id = %s", (episode_id,)).fetchone()
-    return int(found[0]) if found else 0
-
-
-def _begin(db: Connection, row: Row) -> None:
-    marks = ", ".join(["%s"] * 15)
-    added = db.execute(f"insert into episodes ({COLUMNS}) values ({marks}) on conflict (id) do nothing", values_of(row))
-    if not added.rowcount and _next(db, row.episode_id):
-        raise EpisodeClosed(f"There is already an episode {row.episode_id}.")
-
-
-def _append(db: Connection, event: StoredEvent) -> bool:
-    # the row is locked, so that two servers cannot both add the next event of an episode
-    found = db.execute("select status from episodes where id = %s for update", (event.episode_id,)).fetchone()
-    expected = _next(db, event.episode_id)
-    if event.seq < expected:
-        return False
-    if event.seq > expected:
-        raise SequenceGap(expected)
-    if found is None or found[0] != "running":
-        raise EpisodeClosed(f"Episode {event.episode_id} is not running.")
-    db.execute("insert into events values (%s, %s, %s)", (event.episode_id, event.seq, event.body))
-    if event.last:
-        _finish(db, event)
-    return True
-
-
-def _finish(db: Connection, event: StoredEvent) -> None:
-    status, returns, text = outcome(event)
-    first, second = returns or (None, None)
-    db.execute(
-        "update episodes set status = %s, ended_at = %s, return0 = %s, return1 = %s, text = %s where id = %s",
-        (status, event.event.ts, first, second, text, event.episode_id),
-    )
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__

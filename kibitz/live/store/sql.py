@@ -1,19 +1,27 @@
-"""Episodes as rows of a table: the same columns in the same order in both stores."""
+"""Episodes and events in two SQL tables. `sqlite` and `postgres` add connections and what their dialects differ in.
+
+Commit, then show: nothing reaches a watcher before `append` returns. A commit survives `kill -9` of the server. A power
+cut may lose the last commits, but never the middle of an episode.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+import secrets
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar
 
 import orjson
 
-from kibitz.live.store.base import Query, Row
+from kibitz.live.store.base import EpisodeClosed, Query, Row, SequenceGap
+from kibitz.live.store.stored_event import StoredEvent
+from kibitz.live.store.writer import Writer
 
 COLUMNS = (
     "id, game, player0, player1, status, origin, owner, open, started_at, ended_at, "
     "return0, return1, text, about, secret"
 )
-LAST_SEQ = "(select coalesce(max(seq), -1) from events where episode_id = id)"
+SELECT_ROWS = f"select {COLUMNS}, (select coalesce(max(seq), -1) from events where episode_id = id) from episodes"
 LEADERBOARD = """
 select game, player, count(*), avg(mine),
   sum(case when mine > theirs then 1 else 0 end), sum(case when mine = theirs then 1 else 0 end) from (
@@ -23,29 +31,149 @@ group by game, player order by game, avg(mine) desc
 """
 
 
-def standings(rows: Iterable[Any]) -> list[dict[str, Any]]:
-    return [
-        {
-            "game": game,
-            "player": player,
-            "episodes": int(episodes),
-            "mean_return": float(mean),
-            "wins": int(wins),
-            "draws": int(draws),
-        }
-        for game, player, episodes, mean, wins, draws in rows
-    ]
+class Store(ABC):
+    """Blocking calls, from any thread. Statements use SQLite's placeholder `?`; see `postgres.Connection`."""
+
+    name: ClassVar[str]
+    shared: ClassVar[bool]  # other servers may write here too
+    row_lock: ClassVar[str] = ""  # ends the select that precedes an append
+
+    def __init__(self, store_timeout: float, unavailable: tuple[type[Exception], ...]) -> None:
+        self.owner = secrets.token_hex(4)  # marks the episodes that this server plays
+        self.writer: Writer[Any] = Writer(self._transact, unavailable, store_timeout)
+
+    @abstractmethod
+    def _transact(self, jobs: list[Callable[[Any], Any]]) -> list[Any]:
+        """Runs the jobs in one transaction, with `run_jobs`, and commits it."""
+
+    @abstractmethod
+    def _read(self, query: str, values: tuple[Any, ...] = ()) -> list[Any]:
+        """Raises StoreUnavailable."""
+
+    @abstractmethod
+    def events(self, episode_id: str, since: int, limit: int = 1000) -> list[bytes]:
+        """Bodies with seq above `since`, in order; fewer than `limit` if they are large, none only if none exist."""
+
+    @abstractmethod
+    def orphaned(self) -> list[Row]:
+        """Running episodes whose server seems to be gone; never this server's own."""
+
+    @abstractmethod
+    def heartbeat(self) -> None:
+        """Tells servers that share the store that this one is alive. Call it every few seconds."""
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+    def begin(self, row: Row) -> None:
+        """Adds an episode. An id that exists is accepted while it has no events; otherwise EpisodeClosed."""
+        self.writer.run(lambda db: _begin(db, row))
+
+    def append(self, event: StoredEvent) -> bool:
+        """Returns once the event is committed; False if it already was. Raises SequenceGap or EpisodeClosed."""
+        _ = event.body  # serialise here, not in the writer's only thread
+        added: bool = self.writer.run(lambda db: _append(db, event, self.row_lock))
+        return added
+
+    def load(self, row: Row, events: Iterable[StoredEvent]) -> None:
+        """Adds a complete episode, or nothing of it."""
+        listed = list(events)
+        rows = [(row.episode_id, event.seq, event.body) for event in listed]
+
+        def job(db: Any) -> None:
+            _begin(db, row)
+            if _next_seq(db, row.episode_id):
+                raise EpisodeClosed(f"There is already an episode {row.episode_id}.")
+            db.cursor().executemany("insert into events values (?, ?, ?)", rows)
+            _finish(db, listed[-1])
+
+        self.writer.run(job)
+
+    def episode(self, episode_id: str) -> Row | None:
+        found = self._rows("where id = ?", (episode_id,))
+        return found[0] if found else None
+
+    def episodes(self, query: Query) -> list[Row]:
+        where, values = _where(query)
+        return self._rows(f"{where} order by started_at desc, id limit ?", (*values, query.limit))
+
+    def leaderboard(self) -> list[dict[str, Any]]:
+        """By game and player: episodes, mean return, wins, draws."""
+        return [
+            {
+                "game": game,
+                "player": player,
+                "episodes": int(episodes),
+                "mean_return": float(mean),
+                "wins": int(wins),
+                "draws": int(draws),
+            }
+            for game, player, episodes, mean, wins, draws in self._read(LEADERBOARD)
+        ]
+
+    def _rows(self, where: str, values: tuple[Any, ...]) -> list[Row]:
+        return [_row(found) for found in self._read(f"{SELECT_ROWS} {where}", values)]
 
 
-def values_of(row: Row) -> tuple[Any, ...]:
+def run_jobs(db: Any, jobs: Iterable[Callable[[Any], Any]]) -> list[Any]:
+    """Their results, inside an open transaction. A refused job has written nothing, so the others go on."""
+    results: list[Any] = []
+    for job in jobs:
+        try:
+            results.append(job(db))
+        except (SequenceGap, EpisodeClosed) as refused:
+            results.append(refused)
+    return results
+
+
+def _next_seq(db: Any, episode_id: str) -> int:
+    found = db.execute("select coalesce(max(seq), -1) + 1 from events where episode_id = ?", (episode_id,))
+    return int(found.fetchone()[0])
+
+
+def _begin(db: Any, row: Row) -> None:
+    marks = ", ".join("?" * len(COLUMNS.split(",")))
     first, second = row.returns or (None, None)
-    return (
+    values = (
         row.episode_id, row.game, *row.players, row.status, row.origin, row.owner, int(row.open_table), row.started_at,
         row.ended_at, first, second, row.text, orjson.dumps(row.about).decode(), orjson.dumps(row.secret).decode(),
     )  # fmt: skip
+    added = db.execute(f"insert into episodes ({COLUMNS}) values ({marks}) on conflict (id) do nothing", values)
+    if not added.rowcount and _next_seq(db, row.episode_id):
+        raise EpisodeClosed(f"There is already an episode {row.episode_id}.")
 
 
-def row_of(found: Any) -> Row:
+def _append(db: Any, event: StoredEvent, row_lock: str) -> bool:
+    found = db.execute(f"select status from episodes where id = ? {row_lock}", (event.episode_id,)).fetchone()
+    expected = _next_seq(db, event.episode_id)
+    if event.seq < expected:
+        return False
+    if event.seq > expected:
+        raise SequenceGap(expected)
+    if found is None or found[0] != "running":
+        raise EpisodeClosed(f"Episode {event.episode_id} is not running.")
+    db.execute("insert into events values (?, ?, ?)", (event.episode_id, event.seq, event.body))
+    if event.last:
+        _finish(db, event)
+    return True
+
+
+def _finish(db: Any, last: StoredEvent) -> None:
+    payload = last.event.payload
+    if last.event.type == "episode.ended":
+        status, text = "ended", payload.get("text", "")
+        first, second = (float(points) for points in payload["returns"])
+        returns: tuple[float | None, float | None] = (first, second)
+    else:
+        status = "interrupted" if payload.get("kind") == "interrupted" else "failed"
+        text, returns = payload.get("reason", ""), (None, None)
+    db.execute(
+        "update episodes set status = ?, ended_at = ?, return0 = ?, return1 = ?, text = ? where id = ?",
+        (status, last.event.ts, *returns, str(text).replace("\0", ""), last.episode_id),
+    )
+
+
+def _row(found: Any) -> Row:
     (
         episode_id, game, first, second, status, origin, owner, open_table, started, ended, return0, return1, text,
         about, secret, last_seq,
@@ -56,20 +184,19 @@ def row_of(found: Any) -> Row:
     )  # fmt: skip
 
 
-def conditions(query: Query, mark: str) -> tuple[str, list[Any]]:
-    """A where clause with its values."""
+def _where(query: Query) -> tuple[str, list[Any]]:
     parts: list[str] = []
     values: list[Any] = []
     if query.game is not None:
-        parts.append(f"game = {mark}")
+        parts.append("game = ?")
         values.append(query.game)
     if query.status is not None:
-        parts.append(f"status = {mark}")
+        parts.append("status = ?")
         values.append(query.status)
     if query.player is not None:
-        parts.append(f"(player0 = {mark} or player1 = {mark})")
+        parts.append("(player0 = ? or player1 = ?)")
         values += [query.player] * 2
     if query.before is not None:
-        parts.append(f"(started_at < {mark} or (started_at = {mark} and id > {mark}))")
+        parts.append("(started_at < ? or (started_at = ? and id > ?))")
         values += [query.before[0], query.before[0], query.before[1]]
     return ("where " + " and ".join(parts) if parts else ""), values

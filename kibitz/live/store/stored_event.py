@@ -20,12 +20,13 @@ Viewer: TypeAlias = int | None
 """The seat that a watcher occupies; None for the public."""
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class StoredEvent:
     """One event with its encodings: what the store keeps, and what each viewer may see of it."""
 
     event: Event
     open_table: bool = False
+    committed_at: float | None = None  # monotonic seconds; known only to the server that committed it
 
     @classmethod
     def decode(cls, body: bytes, open_table: bool) -> StoredEvent:

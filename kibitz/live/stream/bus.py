@@ -3,42 +3,47 @@
 from __future__ import annotations
 
 import asyncio
-import logging
+import time
 from collections import Counter
 from collections.abc import Callable
 from typing import Protocol
 
-from kibitz.live.store.base import Row, Store
-from kibitz.live.store.stored_event import StoredEvent
-from kibitz.live.stream.hub import Hub
+from prometheus_client import Histogram
 
-log = logging.getLogger("kibitz.live")
+from kibitz.live.store.base import Row
+from kibitz.live.store.sql import Store
+from kibitz.live.store.stored_event import StoredEvent
+from kibitz.live.stream.hub import DELAY_SECONDS, Hub
 
 
 class Link(Protocol):
-    """What carries committed events to other servers; None where there is only one."""
+    """Carries committed events to other servers."""
 
     name: str
-    away: bool
-    left_out: int  # events that found no place while the others could not be reached
+    away: bool  # the other servers cannot be reached
+    left_out: int  # events dropped from a full queue; the other servers read them from the store
 
     def send(self, event: StoredEvent) -> None:
-        """Never blocks and never raises: what is lost here the other server reads from the store."""
+        """Never blocks and never raises: the other servers read a lost event from the store."""
 
     async def run(self, hub: Hub) -> None:
-        """Brings the others' events to our hub until cancelled."""
+        """Delivers the other servers' events to our hub until cancelled."""
 
     def close(self) -> None: ...
 
 
 class Bus:
-    """Called from any thread. Events of one episode must come from one thread at a time."""
+    """Callable from any thread. The events of one episode must come from one thread at a time."""
 
     def __init__(self, store: Store, link: Link | None = None) -> None:
         self.store, self.link = store, link
         self.hub = Hub(store)
         self.committed = 0
-        self.unclosed: Counter[str] = Counter()  # by episode: how often it could not be closed
+        self.commit_seconds = Histogram(
+            "kibitz_commit_seconds", "From handing an event to the store until it is committed",
+            buckets=DELAY_SECONDS, registry=None,
+        )  # fmt: skip
+        self.unclosed: Counter[str] = Counter()  # by episode: failed attempts to close it
         self._loop: asyncio.AbstractEventLoop | None = None
         self._rows: dict[str, Row] = {}
 
@@ -47,25 +52,28 @@ class Bus:
         return self.link.name if self.link else "in process"
 
     def attach(self, loop: asyncio.AbstractEventLoop) -> None:
-        """From now on events are shown on this loop; before, they are only stored."""
+        """Show events on this loop from now on; until then the bus only stores them."""
         self._loop = loop
 
     def begin(self, row: Row) -> None:
-        """An episode is about to start; its row must be there before its first event."""
+        """Stores an episode's row; call it before the first event."""
         self.store.begin(row)
         self._rows[row.episode_id] = row
         self._call(self.hub.open, row)
 
     def publish(self, event: StoredEvent) -> bool:
-        """Returns once the event is committed; False if it was known already. Raises what the store raises."""
+        """Returns once the event is committed; False if it already was. Raises what the store raises."""
+        began = time.monotonic()
         added = self.store.append(event)
+        event.committed_at = time.monotonic()
+        self.commit_seconds.observe(event.committed_at - began)
         self.committed += added
         row = self._rows.get(event.episode_id)
         if event.last:
             self._rows.pop(event.episode_id, None)
         if not added:
-            # a commit whose answer was lost has been shown to nobody, so it is shown now, as it is stored: another
-            # server may have closed the same episode. Hubs drop doubles
+            # The answer to an earlier commit may have been lost before the event was shown. Show the stored version:
+            # another server may have closed the same episode. Hubs drop duplicates.
             event = StoredEvent.decode(self.store.events(event.episode_id, event.seq - 1, 1)[0], event.open_table)
         if self.link is not None:
             self.link.send(event)

@@ -1,7 +1,7 @@
 """Redis Streams between servers that share a store. Needs the extra `scale`.
 
-Only a quick messenger: every event is committed before it is sent, and whoever finds a gap reads the
-store. So Redis may come and go, and nothing is lost.
+Redis is only a fast messenger: every event is committed before it is sent, and a server that finds a gap reads the
+store. So an outage of Redis loses nothing.
 """
 
 from __future__ import annotations
@@ -23,8 +23,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("kibitz.live")
 STREAM = "kibitz:events"
-KEPT = 20_000  # events in the stream, about
-WAITING = 10_000  # events that wait while Redis is away; older ones the others read from the store
+MAX_STREAM_EVENTS = 20_000  # approximately
+MAX_QUEUED_EVENTS = 10_000  # while Redis is unreachable; other servers read older events from the store
+MAX_SEND_EVENTS = 200
+RETRY_SECONDS = 0.25
 
 
 def open_link(url: str) -> Link | None:
@@ -32,7 +34,7 @@ def open_link(url: str) -> Link | None:
 
 
 class RedisLink:
-    """Sends what this server commits and brings what the others commit."""
+    """Sends the events that this server commits and receives the other servers'."""
 
     name = "redis"
 
@@ -45,67 +47,70 @@ class RedisLink:
             self._redis: Any = redis.asyncio.Redis.from_url(
                 url, socket_connect_timeout=5, socket_timeout=5, socket_keepalive=True, health_check_interval=10
             )
-        except ValueError as wrong:
-            raise BadInput(f"The bus {url!r} is not an address of Redis: {wrong}.") from None
+        except ValueError as error:
+            raise BadInput(f"The bus {url!r} is not a Redis URL: {error}.") from None
         self._error: type[Exception] = redis.exceptions.RedisError
         self._me = secrets.token_hex(8).encode()
-        self._out: deque[StoredEvent] = deque()
+        self._queue: deque[StoredEvent] = deque()
         self._guard = threading.Lock()
-        self._full = False  # something has been left out, and said so
-        self.left_out = 0  # since the start
+        self._overflowed = False  # the queue has dropped events since it was last empty
+        self.left_out = 0  # events dropped since the start
         self._wake = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self.away = True
-        self._noted: bool | None = None
+        self._logged_away: bool | None = None
 
     def send(self, event: StoredEvent) -> None:
         with self._guard:
-            full, said = len(self._out) >= WAITING, self._full
+            full = len(self._queue) >= MAX_QUEUED_EVENTS
+            first_drop = full and not self._overflowed
             if full:
-                self._out.popleft()
+                self._queue.popleft()
                 self.left_out += 1
-                self._full = True
-            self._out.append(event)
-        if full and not said:
-            log.warning("%d events wait for the bus; older ones the other servers read from the store", WAITING)
+                self._overflowed = True
+            self._queue.append(event)
+        if first_drop:
+            log.warning(
+                "%d events are queued for the bus; other servers read older ones from the store", MAX_QUEUED_EVENTS
+            )
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._wake.set)
 
     async def run(self, hub: Hub) -> None:
         self._loop = asyncio.get_running_loop()
-        self._wake.set()  # something may have been sent before
+        self._wake.set()  # events may have been queued before
         try:
-            await asyncio.gather(self._sending(), self._receiving(hub))
+            await asyncio.gather(self._send_all(), self._receive_all(hub))
         finally:
             await self._redis.aclose()
 
     def close(self) -> None:
         """`run` has closed the connection."""
 
-    async def _sending(self) -> None:
+    async def _send_all(self) -> None:
         while True:
             await self._wake.wait()
             self._wake.clear()
-            while self._out:
+            while self._queue:
                 with self._guard:
-                    batch = [self._out[i] for i in range(min(200, len(self._out)))]
+                    batch = [self._queue[i] for i in range(min(MAX_SEND_EVENTS, len(self._queue)))]
                 try:
                     pipe = self._redis.pipeline(transaction=False)
                     for event in batch:
                         fields = {"body": event.body, "open": int(event.open_table), "from": self._me}
-                        pipe.xadd(STREAM, fields, maxlen=KEPT, approximate=True)
+                        pipe.xadd(STREAM, fields, maxlen=MAX_STREAM_EVENTS, approximate=True)
                     await pipe.execute()
                 except (self._error, OSError) as error:
                     self._note(True, error)
-                    await asyncio.sleep(0.25)
+                    await asyncio.sleep(RETRY_SECONDS)
                     continue
                 with self._guard:
                     for event in batch:
-                        if self._out and self._out[0] is event:  # a full queue has dropped its oldest by itself
-                            self._out.popleft()
-                    self._full = self._full and bool(self._out)
+                        if self._queue and self._queue[0] is event:  # a full queue may have dropped it meanwhile
+                            self._queue.popleft()
+                    self._overflowed = self._overflowed and bool(self._queue)
 
-    async def _receiving(self, hub: Hub) -> None:
+    async def _receive_all(self, hub: Hub) -> None:
         last: bytes | None = None
         while True:
             try:
@@ -116,21 +121,22 @@ class RedisLink:
                     await hub.catch_up_all()
                     self._note(False)
                 for _, entries in await self._redis.xread({STREAM: last}, count=500, block=2000) or []:
-                    for mark, fields in entries:
-                        last = mark
+                    for entry_id, fields in entries:
+                        last = entry_id
                         if fields[b"from"] != self._me:
                             hub.deliver(StoredEvent.decode(fields[b"body"], fields[b"open"] == b"1"))
-            except (self._error, OSError, StoreUnavailable) as error:  # what is missed is caught up with
+            except (self._error, OSError, StoreUnavailable) as error:  # `catch_up_all` reads what is missed now
                 self._note(True, error)
-                await asyncio.sleep(0.25)
+                await asyncio.sleep(RETRY_SECONDS)
             except Exception:
-                log.exception("an event of another server could not be shown")
+                log.exception("cannot show another server's event")
                 self.away = True
-                await asyncio.sleep(0.25)
+                await asyncio.sleep(RETRY_SECONDS)
 
     def _note(self, away: bool, error: object = "") -> None:
-        if away and not self._noted:
-            log.warning("the bus is away: %s", error)
-        elif not away and self._noted is not False:
-            log.info("the bus is there")
-        self.away = self._noted = away
+        """Logs each change once."""
+        if away and not self._logged_away:
+            log.warning("the bus is unreachable: %s", error)
+        elif not away and self._logged_away is not False:
+            log.info("the bus is connected")
+        self.away = self._logged_away = away
