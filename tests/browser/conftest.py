@@ -1,4 +1,4 @@
-"""A real browser on a real server. Without Debian's Chromium these tests skip; under CI they fail."""
+"""A real browser and a real server. Without Chromium these tests are skipped; under CI they fail."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def chromium() -> str:
 
 @contextmanager
 def ended_within(seconds: float) -> Iterator[None]:
-    """Closing a browser that hangs would hang the run; its processes are ended instead, and that is said."""
+    """Kills a browser that does not close in time: it would hang the whole run."""
 
     def end() -> None:
         print(f"chromium did not close within {seconds:g} s and was killed", file=sys.__stderr__)
@@ -58,7 +58,7 @@ def ended_within(seconds: float) -> Iterator[None]:
 
 
 def descendants(pid: int) -> list[int]:
-    """Whatever this process has started, and they in turn."""
+    """The processes that this one started, directly or indirectly."""
     parents: dict[int, list[int]] = {}
     for entry in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
@@ -71,10 +71,10 @@ def descendants(pid: int) -> list[int]:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """One browser with a fresh profile; each page gets a context of its own.
+    """One browser per module, with a fresh profile; each page gets a context of its own.
 
-    Not for the whole session: Playwright's event loop runs as long as it lives, and other tests in
-    the same process want one of their own.
+    Not one per session: Playwright's event loop runs as long as the browser lives, and other tests in
+    the same process need one of their own.
     """
     if os.environ.get("CI") != "true":
         pytest.importorskip("playwright", reason="the extra `browser` is not installed")
@@ -90,7 +90,7 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture(scope="session")
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A server as a person starts it: one episode at a time."""
+    """A server with the usual limit of one episode at a time."""
     folder = tmp_path_factory.mktemp("stage")
     points = [f"{step},{seed},{0.9 - 0.5 / (1 + step / 1000)}" for step in range(0, 9000, 1000) for seed in (0, 1)]
     for name, seed in (("second-try", 7), ("first-try", 0)):
@@ -98,7 +98,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         run.mkdir(parents=True)
         (run / "run.json").write_text(json.dumps({"game": "deal_or_no_deal", "seed": seed}), encoding="utf-8")
         (run / "evaluations.csv").write_text("\n".join(["step,seed,share_of_ceiling", *points]), encoding="utf-8")
-    quick = {"KIBITZ_SPEECH": "espeak"}  # the voice that takes least of the machine
+    quick = {"KIBITZ_SPEECH": "espeak"}  # the fastest voice
     one = start_server(folder / "kibitz.db", "--no-warm", "--pace", "0.05", "--runs", str(folder / "runs"), env=quick)
     yield one
     assert one.stop() == 0
@@ -106,21 +106,21 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 @pytest.fixture(scope="session")
 def played(stage: Served) -> dict[str, str]:
-    """An episode of each game that is over, for whoever only wants to look at one."""
-    wishes = {
+    """A finished episode of each game."""
+    requests = {
         "cricket": {"max_overs": 1, "seed": 4},
         "deal_or_no_deal": {"captain_preset": "bayes", "opponent_choice": "heuristic", "seed": 3},
     }
     found = {}
-    for game, wish in wishes.items():
-        found[game] = stage.start(game=game, **wish)
+    for game, request in requests.items():
+        found[game] = stage.start(game=game, **request)
         stage.wait_for_end(found[game])
     return found
 
 
 @pytest.fixture
 def open_page(browser: Any, stage: Served) -> Iterator[Open]:
-    """Opens an address of the server; a page that logs an error or throws fails the test."""
+    """Opens an address of the server; an uncaught error in the page fails the test."""
     contexts: list[Any] = []
     wrong: list[str] = []
 
@@ -129,7 +129,7 @@ def open_page(browser: Any, stage: Served) -> Iterator[Open]:
         context = browser.new_context(viewport={"width": width, "height": height}, **more)
         contexts.append(context)
         page = context.new_page()
-        page.set_default_timeout(60_000)  # with every cache empty a first match compiles
+        page.set_default_timeout(60_000)  # with empty caches the first match compiles
         page.on("pageerror", lambda error: wrong.append(str(error)))
         if init:
             page.add_init_script(init)
@@ -139,14 +139,14 @@ def open_page(browser: Any, stage: Served) -> Iterator[Open]:
     yield run
     for context in contexts:
         for page in context.pages:
-            page.unroute_all(behavior="ignoreErrors")  # a page goes on asking until it is closed
+            page.unroute_all(behavior="ignoreErrors")  # a page keeps sending requests until it is closed
         context.close()
     assert not wrong, wrong
 
 
 @pytest.fixture(autouse=True)
-def nothing_runs(request: pytest.FixtureRequest) -> Iterator[None]:
-    """What a test leaves running is stopped, so that the next one can start."""
+def stop_episodes(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Stops the episodes that a test leaves running, so that the next test can start one."""
     yield
     if "stage" not in request.fixturenames:
         return
@@ -159,7 +159,7 @@ def nothing_runs(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 def load(served: Served, lines: list[str]) -> None:
-    """Takes a whole episode into the store."""
+    """Imports a whole episode into the store."""
     import httpx
 
     answer = httpx.post(f"{served.url}/episodes", content="\n".join(lines), timeout=30)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.browser.conftest import Open, load
+from tests.browser.test_access import check_accessibility
 from tests.browser.test_watching import ended
 from tests.live.conftest import Served
 
@@ -108,6 +109,7 @@ def test_a_game_without_a_page_is_drawn_from_its_frame(auction: str, open_page: 
     assert not refused
 
 
+@pytest.mark.conformance
 def test_the_generic_page_follows_the_replay(auction: str, open_page: Open) -> None:
     page = open_page(f"{auction}?seq=6")
     page.wait_for_function("() => document.querySelector('kibitz-watch')?.timeline?.shown.seq === 6")
@@ -119,18 +121,15 @@ def test_the_generic_page_follows_the_replay(auction: str, open_page: Open) -> N
     assert page.get_by_role("region", name="Result").count() == 0
 
 
-@pytest.mark.parametrize(("width", "theme"), [(1440, "light"), (390, "dark")])
+@pytest.mark.parametrize(
+    ("width", "theme"), [pytest.param(1440, "light", marks=pytest.mark.conformance), (390, "dark")]
+)
 def test_the_generic_page_is_accessible_and_fits_the_screen(
     auction: str, open_page: Open, width: int, theme: str
 ) -> None:
-    from axe_playwright_python.sync_playwright import Axe
-
     page = open_page(auction, width=width, color_scheme=theme, bypass_csp=True, reduced_motion="reduce")
     ended(page)
-    found = Axe().run(page)
-    serious = [one["id"] for one in found.response["violations"] if one["impact"] in ("serious", "critical")]
-    assert not serious, serious
-    assert page.evaluate("() => document.documentElement.scrollWidth") <= width
+    check_accessibility(page, width)
 
 
 def test_data_never_becomes_properties_of_an_element(open_page: Open) -> None:

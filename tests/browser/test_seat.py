@@ -1,15 +1,17 @@
-"""What a person in a seat does, and what the page must not know meanwhile."""
+"""A person plays from the page, and the page holds no private values of the other side."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
+import pytest
+
 from tests.browser.conftest import Open, start_from_page
 from tests.browser.test_watching import ended
 from tests.live.conftest import Served
 
-# everything a script could find: what is kept, what was drawn, what is stored
+# everything that a script in the page could find: events, states, text, storage
 MEMORY = """() => {
   const watch = document.querySelector('kibitz-watch');
   const seen = new Set();
@@ -24,57 +26,55 @@ MEMORY = """() => {
 }"""
 
 
-def heard(page: Any) -> list[str]:
-    """Every message of every socket, and every answer."""
-    said: list[str] = []
-    page.on("websocket", lambda socket: socket.on("framereceived", lambda data: said.append(str(data))))
-    page.on("response", lambda answer: said.append(answer.text()) if "/episodes/" in answer.url else None)
-    return said
+def received(page: Any) -> list[str]:
+    """Collects every socket message and every answer about the episode."""
+    messages: list[str] = []
+    page.on("websocket", lambda socket: socket.on("framereceived", lambda data: messages.append(str(data))))
+    page.on("response", lambda answer: messages.append(answer.text()) if "/episodes/" in answer.url else None)
+    return messages
 
 
 def secrets(text: str, seat: int) -> bool:
-    """Whether a seat's values are told: under `private` by its number."""
+    """Whether the text contains a seat's private values."""
     return f'"private":{{"{seat}":{{"utilities"' in text.replace(" ", "").replace('\\"', '"')
 
 
-def test_a_person_plays_a_whole_negotiation_and_never_holds_the_other_sides_values(
-    stage: Served, open_page: Open
-) -> None:
+def test_a_person_plays_a_negotiation_and_never_receives_the_other_sides_values(stage: Served, open_page: Open) -> None:
     page = open_page("/custom")
-    said = heard(page)
+    messages = received(page)
     start_from_page(page, "Deal or no deal", Seat_0="human", Seat_1="heuristic", Adviser_of_seat_0="bayes", Seed="3")
     page.locator(".seat.mine").wait_for()
     assert "s left" in page.get_by_role("timer").inner_text()
     assert page.locator(".who b").all_inner_texts() == ["You", "heuristic"]
     page.get_by_text("Your adviser:").wait_for()
-    # ask for everything first: the other side refuses
+    # asks for everything first; the other side refuses
     page.get_by_role("button", name="Propose").click()
     page.locator(".turn").nth(1).wait_for()
     page.locator(".seat.mine").wait_for()
     memory = page.evaluate(MEMORY)
     assert secrets(memory, 0) and not secrets(memory, 1)
-    assert not any(secrets(line, 1) for line in said)
+    assert not any(secrets(line, 1) for line in messages)
     assert page.get_by_text("? each").count() == 3
-    page.get_by_role("button", name="one ball less").click()
+    page.get_by_role("button", name="one ball fewer").click()
     page.get_by_role("button", name="Insist").click()
     page.locator(".turn").nth(3).wait_for()
     page.locator(".seat.mine").wait_for()
-    assert not secrets(page.evaluate(MEMORY), 1) and not any(secrets(line, 1) for line in said)
+    assert not secrets(page.evaluate(MEMORY), 1) and not any(secrets(line, 1) for line in messages)
     page.get_by_role("button", name="Agree", exact=True).click()
     ended(page)
     record = stage.events(page.url.split("/e/")[1].split("?")[0])
     mine = [event["payload"] for event in record if event["type"] == "decision" and event["payload"]["seat"] == 0]
     assert [act["source"] for act in mine] == ["human"] * 3 and not any(act["fallback"] for act in mine)
     assert record[-1]["payload"]["scores"]["agreement"][0] == 1
-    assert page.locator(".who b").first.inner_text() == "You"  # also now that both sides' values are known
-    # both sides' values once it is over
+    assert page.locator(".who b").first.inner_text() == "You"  # even though both sides' values are public now
     page.get_by_text("? each").first.wait_for(state="detached")
     assert secrets(page.evaluate(MEMORY), 1) or '"1":{"utilities"' in page.evaluate(MEMORY)
 
 
+@pytest.mark.conformance
 def test_a_person_captains_an_over(stage: Served, open_page: Open) -> None:
     page = open_page("/custom")
-    start_from_page(page, "Cricket", Seat_0="human", Seat_1="balanced", Overs_a_side="1", Captain_side="bowl")
+    start_from_page(page, "Cricket", Seat_0="human", Seat_1="balanced", Max_overs="1", Captain_side="bowl")
     balls = 0
     while balls < 6:
         page.locator(".seat.mine").wait_for()
@@ -90,7 +90,7 @@ def test_a_person_captains_an_over(stage: Served, open_page: Open) -> None:
     assert all(ball["plan"] == "yorker" for ball in bowled[:6] if ball)
 
 
-def test_a_refused_act_is_explained_and_the_turn_stays(stage: Served, open_page: Open) -> None:
+def test_a_refused_act_is_explained_and_the_turn_stays_open(stage: Served, open_page: Open) -> None:
     page = open_page("/custom")
     start_from_page(page, "Deal or no deal", Seat_0="human", Seat_1="heuristic", Agent_starts="true")
     page.locator(".seat.mine").wait_for()
@@ -99,6 +99,7 @@ def test_a_refused_act_is_explained_and_the_turn_stays(stage: Served, open_page:
     assert page.locator(".seat.mine").is_visible()
 
 
+@pytest.mark.conformance
 def test_another_page_cannot_take_the_seat(stage: Served, open_page: Open) -> None:
     page = open_page("/custom")
     start_from_page(page, "Deal or no deal", Seat_0="human", Seat_1="heuristic")

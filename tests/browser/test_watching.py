@@ -1,4 +1,4 @@
-"""What a spectator does: start, watch, go back, send a link, branch."""
+"""A spectator starts an episode, watches it, goes back, shares a link and branches."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 import httpx
+import pytest
 
 from tests.browser.conftest import Open, load, start_from_page
 from tests.live.conftest import Served
@@ -16,10 +17,10 @@ SEQS = f"() => {WATCH}.timeline.log.map(event => event.seq)"
 
 
 def ended(page: Any) -> None:
-    """Over, and everything drawn: the list of turns fills over a few frames.
+    """Waits for the end of the episode and until the list of turns, which takes a few frames, is complete.
 
-    Where the address names an episode, that one is asked: the address changes a moment before the page
-    does, and the page that was left may show finished episodes too.
+    If the address names an episode, it must be that one: the address changes a moment before the page
+    does, and the previous page may show a finished episode too.
     """
     page.wait_for_function(
         r"""() => {
@@ -34,7 +35,7 @@ def ended(page: Any) -> None:
 
 def test_a_cricket_match_is_started_from_the_page_and_watched_to_its_end(stage: Served, open_page: Open) -> None:
     page = open_page("/custom")
-    start_from_page(page, "Cricket", Overs_a_side="1", Seat_0="balanced", Seat_1="aggressive")
+    start_from_page(page, "Cricket", Max_overs="1", Seat_0="balanced", Seat_1="aggressive")
     page.wait_for_url("**/e/*")
     ended(page)
     episode_id = page.url.split("/e/")[1].split("?")[0]
@@ -53,7 +54,8 @@ def test_a_cricket_match_is_started_from_the_page_and_watched_to_its_end(stage: 
     page.locator(".stands table").wait_for()
 
 
-def test_the_card_on_the_page_is_the_card_of_the_rules(stage: Served, open_page: Open) -> None:
+@pytest.mark.conformance
+def test_the_scorecard_on_the_page_matches_the_rules(stage: Served, open_page: Open) -> None:
     from kibitz.core.play.episode import play_episode
     from kibitz.games import cricket
     from kibitz.games.cricket.drawing.scorecard import Scorecard
@@ -105,13 +107,14 @@ def test_a_negotiation_is_watched_to_its_end_with_plane_and_reference(stage: Ser
     offers = page.evaluate("() => document.querySelector('kibitz-watch')?.timeline?.live.memory.offers.length")
     assert page.locator(".plot .stop").count() == offers
     assert "bayes would" in page.locator(".talk").inner_text()
-    # by their names, not by their seats
+    # players go by their names, not by their seats
     assert page.locator(".caption").inner_text().startswith("Bayes takes ")
     assert "seat 0" not in page.locator("main").inner_text().lower()
     assert page.locator(".bubble").count() >= 2
 
 
-def test_two_pages_see_the_same_and_a_page_without_an_id_follows(stage: Served, open_page: Open) -> None:
+@pytest.mark.conformance
+def test_two_pages_show_the_same_and_one_without_an_id_follows(stage: Served, open_page: Open) -> None:
     waiting = open_page("/custom")
     waiting.get_by_role("button", name="Start", exact=True).wait_for()
     episode_id = stage.start(game="cricket", max_overs=1, captain_preset="balanced", opponent_choice="random")
@@ -123,7 +126,7 @@ def test_two_pages_see_the_same_and_a_page_without_an_id_follows(stage: Served, 
     assert waiting.locator(".sheet").inner_text() == other.locator(".sheet").inner_text()
 
 
-def test_a_spectator_scrubs_and_a_permalink_shows_the_same_moment(open_page: Open, played: dict[str, str]) -> None:
+def test_a_permalink_shows_the_moment_that_the_slider_reached(open_page: Open, played: dict[str, str]) -> None:
     episode_id = played["cricket"]
     page = open_page(f"/e/{episode_id}")
     ended(page)
@@ -139,9 +142,7 @@ def test_a_spectator_scrubs_and_a_permalink_shows_the_same_moment(open_page: Ope
     page.wait_for_function("() => document.querySelector('kibitz-watch')?.timeline?.shown.status === 'ended'")
 
 
-def test_a_branch_keeps_the_turns_before_it_and_plays_on(
-    stage: Served, open_page: Open, played: dict[str, str]
-) -> None:
+def test_a_branch_keeps_the_earlier_turns_and_continues(stage: Served, open_page: Open, played: dict[str, str]) -> None:
     first = played["cricket"]
     steps = [event for event in stage.events(first) if event["type"] == "step"]
     page = open_page(f"/e/{first}?seq={steps[1]['seq']}")
@@ -156,7 +157,8 @@ def test_a_branch_keeps_the_turns_before_it_and_plays_on(
     assert page.get_by_role("link", name="branched from another episode").get_attribute("href") == f"/e/{first}"
 
 
-def test_a_second_start_is_refused_with_what_runs_and_a_way_to_it(stage: Served, open_page: Open) -> None:
+@pytest.mark.conformance
+def test_a_second_start_names_the_running_episode_and_links_to_it(stage: Served, open_page: Open) -> None:
     page = open_page("/custom")
     page.get_by_role("button", name="Start", exact=True).wait_for()
     running = stage.start(game="deal_or_no_deal", captain_preset="human", opponent_choice="heuristic")
@@ -164,7 +166,7 @@ def test_a_second_start_is_refused_with_what_runs_and_a_way_to_it(stage: Served,
     other.get_by_role("link", name="a person").first.wait_for()
     page.goto(stage.url + f"/e/{running}")
     page.locator(".score").wait_for()
-    # the start panel of a page that does not know yet
+    # opens the start panel as on a page that has not noticed the running episode
     answer = httpx.post(f"{stage.url}/custom/start_episode", json={"game": "cricket"})
     assert answer.status_code == 409
     page.evaluate(f"() => import('/static/start.js').then(panel => panel.openStart({WATCH}.app))")
@@ -179,14 +181,15 @@ def test_a_second_start_is_refused_with_what_runs_and_a_way_to_it(stage: Served,
     assert stage.get(f"/episodes/{running}")["status"] == "failed"
 
 
-def test_a_player_that_cannot_be_used_says_why(stage: Served, open_page: Open) -> None:
+@pytest.mark.conformance
+def test_an_unavailable_player_says_why(stage: Served, open_page: Open) -> None:
     games = stage.get("/custom/presets")["games"]
     missing = [one for one in next(iter(games.values()))["players"] if not one["usable"]]
     assert missing, "every preset is usable on this machine"
     page = open_page("/custom")
     page.get_by_text("not available here").click()
-    told = page.locator(".missing").inner_text()
+    shown = page.locator(".missing").inner_text()
     for one in missing:
-        assert one["why"] in told
+        assert one["why"] in shown
     option = page.locator(f"option[value='{missing[0]['name']}']").first
     assert option.is_disabled()

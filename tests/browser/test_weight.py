@@ -12,6 +12,7 @@ from tests.browser.conftest import STATIC, Open
 from tests.browser.test_watching import ended
 from tests.live.conftest import Served
 
+pytestmark = pytest.mark.conformance
 MAX_BYTES = 60_000  # on the wire: page, style sheets, modules, icon
 MIN_BYTES = 5_000  # a view that fetches less has not been measured
 ICON_BYTES = (STATIC / "icon.svg").stat().st_size
@@ -34,7 +35,6 @@ def weigh(page: Any, view: str) -> None:
     assert MIN_BYTES < found["wire"] < MAX_BYTES, found
 
 
-@pytest.mark.conformance
 def test_every_page_fetches_at_most_sixty_kilobytes(open_page: Open) -> None:
     for address in ("/custom", "/lobby", "/leaderboard", "/runs"):
         page = open_page(address)
@@ -42,7 +42,7 @@ def test_every_page_fetches_at_most_sixty_kilobytes(open_page: Open) -> None:
         weigh(page, address)
 
 
-@pytest.mark.parametrize("game", ["cricket", pytest.param("deal_or_no_deal", marks=pytest.mark.conformance)])
+@pytest.mark.parametrize("game", ["cricket", "deal_or_no_deal"])
 def test_every_game_fetches_at_most_sixty_kilobytes(
     stage: Served, open_page: Open, played: dict[str, str], game: str
 ) -> None:

@@ -1,24 +1,27 @@
-// The frame around every page: where we are, the connection, sound, theme.
+// The frame around every page: navigation, connection, sound, theme.
 import { button, h, icon, label, put, set } from "./dom.js";
 
 const THEMES = ["auto", "light", "dark"];
 const ICONS = { auto: "half", light: "sun", dark: "moon" };
 const PAGES = [["/custom", "Watch"], ["/lobby", "Episodes"], ["/leaderboard", "Leaderboard"], ["/runs", "Runs"]];
-const STATES = { polling: "live (plain)", idle: "waiting", replay: "complete", gone: "" }; // the others say it themselves
+// how a connection state is shown, where its own name will not do
+const STATES = { polling: "live (no socket)", idle: "waiting", replay: "complete", gone: "" };
+const MIN_CHANGE_MS = 1000; // between two updates of the same state, so that the delay stays readable
+const TOAST_MS = 4000;
 
 const link = document.querySelector("#connection");
 const toasts = document.querySelector("#toast");
 const main = document.querySelector("main");
-let said = 0;
-let voice = null; // nothing sounds before somebody has asked for it
+let shownAt = 0;
+let voice = null; // the speech module, once the person has turned sound on
 
 const app = {
-  // connection and delay, in words and not more often than one can read
+  // `delay` is in milliseconds
   connection(state, delay) {
     const late = delay === null || delay === undefined || state !== "live" ? "" : ` · ${delay < 1000 ? `${Math.round(delay)} ms` : `${(delay / 1000).toFixed(1)} s`}`;
     const now = performance.now();
-    if (link.dataset.state === state && now - said < 1000) return;
-    said = now;
+    if (link.dataset.state === state && now - shownAt < MIN_CHANGE_MS) return;
+    shownAt = now;
     link.dataset.state = state;
     put(link, (STATES[state] ?? state) + late);
   },
@@ -27,10 +30,10 @@ const app = {
     put(toasts, text);
     toasts.hidden = false;
     clearTimeout(app.toastTimer);
-    app.toastTimer = setTimeout(() => { toasts.hidden = true; }, 4000);
+    app.toastTimer = setTimeout(() => { toasts.hidden = true; }, TOAST_MS);
   },
-  // a part of the page, fetched when it is wanted; nothing while the server is away
-  need: (name) => import(`./${name}.js`).catch(() => app.toast("The server does not answer.")),
+  // loads a part of the page on demand; undefined while the server cannot be reached
+  need: (name) => import(`./${name}.js`).catch(() => app.toast("The server is not responding.")),
   go(path) {
     history.pushState(null, "", path);
     route();
@@ -39,7 +42,7 @@ const app = {
 
 async function route() {
   const { pathname, search } = location;
-  app.shown = null; // the address has left it
+  app.shown = null; // the page for the old address must not change the new one
   const [, episode] = pathname.match(/^\/e\/([^/]+)$/) || [];
   const name = episode ? "watch" : { "/lobby": "episodes", "/leaderboard": "leaderboard", "/runs": "runs" }[pathname] || "watch";
   for (const one of document.querySelectorAll("nav a")) set(one, "aria-current", one.pathname === pathname ? "page" : null);
@@ -64,16 +67,16 @@ addEventListener("popstate", route);
 
 document.querySelector("nav").append(...PAGES.map(([path, name]) => h("a", { href: path }, name)));
 
-let theme = document.documentElement.dataset.theme || "auto"; // theme.js has looked
+let theme = document.documentElement.dataset.theme || "auto"; // set by theme.js
 const themeButton = button(ICONS[theme], "Theme", () => {
   theme = THEMES[(THEMES.indexOf(theme) + 1) % 3];
-  try { localStorage.setItem("theme", theme); } catch { /* it holds for this page */ }
+  try { localStorage.setItem("theme", theme); } catch { /* lasts for this page only */ }
   showTheme();
 });
 function showTheme() {
   set(document.documentElement, "data-theme", theme === "auto" ? null : theme);
   themeButton.replaceChildren(icon(ICONS[theme]));
-  label(themeButton, `Theme: ${theme === "auto" ? "as the system" : theme}`);
+  label(themeButton, `Theme: ${theme === "auto" ? "system" : theme}`);
 }
 const soundButton = button("mute", "Sound", toggleSound);
 async function toggleSound() {
@@ -84,7 +87,7 @@ async function toggleSound() {
 function showSound() {
   soundButton.replaceChildren(icon(voice ? "sound" : "mute"));
   set(soundButton, "aria-pressed", String(Boolean(voice)));
-  label(soundButton, voice ? "Commentary is spoken: mute" : "Speak the commentary");
+  label(soundButton, voice ? "Mute the commentary" : "Speak the commentary");
 }
 showTheme();
 showSound();

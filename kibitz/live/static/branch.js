@@ -1,4 +1,4 @@
-// The position as it is shown, played on by other players.
+// Continues from the position on the page with other players.
 import { ask, h, many, put } from "./dom.js";
 import { openDialog } from "./dialog.js";
 import { field } from "./form.js";
@@ -22,7 +22,7 @@ export async function openBranch(timeline, done) {
     return done(answer.data);
   };
   openDialog("Branch from here", "small", (dialog) => [
-    h("h2", "Branch from here"), h("p.dim", `The first ${many(turn, unit)} stay as they were; from there these players go on.`),
+    h("h2", "Branch from here"), h("p.dim", `The first ${many(turn, unit)} are kept; these players continue from there.`),
     ...picks.map((pick, seat) => field(`Player in seat ${seat}`, pick)), error,
     h("div.row", h("button.primary", { onclick: (event) => start(dialog, event.currentTarget) }, "Play on"), h("button", { onclick: () => dialog.close() }, "Cancel")),
   ]);

@@ -1,12 +1,13 @@
-// Small SVG charts. Each has a sentence for a screen reader and a table behind a disclosure.
+// Small SVG charts. Each has a sentence for screen readers and a table behind a disclosure.
 import { h, s, scroll, set, style } from "./dom.js";
 
 style(import.meta.url);
 
-const ROWS = 400;
+const MAX_ROWS = 400; // of the table
 const PAD = { left: 38, right: 10, top: 10, bottom: 24 };
 
-// spec: x and y ranges, xt and yt ticks [[value, label]], draw(px, py, size) -> nodes, label, head, rows()
+// Returns { node, draw(spec) }. A spec has `x` and `y`, ranges; `xt` and `yt`, ticks as [value, label];
+// `draw(px, py, size)`, which returns nodes; `label`, the sentence; `head` and `rows()`, the table.
 export function chart(title, height, legend) {
   const svg = s("svg.plot", { role: "img", "aria-label": title, height });
   const more = h("details.alt", h("summary", "As a table"));
@@ -16,13 +17,13 @@ export function chart(title, height, legend) {
   svg.append(axes, plot);
   let spec = null;
   let width = 0;
-  let ruled = "";
+  let ruled = ""; // axes are drawn again only when they change
 
   const fill = async () => {
     if (!more.open || !spec) return;
     const { table } = await import("./table.js");
     const rows = spec.rows();
-    more.replaceChildren(more.firstChild, scroll(`${title}, table`, table(spec.head, rows.slice(-ROWS), rows.length > ROWS ? `The last ${ROWS} of ${rows.length} rows` : "")));
+    more.replaceChildren(more.firstChild, scroll(`${title}, table`, table(spec.head, rows.slice(-MAX_ROWS), rows.length > MAX_ROWS ? `The last ${MAX_ROWS} of ${rows.length} rows` : "")));
   };
   const paint = () => {
     if (!spec || !width) return;
@@ -57,7 +58,7 @@ export const line = (points, px, py, cls) =>
 
 export const key = (seat) => h("span", { class: `key seat${seat}` });
 
-// round numbers from `low` to `top` in about `n` steps
+// Round numbers from `low` to `top` in about `n` steps.
 export function ticks(top, n = 4, low = 0) {
   const raw = Math.max(top - low, 1e-9) / n;
   const unit = 10 ** Math.floor(Math.log10(raw));

@@ -3,7 +3,7 @@ import { h, style } from "./dom.js";
 
 await style(import.meta.url);
 
-// over the page until it is closed; `fill(dialog)` gives what is in it
+// Stays above the page until it is closed; `fill(dialog)` returns its content.
 export function openDialog(label, cls, fill) {
   const dialog = h("dialog", { class: cls, "aria-label": label });
   dialog.append(...[fill(dialog)].flat());

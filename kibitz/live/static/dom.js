@@ -1,4 +1,4 @@
-// Elements, text and requests. Text only ever goes in as text.
+// Elements, text and requests. Text is only ever inserted as text, never as markup.
 const SVG = "http://www.w3.org/2000/svg";
 
 // What `h` and `s` may set. Anything else is a mistake, or data that was taken for properties.
@@ -29,7 +29,7 @@ function build(node, classes, given) {
 export function h(name, ...given) {
   const [tag, ...classes] = name.split(".");
   const node = document.createElement(tag);
-  if (tag === "button") node.type = "button"; // unless it says that it submits
+  if (tag === "button") node.type = "button"; // unless the properties say that it submits
   return build(node, classes, given);
 }
 
@@ -41,7 +41,8 @@ export function s(name, ...given) {
 // an element whose only child is text, whatever `value` is
 export const text = (name, value, props = {}) => put(h(name, props), value !== null && typeof value === "object" ? JSON.stringify(value) : value);
 
-// a module brings its style sheet, of the same name, and waits for it; what has other things to do first waits for `styled()`
+// Loads a module's style sheet, which has the module's name. A module awaits it before it draws, or awaits `styled()`
+// later if it has other work to do first.
 const sheets = new Map();
 export function style(module) {
   const href = module.replace(/js$/, "css");
@@ -61,7 +62,7 @@ export function set(node, name, value) {
   else if (node.getAttribute(name) !== String(value)) node.setAttribute(name, value === true ? "" : value);
 }
 
-// children of `parent` become one for each item, reused by key; `draw(node, item)` brings one up to date
+// Gives `parent` one child per item and reuses children by key; `draw(node, item)` updates one.
 export function list(parent, items, key, make, draw) {
   const old = parent.kept || new Map();
   const now = new Map();
@@ -79,17 +80,18 @@ export function list(parent, items, key, make, draw) {
   parent.kept = now;
 }
 
-// the same for rows that are cheap to describe: one is built anew only when its words change
-export function rows(parent, items, key, words, make) {
+// The same for rows that are cheap to describe: a row is rebuilt only when its description changes.
+export function rows(parent, items, key, describe, make) {
   list(parent, items, key, make, (node, item) => {
-    const told = JSON.stringify(words(item));
-    if (node.told !== undefined && node.told !== told) node.replaceChildren(...make(item).childNodes);
-    node.told = told;
+    const stamp = JSON.stringify(describe(item));
+    if (node.stamp !== undefined && node.stamp !== stamp) node.replaceChildren(...make(item).childNodes);
+    node.stamp = stamp;
   });
 }
 
-// a moment of an episode always looks the same: a game is drawn once a turn, not for each event
-export const moment = ({ id, turn, status, private: told }) => `${id}.${turn}.${status}.${Object.keys(told)}`;
+// Identifies a moment of an episode. A game looks the same throughout a moment, so it is drawn once per turn rather
+// than once per event.
+export const moment = ({ id, turn, status, private: known }) => `${id}.${turn}.${status}.${Object.keys(known)}`;
 export function eachMoment(draw) {
   let last;
   return (state) => {
@@ -99,7 +101,7 @@ export function eachMoment(draw) {
   };
 }
 
-// the server's sentence is what a person gets to read
+// GET, or POST with a body. `error` is the server's own sentence, for the person to read.
 export async function ask(path, body) {
   const options = { headers: { Accept: "application/json" } };
   const known = sessionStorage.getItem("token");
@@ -113,7 +115,7 @@ export async function ask(path, body) {
   try {
     answer = await fetch(path, options);
   } catch {
-    return { ok: false, status: 0, data: {}, error: "The server does not answer." };
+    return { ok: false, status: 0, data: {}, error: "The server is not responding." };
   }
   if (answer.status === 401 && (await (await import("./token.js")).askToken(known))) return ask(path, body);
   const data = await answer.json().catch(() => ({}));
@@ -132,7 +134,7 @@ const PATHS = {
 export const icon = (name) =>
   s("svg", { viewBox: "0 0 20 20", class: `icon i-${name}`, "aria-hidden": "true" }, s("path", { d: PATHS[name] }));
 
-// what a button without words does, for the pointer and for a screen reader
+// Names a button that shows no words, for the pointer and for screen readers.
 export function label(node, text) {
   for (const name of ["title", "aria-label"]) set(node, name, text);
   return node;
@@ -140,7 +142,7 @@ export function label(node, text) {
 
 export const button = (name, text, onclick, props) => label(h("button.ghost", { onclick, ...props }, icon(name)), text);
 
-// seat 0 is a disc, seat 1 a diamond: colour is never the only sign
+// Seat 0 is a disc and seat 1 a diamond: colour is never the only sign.
 export const badge = (seat) =>
   s("svg", { viewBox: "0 0 12 12", class: `badge seat${seat}`, role: "img", "aria-label": `seat ${seat}` },
     seat === 0 ? s("circle", { cx: 6, cy: 6, r: 5 }) : s("path", { d: "M6 .5 11.5 6 6 11.5.5 6z" }));
@@ -148,20 +150,20 @@ export const badge = (seat) =>
 export const card = (title, cls, ...kids) =>
   h("section", { class: `card ${cls || ""}`, "aria-label": title }, h("h2", title), ...kids);
 
-// what is wider or longer than its place scrolls in its own frame, also by keyboard
+// Content that exceeds its place scrolls in a frame of its own, which the keyboard can reach.
 export const scroll = (label, node, cls = "") => h("div", { class: `scroll ${cls}`, tabindex: 0, role: "group", "aria-label": label }, node);
 
 export const heads = (names, left = []) =>
   h("thead", h("tr", names.map((name, i) => h("th", { scope: "col", class: left.includes(i) && "left" }, name))));
 
-// a player as people would call it: `policy:runs/first-try` is the policy first-try
+// A player's name for people: `policy:runs/first-try` becomes "policy first-try".
 export function called(player, mine) {
   if (player === "human") return mine ? "You" : "a person";
   const [, kind, rest] = player.match(/^([^:]*):?(?:.*\/)?(.*?)\/?$/s);
   return rest ? `${kind} ${rest}` : kind;
 }
 
-// a game's, an option's or a measure's name as people write it
+// A name from code as people write it: `max_turns` becomes "max turns".
 export const words = (name) => String(name).replaceAll("_", " ");
 
 export const many = (n, word) => `${n} ${word}${n === 1 ? "" : "s"}`;

@@ -1,4 +1,4 @@
-// The lobby: recent episodes.
+// The lobby: recent episodes, newest first.
 import { ask, badge, called, h, put, style, text, words } from "./dom.js";
 import { ago, empty } from "./pages.js";
 
@@ -13,7 +13,7 @@ function episodeRow(one) {
     h("span.num", score), one.text && text("span.line.dim", one.text), h("span.dim.small.when", `${words(one.game)} · ${ago(one.started_at)}`)));
 }
 
-// a list that fetches itself, with a button for the next page
+// A list that loads itself, with a button for the next page.
 export function episodes(filter) {
   const items = h("ul.episodes");
   const more = h("button.more", { hidden: true }, "More");
@@ -29,7 +29,7 @@ export function episodes(filter) {
     items.append(...data.episodes.map(episodeRow));
     next = data.next;
     more.hidden = !next;
-    if (!items.childElementCount) root.replaceChildren(empty("No episodes yet", "What is played here is kept and can be watched again."));
+    if (!items.childElementCount) root.replaceChildren(empty("No episodes yet", "Every episode is recorded and can be watched again."));
     return null;
   };
   const root = h("div", items, trouble, more);
@@ -43,9 +43,9 @@ class Lobby extends HTMLElement {
     const place = h("div", episodes({ limit: 30 }));
     const filter = {};
     const show = () => place.replaceChildren(episodes({ limit: 30, ...filter }));
-    const game = h("select", { onchange: () => { filter.game = game.value; show(); } }, h("option", { value: "" }, "every game"));
-    const status = h("select", { onchange: () => { filter.status = status.value; show(); } }, h("option", { value: "" }, "any state"), Object.entries(STATUS).map(([v, text]) => h("option", { value: v }, text)));
-    this.append(h("div.page", h("div.row", h("h1", "Episodes"), h("span.gap"), h("label", h("span.sr", "Game"), game), h("label", h("span.sr", "State"), status), h("a.primary", { href: "/custom" }, "Watch live")), h("section.card", { "aria-label": "Episodes" }, place)));
+    const game = h("select", { onchange: () => { filter.game = game.value; show(); } }, h("option", { value: "" }, "All games"));
+    const status = h("select", { onchange: () => { filter.status = status.value; show(); } }, h("option", { value: "" }, "Any status"), Object.entries(STATUS).map(([v, text]) => h("option", { value: v }, text)));
+    this.append(h("div.page", h("div.row", h("h1", "Episodes"), h("span.gap"), h("label", h("span.sr", "Game"), game), h("label", h("span.sr", "Status"), status), h("a.primary", { href: "/custom" }, "Watch live")), h("section.card", { "aria-label": "Episodes" }, place)));
     const { data } = await ask("/custom/presets");
     game.append(...Object.entries(data.games || {}).map(([name, one]) => h("option", { value: name }, one.title || words(name))));
   }

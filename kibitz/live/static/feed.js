@@ -1,16 +1,21 @@
-// Events from the server: a WebSocket that comes back by itself from where it was, or server-sent events.
-const FIRST = 250;
-const LONGEST = 4000;
+// Receives the server's events over a WebSocket, or as server-sent events where sockets do not pass. Reconnects by
+// itself and resumes after the last event the page has.
+const FIRST_RETRY_MS = 250;
+const MAX_RETRY_MS = 4000;
+const SOCKET_TRIES = 3; // after that sockets and server-sent events take turns
+const ACK_MS = 400; // between two acknowledgements, unless many events are waiting for one
+const ACK_EVENTS = 200;
 
 export class Feed {
-  // `since()` is the last seq the page has; `take(events)` is false when some are missing
+  // `since()` returns the last seq that the page has; `take(events)` returns false if events are missing;
+  // `tell(state, delay)` is called whenever the connection changes.
   constructor({ id, token, since, take, tell }) {
     Object.assign(this, { id, token, since, take, tell, tries: 0, closed: false, finished: false, any: !id, delay: null, caught: -1, acked: -1 });
     this.open();
   }
 
   address(scheme) {
-    // without an id of its own the page goes on to whatever is played next
+    // a page without an episode in its address moves on to the next episode
     if (this.any && this.finished) this.id = null;
     const query = new URLSearchParams({ since: this.id ? this.since() : -1 });
     if (this.id) query.set("episode_id", this.id);
@@ -21,7 +26,7 @@ export class Feed {
   open() {
     if (this.closed) return;
     this.say(this.tries ? "reconnecting" : "connecting");
-    if (this.tries >= 3 && this.tries % 2) this.openEvents();
+    if (this.tries >= SOCKET_TRIES && this.tries % 2) this.openEvents();
     else this.openSocket();
   }
 
@@ -39,6 +44,7 @@ export class Feed {
     source.onerror = () => { source.close(); this.lost(source); };
   }
 
+  // `caught` is the last event that existed when the connection opened: later ones are news
   message(message, how) {
     this.tries = 0;
     if (message.hello) {
@@ -58,12 +64,12 @@ export class Feed {
     return this.say(how);
   }
 
-  // what has come, so that the server need not guess: soon when it is much, else a little later
+  // Acknowledges what has arrived, so that the server knows how far behind this page is.
   ack(seq) {
     this.acking ||= setTimeout(() => {
       this.acking = 0;
       if (this.socket?.send && this.socket.readyState === 1) this.socket.send(JSON.stringify({ ack: this.since() }));
-    }, seq - this.acked > 200 ? 0 : 400);
+    }, seq - this.acked > ACK_EVENTS ? 0 : ACK_MS);
     this.acked = seq;
   }
 
@@ -80,7 +86,7 @@ export class Feed {
       return;
     }
     this.tries += 1;
-    const wait = Math.min(LONGEST, FIRST * 2 ** (this.tries - 1)) * (0.75 + Math.random() / 2);
+    const wait = Math.min(MAX_RETRY_MS, FIRST_RETRY_MS * 2 ** (this.tries - 1)) * (0.75 + Math.random() / 2);
     this.say("reconnecting");
     this.timer = setTimeout(() => this.open(), wait);
   }

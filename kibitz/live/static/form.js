@@ -3,7 +3,7 @@ import { h, style, text } from "./dom.js";
 
 await style(import.meta.url);
 
-// its name is set beside the words it stands under, so that a chosen value is no part of it
+// The label is set explicitly, so that the accessible name does not include the chosen value.
 export function field(label, input, note) {
   input.setAttribute("aria-label", label);
   return h("label.field", label, input, note && text("small.dim", note));

@@ -1,4 +1,4 @@
-// What the pages beside the match share.
+// Shared by the pages other than the match.
 import { h, many, style } from "./dom.js";
 
 await style(import.meta.url);
@@ -15,4 +15,4 @@ export function ago(ts) {
 }
 
 export const noEpisode = (id) =>
-  h("div.empty", h("h1", "There is no such episode"), h("p", `Nothing is stored under ${id}.`), h("a.primary", { href: "/lobby" }, "See recent episodes"));
+  h("div.empty", h("h1", "Episode not found"), h("p", `No episode is stored under ${id}.`), h("a.primary", { href: "/lobby" }, "See recent episodes"));

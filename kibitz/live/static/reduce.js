@@ -1,8 +1,8 @@
-// One reducer for live and replay: events in, what is drawn out. `state` is changed.
+// The one reducer, for live events and for replay: turns events into the state that is drawn. It changes `state`.
 import { called, styled, words } from "./dom.js";
 
-const TURNS = 600; // kept for the text
-const MOMENTS = 120;
+const MAX_TURNS = 600; // kept for the list of turns
+const MAX_MOMENTS = 120;
 const games = new Map();
 const PLAIN = { unit: "turn", begin: () => ({}), step: () => {} }; // what a game's page may omit
 
@@ -18,7 +18,7 @@ export async function fetchGame(name) {
 
 export const over = ({ status }) => status === "ended" || status === "failed";
 
-// `mine` is the seat of the person before this page
+// `mine` is the seat of the person at this page, if any
 export const fresh = (mine) => ({
   seq: -1, id: "", game: "", mine, players: ["", ""], names: ["", ""], cast: {}, about: {}, frame: {}, private: {}, status: "waiting",
   turns: [], turn: -1, moments: [], caption: "", audio: null, memory: null, adapter: PLAIN,
@@ -30,7 +30,7 @@ function turnOf(state, number, seq) {
   if (entry?.turn === number) return entry;
   entry = { turn: number, seq, label: "…", sign: "", kind: "", text: "", decisions: [], hints: [], moment: "" };
   state.turns.push(entry);
-  if (state.turns.length > TURNS) state.turns.splice(0, TURNS / 4);
+  if (state.turns.length > MAX_TURNS) state.turns.splice(0, MAX_TURNS / 4);
   return entry;
 }
 
@@ -94,7 +94,7 @@ const kinds = {
     state.adapter.step(state, before, entry);
     if (entry.moment) {
       state.moments.push({ seq: event.seq, label: entry.moment, at: entry.label });
-      if (state.moments.length > MOMENTS) state.moments.shift();
+      if (state.moments.length > MAX_MOMENTS) state.moments.shift();
     }
   },
   commentary(state, p, event) {

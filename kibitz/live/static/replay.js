@@ -2,7 +2,7 @@
 import { button, h, icon, label, put, s, set } from "./dom.js";
 
 const SPEEDS = [0.5, 1, 2, 4, 8];
-const TURN = 1100; // milliseconds a turn is shown at speed 1
+const TURN_MS = 1100; // how long a turn is shown at speed 1
 
 export class Replay {
   constructor(timeline, { branch, say }) {
@@ -11,7 +11,7 @@ export class Replay {
     this.ticks = s("svg.moments", { "aria-hidden": "true", preserveAspectRatio: "none", viewBox: "0 0 1000 10" });
     this.where = h("output.where.num");
     this.playButton = button("play", "Play (space)", () => this.toggle());
-    this.speed = h("select.speed", { "aria-label": "Speed of replay" }, SPEEDS.map((x) => h("option", { value: x, selected: x === 1 }, `${x}×`)));
+    this.speed = h("select.speed", { "aria-label": "Replay speed" }, SPEEDS.map((x) => h("option", { value: x, selected: x === 1 }, `${x}×`)));
     this.liveButton = h("button.live", { onclick: () => this.follow() }, h("span.pulse"), h("span", "Live"));
     this.moments = h("ol.momentlist");
     this.menu = h("details.menu", { ontoggle: () => this.draw() }, h("summary", { title: "Key moments" }, icon("star"), h("span.wideonly", "Moments")), this.moments);
@@ -19,8 +19,8 @@ export class Replay {
     const fork = button("branch", "Branch from here with another player", branch);
     this.node = h("div.replay", { role: "region", "aria-label": "Replay" },
       h("div.track", this.ticks, this.slider),
-      h("div.row", button("first", "To the start (Home)", () => this.go(0), { class: "ghost wideonly" }), button("back", "Back one (←)", () => this.move(-1)), this.playButton,
-        button("on", "On one (→)", () => this.move(1)), button("last", "To the end (End)", () => this.go(timeline.last), { class: "ghost wideonly" }), this.speed, this.where, h("span.gap"), this.menu, link, fork, this.liveButton));
+      h("div.row", button("first", "Go to the start (Home)", () => this.go(0), { class: "ghost wideonly" }), button("back", "Step back (←)", () => this.move(-1)), this.playButton,
+        button("on", "Step forward (→)", () => this.move(1)), button("last", "Go to the end (End)", () => this.go(timeline.last), { class: "ghost wideonly" }), this.speed, this.where, h("span.gap"), this.menu, link, fork, this.liveButton));
     this.onkey = (event) => this.key(event);
     document.addEventListener("keydown", this.onkey);
   }
@@ -81,7 +81,7 @@ export class Replay {
         this.pause();
         if (timeline.live.status === "running") timeline.follow();
       } else if (this.playing) this.tick();
-    }, TURN / Number(this.speed.value));
+    }, TURN_MS / Number(this.speed.value));
   }
 
   pause() {

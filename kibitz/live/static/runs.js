@@ -1,4 +1,4 @@
-// Training runs with their curves.
+// Training runs with their learning curves.
 import { ask, h, many, put, s, style, styled, text, words } from "./dom.js";
 import { ago, empty, tidy } from "./pages.js";
 import { chart, line, ticks } from "./chart.js";
@@ -12,13 +12,13 @@ class Runs extends HTMLElement {
     this.append(place);
     const { ok, data, error } = await ask("/runs.json");
     const runs = data.runs || [];
-    if (!ok || !runs.length) return place.replaceChildren(h("h1", "Training runs"), h("section.card", ok ? empty("No runs here", "A training run's folder under runs/ appears with its curve, while it learns and after.", h("code", "kibitz train --algo ppo --hint none --config configs/ppo_fast.yaml")) : text("p.error", error)));
+    if (!ok || !runs.length) return place.replaceChildren(h("h1", "Training runs"), h("section.card", ok ? empty("No training runs yet", "Every run in the runs folder appears here with its learning curve, during training and afterwards.", h("code", "kibitz train --algo ppo --hint none --config configs/ppo_fast.yaml")) : text("p.error", error)));
     const curve = chart("Learning curve", 280);
     const about = h("p.dim.small");
     const show = async (name, pressed) => {
       for (const one of buttons) one.setAttribute("aria-pressed", String(one === pressed));
       const answer = await ask(`/runs/${encodeURIComponent(name)}.json`);
-      if (pressed.getAttribute("aria-pressed") !== "true") return null; // another has been chosen meanwhile
+      if (pressed.getAttribute("aria-pressed") !== "true") return null; // another run has been chosen meanwhile
       if (!answer.ok) return put(about, answer.error);
       const run = answer.data;
       const points = run.curve || [];
@@ -35,22 +35,22 @@ const MEASURES = ["share_of_ceiling", "win_share", "return_mean"];
 
 function curveSpec(name, points) {
   const measure = MEASURES.find((key) => points.some((p) => typeof p[key] === "number")) || "return_mean";
-  const told = points.filter((p) => typeof p[measure] === "number");
-  const seeds = [...new Set(told.map((p) => p.seed))];
-  const each = seeds.map((seed) => told.filter((p) => p.seed === seed).map((p) => [p.step, p[measure]]));
-  // the mean over seeds, with every seed behind it
-  const xy = [...new Set(told.map((p) => p.step))].map((step) => {
-    const there = told.filter((p) => p.step === step);
+  const kept = points.filter((p) => typeof p[measure] === "number");
+  const seeds = [...new Set(kept.map((p) => p.seed))];
+  const each = seeds.map((seed) => kept.filter((p) => p.seed === seed).map((p) => [p.step, p[measure]]));
+  // the mean over seeds; each seed is drawn behind it
+  const xy = [...new Set(kept.map((p) => p.step))].map((step) => {
+    const there = kept.filter((p) => p.step === step);
     return [step, there.reduce((sum, p) => sum + p[measure], 0) / there.length];
   });
   const end = xy.length ? xy[xy.length - 1][0] : 1;
-  const lowest = Math.min(...told.map((p) => p[measure]), 1);
-  const top = Math.max(measure === "share_of_ceiling" ? 1 : 0.01, ...told.map((p) => p[measure]));
+  const lowest = Math.min(...kept.map((p) => p[measure]), 1);
+  const top = Math.max(measure === "share_of_ceiling" ? 1 : 0.01, ...kept.map((p) => p[measure]));
   const low = lowest < 0 ? lowest : Math.max(0, Math.floor((lowest - 0.05) * 10) / 10);
   const short = (v) => (v >= 1e6 ? `${v / 1e6}M` : v >= 1e3 ? `${v / 1e3}k` : String(v));
   return {
     x: [0, end], y: [low, top], xt: ticks(end).map((v) => [v, short(v)]), yt: ticks(top, 5, low).map((v) => [v, String(v)]),
-    label: xy.length ? `${words(measure)} of ${name}: ${tidy(xy[0][1])} at first, ${tidy(xy[xy.length - 1][1])} after ${many(end, "step")}.` : "No points yet.",
+    label: xy.length ? `${words(measure)} of ${name}: ${tidy(xy[0][1])} at the start, ${tidy(xy[xy.length - 1][1])} after ${many(end, "step")}.` : "No points yet.",
     head: ["Step", words(measure)], rows: () => xy.map(([x, y]) => [x.toLocaleString(), tidy(y)]),
     draw: (px, py, size) => (xy.length ? [seeds.length > 1 ? each.map((one) => line(one, px, py, "line thin")) : [], line(xy, px, py, "line seat0"), label(px(end), py(xy[xy.length - 1][1]), tidy(xy[xy.length - 1][1]), size, words(measure))].flat() : []),
   };

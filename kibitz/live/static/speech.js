@@ -1,8 +1,8 @@
-// Spoken commentary, fetched when somebody asks for it. Captions are always there.
+// Spoken commentary, loaded when the person turns it on. Captions are always shown.
 let waiting = null;
 let playing = null;
 
-// an audio address of this server only; when lines come faster than they can be said, the newest is said
+// Plays audio of this server only. When lines arrive faster than they can be spoken, only the newest one waits.
 export function speak(url) {
   if (!url || !url.startsWith("/audio/")) return;
   waiting = url;

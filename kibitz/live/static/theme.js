@@ -1,5 +1,5 @@
-// before the first paint, so that nothing flashes
+// Runs before the first paint, so that the page does not flash in the wrong theme.
 try {
   const chosen = localStorage.getItem("theme");
   if (chosen === "dark" || chosen === "light") document.documentElement.dataset.theme = chosen;
-} catch { /* a page without storage follows the system */ }
+} catch { /* without storage the page follows the system */ }

@@ -1,10 +1,10 @@
-// The events of one episode as far as they are kept, the newest state, and the one that is shown.
+// The events of one episode that are kept in memory, the newest state, and the state that is shown.
 import { fetchGame, fresh, reduce } from "./reduce.js";
 
-const KEPT = 2400; // events in memory, a whole T20 match; older ones are read again when somebody goes back
-const STOPS = 12000;
-const PAINT = 120; // milliseconds between two drawings while events stream in
-const SLICE = 8; // milliseconds of work between two frames
+const MAX_EVENTS = 2400; // in memory; older events are read again from the server when needed
+const MAX_STOPS = 12000;
+const PAINT_MS = 120; // between two drawings while events stream in
+const SLICE_MS = 8; // of work between two frames
 
 const frame = () => new Promise((done) => {
   if (document.hidden) setTimeout(done, 50);
@@ -22,7 +22,7 @@ export class Timeline {
   get last() { return this.base + this.log.length - 1; }
   get expected() { return this.last + this.queue.length + 1; }
 
-  // events that came in order; a hole is answered with false, and the feed asks again from there
+  // Takes events in order. Returns false if one is missing; the feed then asks again from there.
   push(events) {
     for (const event of events) {
       if (event.seq < this.expected) continue;
@@ -38,7 +38,7 @@ export class Timeline {
     while (this.queue.length) {
       const first = this.queue[0];
       if (first.type === "episode.started") await fetchGame(first.payload.game);
-      const until = performance.now() + SLICE;
+      const until = performance.now() + SLICE_MS;
       let taken = 0;
       while (taken < this.queue.length && performance.now() < until) this.take(this.queue[taken++]);
       this.queue.splice(0, taken);
@@ -48,9 +48,9 @@ export class Timeline {
     this.pumping = false;
   }
 
-  // at once, but not more often than one can see: what comes together is drawn together
+  // Draws at once, but at most every PAINT_MS: events that arrive together are drawn together.
   changed() {
-    const wait = this.drawn + PAINT - performance.now();
+    const wait = this.drawn + PAINT_MS - performance.now();
     if (this.timer) return;
     if (wait <= 0) {
       this.drawn = performance.now();
@@ -65,7 +65,7 @@ export class Timeline {
 
   take(event) {
     this.log.push(event);
-    if (this.log.length > KEPT) this.base += this.log.splice(0, KEPT / 6).length;
+    if (this.log.length > MAX_EVENTS) this.base += this.log.splice(0, MAX_EVENTS / 6).length;
     this.mark(event);
     if (!event.seq) this.live.mine = this.mine = this.seatOf(event.payload);
     reduce(this.live, event);
@@ -81,11 +81,11 @@ export class Timeline {
     return people.length === 1 ? people[0] : undefined;
   }
 
-  // where a step forward or back stops: after each turn with its commentary
+  // Remembers where a step forward or back stops: after each turn and its commentary.
   mark({ type, seq }) {
     if (type === "commentary" && this.stops[this.stops.length - 1] === seq - 1) this.stops[this.stops.length - 1] = seq;
     else if (!["hint", "turn.requested", "decision", "commentary"].includes(type)) this.stops.push(seq);
-    if (this.stops.length > STOPS) this.stops.splice(0, STOPS / 4);
+    if (this.stops.length > MAX_STOPS) this.stops.splice(0, MAX_STOPS / 4);
   }
 
   follow() {
@@ -94,7 +94,7 @@ export class Timeline {
     this.onchange();
   }
 
-  // shows the state after event `seq`
+  // Shows the state after event `seq`. States are rebuilt from events; going back starts from the first one.
   async seek(seq) {
     const goal = Math.max(0, Math.min(seq, this.last));
     const job = (this.job += 1);
@@ -131,11 +131,11 @@ export class Timeline {
     return found;
   }
 
-  // once it is over everything may be seen: what was withheld is read again
+  // After the end nothing is private: reads the events again if any were shown without their private part.
   async reveal() {
     if (this.base > 0 || !this.log.some((event) => withheld(event))) return;
     const events = await this.read(-1, Infinity).catch(() => []);
-    if (events.length !== this.log.length || events.every((event, i) => withheld(event) === withheld(this.log[i]))) return;
+    if (events.length !== this.log.length || events.every((event, i) => seatsShown(event) === seatsShown(this.log[i]))) return;
     const live = fresh(this.mine);
     await replay(live, events.length - 1, (seq) => events[seq], () => true);
     this.log = events;
@@ -146,19 +146,20 @@ export class Timeline {
   }
 }
 
-// brings `state` up to event `goal`; the work is cut into slices so that no frame waits for it
+// Brings `state` up to event `goal`, in slices, so that no frame has to wait for the work.
 async function replay(state, goal, events, wanted) {
-  let until = performance.now() + SLICE;
+  let until = performance.now() + SLICE_MS;
   let event;
   while (state.seq < goal && (event = events(state.seq + 1))) {
     reduce(state, event);
     if (performance.now() < until) continue;
     await frame();
     if (!wanted()) return false;
-    until = performance.now() + SLICE;
+    until = performance.now() + SLICE_MS;
   }
   return true;
 }
 
+const seatsShown = ({ payload }) => Object.keys(payload.private || {}).length;
 const withheld = ({ type, payload }) =>
-  (type === "decision" || type === "hint") && !payload.private?.[payload.seat];
+  type === "step" ? Boolean(payload.private) && !seatsShown({ payload }) : (type === "decision" || type === "hint") && !payload.private?.[payload.seat];

@@ -1,11 +1,11 @@
-// A server that others can reach wants its token for everything that changes something.
+// Asks for the token that a server reachable by others requires for every change.
 import { h } from "./dom.js";
 import { openDialog } from "./dialog.js";
 
 export function askToken(known) {
   const input = h("input", { type: "password", autocomplete: "off", "aria-label": "Token" });
-  const dialog = openDialog("Token", "small", () => h("form", { method: "dialog" }, h("h2", "This server wants its token"),
-    h("p.dim", known ? "The one given before was not right." : "Whoever started it knows it. It is kept until this tab is closed."), input, h("button.primary", { type: "submit", value: "ok" }, "Go on")));
+  const dialog = openDialog("Token", "small", () => h("form", { method: "dialog" }, h("h2", "This server requires a token"),
+    h("p.dim", known ? "The server did not accept that token." : "Ask the person who runs the server. This tab keeps the token until you close it."), input, h("button.primary", { type: "submit", value: "ok" }, "Continue")));
   return new Promise((done) => dialog.addEventListener("close", () => {
     const given = dialog.returnValue === "ok" && input.value !== "";
     if (given) sessionStorage.setItem("token", input.value);

@@ -1,5 +1,5 @@
-// One episode on the page, live or again: score line, the game's own drawing, the talk, the replay bar.
-// games draw with chart.js: it is fetched with the rest
+// One episode, live or replayed: score line, the game's own drawing, the list of turns, the replay bar.
+// chart.js is imported here, although only games use it, so that it is fetched with everything else.
 import "./chart.js";
 import { ask, badge, called, h, icon, list, many, moment, put, set, style, text } from "./dom.js";
 import { Feed } from "./feed.js";
@@ -7,11 +7,11 @@ import { costOf, over } from "./reduce.js";
 import { Replay } from "./replay.js";
 import { Timeline } from "./timeline.js";
 
-style(import.meta.url); // while it comes, the connection is made
+style(import.meta.url); // not awaited: the connection opens meanwhile
 
-const SHOWN = 25; // turns in the page at a time
-const AT_ONCE = 4; // of them built in one frame
-const SPOKEN = 900; // milliseconds between two lines for a screen reader
+const MAX_TURNS = 25; // in the page at a time
+const MAX_BUILT = 4; // turns built in one frame
+const SPOKEN_MS = 900; // between two lines for a screen reader
 
 class Watch extends HTMLElement {
   connectedCallback() {
@@ -112,10 +112,10 @@ class Watch extends HTMLElement {
     if (event.type === "episode.failed") this.announce(event.payload.reason, true);
   }
 
-  // a line at most every second: a screen reader is not a ticker
+  // At most about one line per second, so that a screen reader can keep up.
   announce(line, always) {
     const now = performance.now();
-    if (!line || (!always && now - this.lastLine < SPOKEN)) return;
+    if (!line || (!always && now - this.lastLine < SPOKEN_MS)) return;
     this.lastLine = now;
     this.log.append(text("p", line));
     while (this.log.childElementCount > 20) this.log.firstChild.remove();
@@ -123,9 +123,9 @@ class Watch extends HTMLElement {
 
   page(by) {
     const count = this.timeline.shown.turns.length;
-    const from = this.from ?? Math.max(0, count - SHOWN);
-    const next = Math.max(0, from + by * SHOWN);
-    this.from = next >= count - SHOWN ? null : next;
+    const from = this.from ?? Math.max(0, count - MAX_TURNS);
+    const next = Math.max(0, from + by * MAX_TURNS);
+    this.from = next >= count - MAX_TURNS ? null : next;
     this.paint();
   }
 
@@ -175,13 +175,13 @@ class Watch extends HTMLElement {
   }
 
   drawScore(state) {
-    const told = state.adapter.scoreboard?.(state);
-    const stamp = JSON.stringify(told);
-    if (!told || stamp === this.scoreStamp) return;
+    const board = state.adapter.scoreboard?.(state);
+    const stamp = JSON.stringify(board);
+    if (!board || stamp === this.scoreStamp) return;
     this.scoreStamp = stamp;
     const side = (one) => h("div", { class: `side seat${one.seat}${one.active ? " active" : ""}${one.won ? " won" : ""}` },
       h("div.who", badge(one.seat), text("b", one.name), one.active && h("span.turnmark", { title: "to play" }, "◂")), text("div.main.num", one.main), h("div.sub", text("span", one.sub), one.by && text("span", one.by)));
-    this.score.replaceChildren(side(told.sides[0]), h("div.now", told.now.map((one, i) => text(i ? "span.num.dim" : "span.num.need", one)), h("span.tags", told.tags.map((tag) => text("span.tag", tag)))), side(told.sides[1]));
+    this.score.replaceChildren(side(board.sides[0]), h("div.now", board.now.map((one, i) => text(i ? "span.num.dim" : "span.num.need", one)), h("span.tags", board.tags.map((tag) => text("span.tag", tag)))), side(board.sides[1]));
   }
 
   drawMeta(state) {
@@ -204,7 +204,7 @@ class Watch extends HTMLElement {
     if (error) this.app.toast(error);
   }
 
-  // score, game and list take a frame each, after a jump the list a few: none of them is long
+  // Score, game and list are drawn in a frame each, and after a jump the list in several, so that no frame is long.
   later() {
     if (this.drawing) return;
     this.drawing = true;
@@ -219,8 +219,8 @@ class Watch extends HTMLElement {
 
   drawTurns(state) {
     const count = state.turns.length;
-    const from = Math.min(this.from ?? Infinity, Math.max(0, count - SHOWN));
-    const shown = state.turns.slice(from, from + SHOWN);
+    const from = Math.min(this.from ?? Infinity, Math.max(0, count - MAX_TURNS));
+    const shown = state.turns.slice(from, from + MAX_TURNS);
     const up = state.adapter.newestFirst;
     if (up) shown.reverse();
     let built = 0;
@@ -229,17 +229,17 @@ class Watch extends HTMLElement {
       const stamp = `${state.id}.${entry.seq}.${entry.decisions.length}.${entry.hints.length}.${entry.decisions.some((d) => d.reason)}.${state.adapter.say ? moment({ ...state, turn: 0 }) : ""}`;
       if (node.stamp === stamp) return;
       built += 1;
-      if (built > AT_ONCE) return;
+      if (built > MAX_BUILT) return;
       node.stamp = stamp;
       this.drawTurn(node, entry, state);
     });
-    if (built > AT_ONCE) this.later();
+    if (built > MAX_BUILT) this.later();
     const newest = up ? this.turns.firstChild : this.turns.lastChild;
     for (const node of this.turns.children) node.classList.toggle("latest", node === newest && this.from === null);
     if (!up && atEnd) this.turns.scrollTop = this.turns.scrollHeight;
     this.older.hidden = from === 0;
     this.newer.hidden = this.from === null;
-    // earlier turns lie below when the newest comes first
+    // earlier turns are below when the newest comes first
     set(this.talk, "data-up", Boolean(up));
   }
 
@@ -255,7 +255,7 @@ class Watch extends HTMLElement {
   }
 }
 
-// the label is beside the line already
+// The commentary without its label, which the page shows beside it.
 const plainText = (entry) => (entry.text.startsWith(`${entry.label} `) ? entry.text.slice(entry.label.length + 1) : entry.text);
 
 const cost = ({ usage, latency }) => {
@@ -263,13 +263,13 @@ const cost = ({ usage, latency }) => {
   return [tokens && `${tokens} tokens`, money && `$${money.toFixed(5)}`, latency >= 0.05 && `${latency.toFixed(1)} s`].filter(Boolean).join(" · ");
 };
 
-// what stands beside a turn: whose, what, whether somebody stood in, what it cost, and why
+// A note beside a turn: the seat, the words, a fallback with its cause, the cost and the reason.
 const note = (cls, one, words, spent) => h("div", { class: `note ${cls}` }, badge(one.seat), h("span", words), one.fallback && h("span.fallback", `⚠ fallback: ${one.fallback}`),
   spent && h("span.cost.num", spent), one.reason && text("blockquote", one.reason));
 
 function whisper(hint) {
   const sure = hint.confidence === null || hint.confidence === undefined ? "" : ` (${Math.round(hint.confidence * 100)}% sure)`;
-  return note("hint", hint, hint.text ? `Hint: ${hint.text}${sure}` : "A hint, for this seat alone until the end", [called(hint.source), cost(hint)].filter(Boolean).join(" · "));
+  return note("hint", hint, hint.text ? `Hint: ${hint.text}${sure}` : "A hint, private to this seat until the end", [called(hint.source), cost(hint)].filter(Boolean).join(" · "));
 }
 
 function thought(one, said) {

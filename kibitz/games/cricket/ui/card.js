@@ -1,10 +1,10 @@
-// Scorecard with falls of wickets, and the overs one by one.
+// The scorecard with the fall of wickets, and a summary of each over.
 import { badge, card, eachMoment, h, heads, put, rows, scroll, text } from "../../dom.js";
 import { chips, nameOf, overs, rate, sideOf } from "./names.js";
 
 const by = (how, name) => ({ bowled: `b ${name}`, "caught and bowled": `c and b ${name}` })[how] ?? `${how}, b ${name}`;
 
-// name, how, figures...
+// a row: name, how out, figures
 const line = ([name, how, ...cells]) =>
   h("tr", h("th", { scope: "row" }, name, how && text("span.how", how)), cells.map((x, i) => h("td", { class: i ? "" : "strong" }, String(x))));
 const figures = (names) => {
@@ -19,7 +19,7 @@ export function cards() {
   const batting = figures(["Batting", "R", "B", "4s", "6s", "SR"]);
   const bowling = figures(["Bowling", "O", "R", "W", "Econ", "wd+nb"]);
   const falls = h("span");
-  const empty = h("p.dim", "The card fills with the first ball.");
+  const empty = h("p.dim", "The scorecard starts with the first ball.");
   const sheet = h("div.sheet", scroll("Batting", batting.node), h("p.falls.small", h("b", "Fall of wickets "), falls), scroll("Bowling", bowling.node));
   const pick = h("div.seg", { role: "group", "aria-label": "Innings" });
   const scorecard = card("Scorecard", "scorecard", pick, empty, sheet);

@@ -1,4 +1,4 @@
-// Win probability and worm; Manhattan and partnerships come when somebody looks at them.
+// Win probability and worm; Manhattan and partnerships are loaded when they are opened.
 import { eachMoment, h, put, s, set } from "../../dom.js";
 import { chart, key, line, ticks } from "../../chart.js";
 import { sideOf } from "./names.js";
@@ -48,7 +48,7 @@ export const name = (node, state) => node.querySelectorAll(".key").forEach((spot
 
 function winSpec(state) {
   const points = [[-1, 0.5], ...state.memory.win];
-  // as long as the match may be, so that the line grows and nothing else moves
+  // as wide as the longest possible match, so that only the line moves
   const played = points[points.length - 1][0];
   const end = state.frame.over ? played : Math.max(12 * (state.frame.overs || 1) - 1, Math.ceil(played / 60) * 60);
   const [last] = state.frame.win_probability || [0.5];
@@ -71,7 +71,7 @@ function winSpec(state) {
   };
 }
 
-// the innings of the match itself
+// the innings of the match proper, without super overs
 export const plain = (state) => state.memory.innings.filter((inn) => !inn.superOver).slice(-2);
 
 function wormSpec(state) {
@@ -80,7 +80,7 @@ function wormSpec(state) {
   const top = Math.max(20, ...innings.map((inn) => inn.total), state.frame.target || 0) * 1.08;
   return {
     x: [0, balls], y: [0, top], xt: perOver(balls), yt: ticks(top).map((v) => [v, String(v)]),
-    label: innings.map((inn) => `${sideOf(state, inn.seat)} ${inn.total} for ${inn.wickets} after ${Math.floor(inn.legal / 6)}.${inn.legal % 6} overs`).join("; ") || "Nothing bowled yet.",
+    label: innings.map((inn) => `${sideOf(state, inn.seat)} ${inn.total} for ${inn.wickets} after ${Math.floor(inn.legal / 6)}.${inn.legal % 6} overs`).join("; ") || "No balls bowled yet.",
     head: ["Over", ...innings.map((inn) => sideOf(state, inn.seat))],
     rows: () => [...Array(Math.ceil(balls / 6)).keys()].map((n) => [n + 1, ...innings.map((inn) => { const over = inn.overs.find((o) => o.number === n); return over ? `${over.total}/${over.lost}` : ""; })]),
     draw: (px, py, size) => [
@@ -91,5 +91,5 @@ function wormSpec(state) {
   };
 }
 
-// a wicket
+// the mark of a wicket
 export const mark = (x, y, seat) => (seat === 0 ? s("circle.fall.seat0", { cx: x, cy: y, r: 4 }) : s("path.fall.seat1", { d: `M${x} ${y - 5}l5 5-5 5-5-5z` }));

@@ -9,8 +9,9 @@ style(import.meta.url);
 export const title = "Cricket";
 export const unit = "ball";
 export const newestFirst = true;
-const WIN = 450; // points of a line
-const INNINGS = 8; // two, and three super overs
+const MAX_POINTS = 450; // of a line; beyond that every second point goes
+const MAX_INNINGS = 8; // the match has two and each super over two more
+const MAX_OVERS = 60; // kept of an innings
 
 export const begin = () => ({ innings: [], win: [], streak: 0 });
 
@@ -24,7 +25,7 @@ function inningsFor(memory, frame) {
     worm: [[frame.legal, frame.score]], stands: [], stand: null,
   };
   memory.innings.push(opened);
-  if (memory.innings.length > INNINGS) memory.innings.shift();
+  if (memory.innings.length > MAX_INNINGS) memory.innings.shift();
   return opened;
 }
 
@@ -44,7 +45,8 @@ function signOf(ball) {
   return [String(ball.runs), ball.runs >= 6 ? "six" : ball.runs >= 4 ? "four" : "run"];
 }
 
-// the laws of the card: byes are not the bowler's, run outs are nobody's wicket, wides are not faced
+// How a ball counts on the scorecard: byes do not count against the bowler, a run out is not the bowler's wicket,
+// and a wide is not a ball faced.
 export function step(state, before, entry) {
   const { memory, frame } = state;
   const { ball } = frame;
@@ -77,7 +79,7 @@ export function step(state, before, entry) {
   if (!over || over.number !== number) {
     over = { number, runs: 0, wickets: 0, signs: [], bowler: ball.bowler, total: 0, lost: 0, seq: entry.seq };
     inn.overs.push(over);
-    if (inn.overs.length > 60) inn.overs.shift();
+    if (inn.overs.length > MAX_OVERS) inn.overs.shift();
   }
   if (ball.how) {
     inn.wickets += 1;
@@ -88,7 +90,7 @@ export function step(state, before, entry) {
     inn.falls.push({ wicket: inn.wickets, score: inn.total, player: ball.out, over: overs(inn.legal) });
     inn.stands.push(inn.stand);
     inn.stand = null;
-    // ten by the laws; a stream that forgets to end an innings does not grow the page either
+    // the laws allow ten; the bound keeps the page small if a stream never ends its innings
     if (inn.falls.length > 12) { inn.falls.shift(); inn.stands.shift(); }
   }
   over.runs += ball.runs;
@@ -96,9 +98,9 @@ export function step(state, before, entry) {
   if (over.signs.length > 30) over.signs.shift();
   Object.assign(over, { total: inn.total, lost: inn.wickets });
   inn.worm.push([inn.legal, inn.total]);
-  if (inn.worm.length > WIN) inn.worm = inn.worm.filter((_, i) => i % 2 === 0);
+  if (inn.worm.length > MAX_POINTS) inn.worm = inn.worm.filter((_, i) => i % 2 === 0);
   memory.win.push([entry.turn, frame.win_probability[0], entry.seq]);
-  if (memory.win.length > WIN) memory.win = memory.win.filter((_, i) => i % 2 === 0);
+  if (memory.win.length > MAX_POINTS) memory.win = memory.win.filter((_, i) => i % 2 === 0);
   memory.streak = ball.runs >= 4 && !ball.how ? memory.streak + 1 : 0;
   Object.assign(entry, { sign, kind, plan: ball.plan, left: leftHanded(state, inn.seat, ball.batter), over: inn.legal % 6 === 0 && legal, moment: momentOf(state, ball, inn, striker, bat, before) });
 }
@@ -190,7 +192,7 @@ function middleCard() {
 
 const LENGTHS = { short: [0.3, 0.5], good: [0.5, 0.66], full: [0.66, 0.8], yorker: [0.85, 0.95], variation: [0.5, 0.75], wide_of_off: [0.55, 0.78] };
 const up = (at) => 272 - at * 244; // seen from behind the bowler's arm, the batter at the top
-const wobble = (n) => ((n * 2654435761) % 1000) / 1000; // spreads balls of one plan so that each can be seen
+const wobble = (n) => ((n * 2654435761) % 1000) / 1000; // spreads the balls of one plan, so that each can be seen
 
 function fieldCard() {
   const men = s("g");
@@ -216,7 +218,7 @@ function fieldCard() {
     const slips = placed.filter((man) => man[2].includes("slip"));
     const named = placed.filter((man) => !/^(bowler|keeper)$|slip/.test(man[2]));
     if (slips.length) named.push([...slips[0].slice(0, 2), many(slips.length, "slip")]);
-    const taken = []; // a name stands above its dot, or below where another one stands
+    const taken = []; // a name goes above its dot, or below it where another name is
     const label = ([x, y, name]) => {
       const anchor = x < 60 ? "start" : x > 240 ? "end" : "middle";
       const wide = name.length * 5.3;
@@ -241,7 +243,7 @@ function fieldCard() {
     }));
     const ball = f.ball;
     set(pitch, "aria-label", `Lengths planned for the last balls: ${recent.map((entry) => `${entry.plan.replaceAll("_", " ")} (${entry.sign})`).join(", ") || "none yet"}`);
-    put(caption, ball ? `${ball.field} field · bowled ${ball.plan.replaceAll("_", " ")} · batted to ${ball.intent}. Dots lie where the plan aims.` : "Nothing bowled yet.");
+    put(caption, ball ? `${ball.field} field · bowled ${ball.plan.replaceAll("_", " ")} · batted to ${ball.intent}. Dots mark where the plan aims.` : "No balls bowled yet.");
   });
   return { node, draw };
 }

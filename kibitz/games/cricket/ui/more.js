@@ -1,10 +1,10 @@
-// Manhattan and partnerships.
+// Manhattan and partnerships, loaded on demand.
 import { h, heads, rows, s, scroll } from "../../dom.js";
 import { chart, ticks } from "../../chart.js";
 import { legend, mark, name, perOver, plain } from "./charts.js";
 import { nameOf, sideOf } from "./names.js";
 
-// fills two places; what is returned brings them up to date
+// Fills two places and returns a function that updates them.
 export function more([first, second]) {
   const manhattan = chart("Manhattan: runs in each over", 210, legend());
   const stands = h("tbody");
@@ -23,7 +23,7 @@ function manhattanSpec(state) {
   const top = Math.max(12, ...innings.flatMap((inn) => inn.overs.map((over) => over.runs))) * 1.15;
   return {
     x: [0, overs], y: [0, top], xt: perOver(overs * 6).slice(1).map(([balls, text]) => [balls / 6 - 0.5, text]), yt: ticks(top, 3).map((v) => [v, String(v)]),
-    label: innings.map((inn) => `${sideOf(state, inn.seat)}: ${inn.overs.map((over) => `${over.runs}${over.wickets ? ` and ${over.wickets} out` : ""}`).join(", ")}`).join("; ") || "No over yet.",
+    label: innings.map((inn) => `${sideOf(state, inn.seat)}: ${inn.overs.map((over) => `${over.runs}${over.wickets ? ` and ${over.wickets} out` : ""}`).join(", ")}`).join("; ") || "No overs yet.",
     head: ["Over", ...innings.flatMap((inn) => [`${sideOf(state, inn.seat)} runs`, "wickets"])],
     rows: () => [...Array(overs).keys()].map((n) => [n + 1, ...innings.flatMap((inn) => { const over = inn.overs.find((o) => o.number === n); return over ? [over.runs, over.wickets] : ["", ""]; })]),
     draw: (px, py, size) => {

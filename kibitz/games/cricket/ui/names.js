@@ -1,7 +1,7 @@
-// What players, sides and balls are called.
+// Names of players, sides and balls.
 import { h } from "../../dom.js";
 
-// names by place in the order of one side
+// a player's name by place in the side's batting order
 export function nameOf(state, seat) {
   const players = state.cast.sides?.[seat]?.players;
   return (i) => players?.[i]?.name || `No. ${i + 1}`;

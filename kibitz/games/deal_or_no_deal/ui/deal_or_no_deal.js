@@ -9,7 +9,7 @@ export const heading = "The talk";
 export const newestFirst = false;
 const ACTS = ["propose", "insist", "agree", "disagree", "end"];
 const ITEMS = ["book", "hat", "ball"];
-const KEPT = 300;
+const MAX_OFFERS = 300;
 
 export const begin = (state) => ({ offers: [], counts: state.frame.counts || [0, 0, 0] });
 
@@ -33,7 +33,7 @@ export function step(state, before, entry) {
   const shares = spoke ? split(seat, kept, memory.counts) : type === 2 && standing ? standing.shares : null;
   Object.assign(entry, { seat, kind, sign: kind.toUpperCase(), shares, kept });
   if (spoke) memory.offers.push({ turn: entry.turn, seat, kind, shares, seq: entry.seq });
-  if (memory.offers.length > KEPT) memory.offers.shift();
+  if (memory.offers.length > MAX_OFFERS) memory.offers.shift();
   if (kind === "agree") entry.moment = "Deal";
   else if (kind === "end") entry.moment = state.frame.deal ? "Deal by selection" : "Talk ended";
   else if (kind === "insist" && standing && standing.seat !== seat) entry.moment = "Insists";
@@ -89,15 +89,15 @@ function tableCard() {
       const own = points(state, seat);
       const share = offer ? offer.shares[seat] : null;
       set(half, "class", `half seat${seat}`);
-      half.replaceChildren(h("h3", badge(seat), ` ${state.names[seat]}`), share ? pile(share, "big") : h("p.dim", "nothing asked yet"),
+      half.replaceChildren(h("h3", badge(seat), ` ${state.names[seat]}`), share ? pile(share, "big") : h("p.dim", "no offer yet"),
         h("p.small", share ? words(share) : "", share && own && h("b", ` · ${worth(own, share)} of ${worth(own, counts)} points`)));
     });
-    put(verdict, !offer ? `On the table: ${words(counts)}.` : deal ? "They agreed on this split." : state.frame.over ? "No deal: nobody gets anything." : `${offer.seat === state.mine ? "Your offer" : `The offer of ${state.names[offer.seat]}`} stands${offer.kind === "insist" ? ", insisted on" : ""}.`);
+    put(verdict, !offer ? `On the table: ${words(counts)}.` : deal ? "Both sides agreed on this split." : state.frame.over ? "No deal: neither side scores." : `${offer.seat === state.mine ? "Your offer" : `The offer of ${state.names[offer.seat]}`} stands${offer.kind === "insist" ? ", insisted on" : ""}.`);
   });
   return { node, draw };
 }
 
-// every way to divide the pool, once both sides' values may be seen
+// Every way to divide the pool, once both sides' values are public.
 function plane(state) {
   if (state.review.allocations) return state.review;
   const [a, b] = [points(state, 0), points(state, 1)];
@@ -114,7 +114,7 @@ function plane(state) {
 
 function planeCard() {
   const picture = chart("Payoff plane", 300, h("span.keys", ["Pareto set", "Nash point", "offers in order"].map((x, i) => h("span", { class: `key p${i}` }, x))));
-  const wait = h("p.dim", "Each side's values are its own until the end. Then every possible split is drawn here, with the Pareto set, the Nash point and the path of the offers.");
+  const wait = h("p.dim", "Each side's values stay private until the end. Then this chart shows every possible split, the Pareto set, the Nash point and the path of the offers.");
   const own = chart("What each offer gives you", 200);
   const axes = h("p.dim.small");
   const node = h("section.card.payoffs", { "aria-label": "Payoffs" }, picture.node, axes, own.node, wait);
@@ -187,12 +187,12 @@ function offersCard() {
   return { node, draw };
 }
 
-// the counts of an AGREE or a DISAGREE do not matter
+// AGREE and DISAGREE have no counts
 const same = ({ act: [type, ...kept] }, entry) => ACTS[type] === entry.kind && (type === 2 || type === 3 || kept.join() === entry.kept.join());
 const sayAct = ([type, ...kept]) => (type === 2 ? "agree" : type === 3 ? "disagree" : `${ACTS[type]} on ${words(kept)}`.replace("propose on", "ask for").replace("end on", "end with"));
 const said = (entry) => ({ propose: `asks for ${words(entry.kept)}`, insist: `insists on ${words(entry.kept)}`, agree: "agrees", disagree: "disagrees", end: `ends, selecting ${words(entry.kept)}` })[entry.kind];
 
-// one turn of the talk, in the place of the plain commentary line
+// One turn of the talk, in place of the commentary line.
 export function say(entry, state) {
   if (!entry.kind) return null;
   const own = [0, 1].find((seat) => points(state, seat));
@@ -205,7 +205,7 @@ export function say(entry, state) {
     would && h("div.note.ref", same(would, entry) ? "bayes would have said the same" : `bayes would ${sayAct(would.act)}`)];
 }
 
-// the person's turn: steppers for what to keep, a button for each legal act
+// A person's turn: a stepper for each item to keep, a button for each legal act.
 export function form(turn, state, seat, send) {
   const { counts } = state.memory;
   const own = points(state, seat);
@@ -219,7 +219,7 @@ export function form(turn, state, seat, send) {
   const steps = ITEMS.map((item, i) => {
     const move = (by) => () => { keep[i] = Math.min(counts[i], Math.max(0, keep[i] + by)); show(); };
     return h("div.stepper", { role: "group", "aria-label": `${item}s to keep` }, thing(i), h("span", `${item}s`, own && h("small.dim", ` ${own[i]} each`)),
-      h("button", { "aria-label": `one ${item} less`, onclick: move(-1) }, "−"), h("output"), h("button", { "aria-label": `one ${item} more`, onclick: move(1) }, "+"));
+      h("button", { "aria-label": `one ${item} fewer`, onclick: move(-1) }, "−"), h("output"), h("button", { "aria-label": `one ${item} more`, onclick: move(1) }, "+"));
   });
   const labels = ["Propose", "Insist", "Agree", "Disagree", "End and select"];
   const open = turn.masks[0];

@@ -1,4 +1,4 @@
-"""The palette of the page, without a browser: every colour that carries words is legible on every ground."""
+"""The page's files, checked without a browser: contrast, size, no foreign code, no game's name."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ WORDS = ("ink", "dim", "accent", "a", "b", "bad", "good", "gold")
 
 
 def palettes() -> dict[str, dict[str, str]]:
-    """Each colour is written once, as `light-dark(LIGHT, DARK)`."""
+    """The colours of both themes; each is written once, as `light-dark(LIGHT, DARK)`."""
     text = (STATIC / "cockpit.css").read_text(encoding="utf-8")
     pairs = re.findall(r"--([\w-]+): light-dark\((#[0-9a-f]{6}), (#[0-9a-f]{6})\)", text)
     assert {name for name, _, _ in pairs} >= {*GROUNDS, *WORDS}
@@ -21,7 +21,7 @@ def palettes() -> dict[str, dict[str, str]]:
 
 
 def contrast(one: str, other: str) -> float:
-    """WCAG 2's ratio."""
+    """The contrast ratio of WCAG 2."""
 
     def light(colour: str) -> float:
         parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
@@ -33,7 +33,7 @@ def contrast(one: str, other: str) -> float:
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_every_colour_of_words_has_a_contrast_of_at_least_four_and_a_half(theme: str) -> None:
+def test_text_has_a_contrast_of_at_least_four_and_a_half(theme: str) -> None:
     palette = palettes()[theme]
     pairs = {(word, ground): contrast(palette[word], palette[ground]) for word in WORDS for ground in GROUNDS}
     pairs[("on-accent", "accent")] = contrast(palette["on-accent"], palette["accent"])
@@ -62,3 +62,25 @@ def test_no_file_of_the_server_names_a_game() -> None:
     for path in [*STATIC.rglob("*.js"), *STATIC.rglob("*.css"), *STATIC.rglob("*.html")]:
         text = path.read_text(encoding="utf-8").lower()
         assert not [name for name in games if name in text or name.replace("_", " ") in text], path.name
+
+
+def test_what_a_view_fetches_first_is_small_and_complete() -> None:
+    """The preload header names only files that exist, the game's own ones too; test_weight.py measures the rest."""
+    from kibitz.live.http import pages
+
+    for view, game in [(view, "") for view in pages.ADDRESSES.values()] + [
+        ("watch.js", folder.parent.name) for folder in GAME_PAGES
+    ]:
+        known = pages.files() | (pages.game_files(game) if game else {})
+        names = re.findall(r"</static/([^>]+)>", pages.preloads(view, game))
+        assert len(names) == len(set(names)) and view in names
+        assert not game or any(name.startswith(f"games/{game}/") and name.endswith(".css") for name in names)
+        assert sum(len(known[name].compressed) for name in names) < 50_000, (view, game)
+
+
+def test_a_game_without_a_page_is_served_the_generic_one() -> None:
+    from kibitz.live.http import pages
+
+    assert list(pages.game_files("no_such_game")) == ["games/no_such_game.js"]
+    assert b"generic.js" in pages.game_files("no_such_game")["games/no_such_game.js"].body
+    assert "generic.js" in pages.preloads("watch.js", "no_such_game")

@@ -1,9 +1,11 @@
-"""Clicks that come twice, and answers that come late."""
+"""Double clicks and late answers."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
+
+import pytest
 
 from tests.browser.conftest import Open, load, start_from_page
 from tests.live.conftest import Served
@@ -11,8 +13,13 @@ from tests.live.conftest import Served
 CHAIR = "document.querySelector('kibitz-watch').chair"
 
 
+def settle(page: Any) -> None:
+    """Returns once the browser has sent every request it had started, and handled every answer it had received."""
+    page.evaluate("() => fetch('/custom/status').then(() => new Promise(requestAnimationFrame))")
+
+
 class Held:
-    """Requests of a page to an address, counted, and let through when a test wants."""
+    """Counts a page's requests to an address and holds back the first `hold` answers until `release`."""
 
     def __init__(self, page: Any, address: str, hold: int = 0) -> None:
         self.page = page
@@ -22,24 +29,26 @@ class Held:
         def take(route: Any) -> None:
             self.asked.append(route.request.url)
             if len(self.asked) <= hold:
-                self.routes.append((route, route.fetch()))  # answered now, told later
+                self.routes.append((route, route.fetch()))  # the server answers now, the page hears later
             else:
                 route.continue_()
 
         page.route(address, take)
 
     def wait(self) -> None:
-        """Until one of them is held."""
-        for _ in range(600):
+        """Waits until an answer is held."""
+        for _ in range(3000):
             if self.routes:
                 return
-            self.page.wait_for_timeout(100)
-        raise AssertionError("nothing was asked")
+            self.page.wait_for_timeout(20)  # lets the browser's messages in
+        raise AssertionError("the page sent no request")
 
     def release(self) -> None:
+        """Hands over the held answers and returns once the page has handled them."""
         for route, answer in self.routes:
             route.fulfill(response=answer)
         self.routes.clear()
+        settle(self.page)
 
 
 def test_a_double_click_is_one_act(stage: Served, open_page: Open) -> None:
@@ -85,6 +94,7 @@ def test_a_late_answer_to_an_act_does_not_close_the_next_turn(stage: Served, ope
     assert [one["turn"] for one in mine] == [0, 2]
 
 
+@pytest.mark.conformance
 def test_an_act_that_comes_too_late_is_not_played_in_the_next_turn(stage: Served, open_page: Open) -> None:
     page = open_page("/custom")
     start_from_page(page, "Deal or no deal", Seat_0="human", Seat_1="heuristic", Agent_starts="true")
@@ -96,12 +106,13 @@ def test_an_act_that_comes_too_late_is_not_played_in_the_next_turn(stage: Served
     assert page.locator(".seat.mine").is_visible()
 
 
+@pytest.mark.conformance
 def test_the_choices_are_drawn_again_for_each_turn_and_the_act_names_it(stage: Served, open_page: Open) -> None:
     """Otherwise an act chosen for one turn could be sent for the next."""
     page = open_page("/custom")
     start_from_page(page, "Deal or no deal", Seat_0="human", Seat_1="heuristic", Agent_starts="true")
     page.locator(".seat.mine").wait_for()
-    page.get_by_role("button", name="one ball less").click()
+    page.get_by_role("button", name="one ball fewer").click()
     kept = page.locator(".seat .stepper output").last.inner_text()
     page.evaluate(ANOTHER_TURN, 2)
     page.locator(".seat").get_by_text("Another turn.").wait_for()
@@ -126,10 +137,11 @@ def test_a_seat_never_polls_for_its_turn_and_finds_it_again_after_a_reload(stage
     assert polls.asked == []
 
 
-def test_who_leaves_an_episode_is_not_held_by_its_address(
+@pytest.mark.conformance
+def test_navigating_away_from_an_episode_does_not_redirect_back(
     stage: Served, open_page: Open, played: dict[str, str]
 ) -> None:
-    """The address changes at once, the page when it has been fetched; in between the episode goes on."""
+    """The address changes at once, the page only when its module has loaded; meanwhile the episode continues."""
     page = open_page(f"/e/{played['deal_or_no_deal']}")
     page.locator(".status.ended").wait_for()
     page.evaluate(
@@ -145,20 +157,22 @@ def test_who_leaves_an_episode_is_not_held_by_its_address(
     assert page.url == stage.url + "/lobby"
 
 
-def test_a_branch_is_made_once(stage: Served, open_page: Open, played: dict[str, str]) -> None:
+@pytest.mark.conformance
+def test_a_double_click_branches_once(stage: Served, open_page: Open, played: dict[str, str]) -> None:
     page = open_page(f"/e/{played['deal_or_no_deal']}?seq=4")
     page.wait_for_function("() => document.querySelector('kibitz-watch')?.timeline?.shown.seq === 4")
     page.get_by_role("button", name="Branch from here").click()
     sent = Held(page, "**/branch", hold=1)
     page.get_by_role("button", name="Play on").dblclick()
     sent.wait()
-    page.wait_for_timeout(200)
+    settle(page)
     assert len(sent.asked) == 1
     sent.release()
     page.wait_for_function(f"() => !location.pathname.includes('{played['deal_or_no_deal']}')")
 
 
-def test_a_curve_that_comes_late_is_not_drawn_over_the_one_that_was_chosen(stage: Served, open_page: Open) -> None:
+@pytest.mark.conformance
+def test_a_late_curve_does_not_replace_the_chosen_one(stage: Served, open_page: Open) -> None:
     page = open_page("/lobby")
     held = Held(page, "**/runs/first-try.json", hold=1)
     page.get_by_role("link", name="Runs", exact=True).click()
@@ -169,12 +183,12 @@ def test_a_curve_that_comes_late_is_not_drawn_over_the_one_that_was_chosen(stage
     curve = page.get_by_role("img", name="second-try")
     curve.wait_for()
     held.release()
-    page.wait_for_timeout(300)
     assert curve.is_visible() and second.get_attribute("aria-pressed") == "true"
     assert "seed 7" in page.locator("kibitz-runs p.dim.small").inner_text()
 
 
-def test_the_next_page_of_episodes_comes_once_and_a_failure_loses_nothing(
+@pytest.mark.conformance
+def test_the_next_page_of_episodes_loads_once_and_a_failure_loses_nothing(
     stage: Served, open_page: Open, played: dict[str, str]
 ) -> None:
     record = stage.events(played["deal_or_no_deal"])
@@ -187,16 +201,16 @@ def test_the_next_page_of_episodes_comes_once_and_a_failure_loses_nothing(
     assert rows.count() == 30
     page.route("**/episodes?*before=*", lambda route: route.abort())
     more.click()
-    page.get_by_text("The server does not answer.").wait_for()
+    page.get_by_text("The server is not responding.").wait_for()
     assert rows.count() == 30
     page.unroute("**/episodes?*before=*")
     sent = Held(page, "**/episodes?*before=*", hold=1)
     more.click()
     more.click(force=True)
     sent.wait()
-    page.wait_for_timeout(100)
+    settle(page)
     sent.release()
     rows.nth(31).wait_for()
     found = rows.evaluate_all("all => all.map(one => one.href)")
     assert len(sent.asked) == 1 and len(found) == len(set(found))
-    assert page.get_by_text("The server does not answer.").count() == 0
+    assert page.get_by_text("The server is not responding.").count() == 0

@@ -1,4 +1,4 @@
-"""Hostile text, keyboard alone, screen readers, small screens, other connections."""
+"""Hostile text, the keyboard, screen readers, themes, small screens, and connections without sockets."""
 
 from __future__ import annotations
 
@@ -16,15 +16,14 @@ HOSTILE = "<img src=x onerror='window.pwned=1'><script>window.pwned=1</script>\u
 
 
 def hostile_episode(game: str, episode_id: str) -> list[str]:
-    """An episode in which everything that a player or a model may write is hostile."""
-
+    """An episode in which every text that a player or a model may write is hostile."""
     frame = {"counts": [1, 2, 3], "claims": [None, None], "last_acts": [None, None], "seat": 0, "turns_left": 10}
     frame |= {"max_turns": 10, "over": False, "deal": False}
     asked = {"seat": 0, "turn": 0, "source": HOSTILE, "latency": 1.0, "usage": {"cost": 0.1}, "fallback": HOSTILE}
     act = {"act": [0, 1, 0, 0], "text": HOSTILE}
     calls = [{"tool": HOSTILE, "arguments": {HOSTILE: HOSTILE}}]
     started = {"game": game, "version": 1, "players": [HOSTILE, HOSTILE], "frame": frame, "cast": {}}
-    told = [
+    events = [
         ("episode.started", started | {"about": {"eval_pack_id": HOSTILE}, "private": {"0": {"utilities": [1, 1, 1]}}}),
         ("hint", asked | {"private": {"0": act | {"reason": HOSTILE, "confidence": 0.5}}}),
         ("decision", asked | act | {"calls": calls, "private": {"0": {"reason": HOSTILE}}}),
@@ -35,20 +34,22 @@ def hostile_episode(game: str, episode_id: str) -> list[str]:
     head = {"v": 1, "episode_id": episode_id}
     return [
         json.dumps(head | {"seq": seq, "ts": 1.0 + seq, "type": kind, "payload": payload})
-        for seq, (kind, payload) in enumerate(told)
+        for seq, (kind, payload) in enumerate(events)
     ]
 
 
-@pytest.mark.parametrize("game", ["deal_or_no_deal", "a_game_without_a_file"])
-def test_a_hostile_text_shows_as_text(stage: Served, open_page: Open, game: str) -> None:
+@pytest.mark.parametrize(
+    "game", ["deal_or_no_deal", pytest.param("a_game_without_a_page", marks=pytest.mark.conformance)]
+)
+def test_hostile_text_is_shown_as_text(stage: Served, open_page: Open, game: str) -> None:
     load(stage, hostile_episode(game, f"ep-hostile-{game[:4]}"))
     page = open_page(f"/e/ep-hostile-{game[:4]}")
     page.locator(".status.failed").wait_for()
     page.get_by_role("button", name="Speak the commentary").click()
     page.keyboard.press("Home")
     page.keyboard.press("End")
-    told = page.evaluate("() => document.body.innerText")
-    assert told.count("onerror='window.pwned=1'") >= 5
+    shown = page.evaluate("() => document.body.innerText")
+    assert shown.count("onerror='window.pwned=1'") >= 5
     assert page.evaluate("() => window.pwned") is None
     assert page.locator("img[src='x']").count() == 0
     page.goto(stage.url + "/lobby")
@@ -56,7 +57,8 @@ def test_a_hostile_text_shows_as_text(stage: Served, open_page: Open, game: str)
     assert page.evaluate("() => window.pwned") is None
 
 
-def test_everything_is_done_by_keyboard_alone(stage: Served, open_page: Open) -> None:
+@pytest.mark.conformance
+def test_the_keyboard_alone_is_enough(stage: Served, open_page: Open) -> None:
     page = open_page("/custom")
     page.get_by_role("button", name="Start", exact=True).wait_for()
 
@@ -66,12 +68,12 @@ def test_everything_is_done_by_keyboard_alone(stage: Served, open_page: Open) ->
             if wanted.evaluate("node => node === document.activeElement"):
                 return
             page.keyboard.press("Tab")
-        raise AssertionError(f"{name} cannot be reached")
+        raise AssertionError(f"{name} cannot be reached by Tab")
 
     tab_to("combobox", "Seat 0")
     page.keyboard.type("Bayes")
     tab_to("combobox", "Pace")
-    page.keyboard.type("at once")
+    page.keyboard.type("as fast")
     tab_to("button", "Start")
     page.keyboard.press("Enter")
     ended(page)
@@ -87,7 +89,7 @@ def test_everything_is_done_by_keyboard_alone(stage: Served, open_page: Open) ->
     page.wait_for_function(f"({at})() <= 1")
     page.keyboard.press("End")
     page.wait_for_function(f"({at})() === {last}")
-    page.keyboard.press("Space")  # plays again from the start, and stops
+    page.keyboard.press("Space")  # plays from the start, then stops
     page.wait_for_function(f"({at})() < {last}")
     page.keyboard.press("Space")
     page.get_by_role("button", name="Play (space)").wait_for()
@@ -96,7 +98,10 @@ def test_everything_is_done_by_keyboard_alone(stage: Served, open_page: Open) ->
     page.get_by_role("heading", name="Episodes").wait_for()
 
 
-def test_a_screen_reader_hears_the_commentary_politely(stage: Served, open_page: Open, played: dict[str, str]) -> None:
+@pytest.mark.conformance
+def test_screen_readers_get_the_commentary_as_a_polite_log(
+    stage: Served, open_page: Open, played: dict[str, str]
+) -> None:
     episode_id = played["deal_or_no_deal"]
     page = open_page(f"/e/{episode_id}")
     ended(page)
@@ -105,37 +110,42 @@ def test_a_screen_reader_hears_the_commentary_politely(stage: Served, open_page:
     assert stage.events(episode_id)[-1]["payload"]["text"] in log.inner_text()
 
 
-LATER = pytest.mark.conformance
-
-
-@pytest.mark.parametrize(
-    ("width", "theme"),
-    [
-        (1440, "light"),
-        (360, "dark"),
-        pytest.param(1440, "dark", marks=LATER),
-        pytest.param(768, "light", marks=LATER),
-        pytest.param(768, "dark", marks=LATER),
-        pytest.param(360, "light", marks=LATER),
-    ],
-)
-def test_axe_finds_nothing_serious_and_nothing_is_cut_off(
-    stage: Served, open_page: Open, played: dict[str, str], width: int, theme: str
-) -> None:
+def check_accessibility(page: Any, width: int) -> None:
+    """No serious finding of axe, and nothing wider than the screen."""
     from axe_playwright_python.sync_playwright import Axe
 
+    page.locator(".status.ended, form .primary, .page .card").first.wait_for()
+    violations = Axe().run(page).response["violations"]
+    serious = [one for one in violations if one["impact"] in ("serious", "critical")]
+    found = [(one["id"], [node["target"] for node in one["nodes"]][:4]) for one in serious]
+    assert not found, (page.url, found)
+    wide = page.evaluate("() => document.documentElement.scrollWidth")
+    assert wide <= width, (page.url, wide)
+
+
+@pytest.mark.parametrize(("width", "theme", "game"), [(1440, "light", "deal_or_no_deal"), (390, "dark", "cricket")])
+def test_a_match_and_the_start_panel_are_accessible_and_fit_the_screen(
+    stage: Served, open_page: Open, played: dict[str, str], width: int, theme: str, game: str
+) -> None:
+    page = open_page(f"/e/{played[game]}", width=width, color_scheme=theme, bypass_csp=True, reduced_motion="reduce")
+    check_accessibility(page, width)
+    page.goto(stage.url + "/custom")
+    check_accessibility(page, width)
+
+
+@pytest.mark.conformance
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1440, 768, 360])
+def test_every_page_is_accessible_and_fits_the_screen(
+    stage: Served, open_page: Open, played: dict[str, str], width: int, theme: str
+) -> None:
     page = open_page("/lobby", width=width, color_scheme=theme, bypass_csp=True, reduced_motion="reduce")
     for address in (*(f"/e/{one}" for one in played.values()), "/custom", "/lobby", "/leaderboard", "/runs"):
         page.goto(stage.url + address)
-        page.locator(".status.ended, form .primary, .page .card").first.wait_for()
-        found = Axe().run(page)
-        serious = [one for one in found.response["violations"] if one["impact"] in ("serious", "critical")]
-        told = [(one["id"], [node["target"] for node in one["nodes"]][:4]) for one in serious]
-        assert not told, (address, told)
-        wide = page.evaluate("() => document.documentElement.scrollWidth")
-        assert wide <= width, (address, wide)
+        check_accessibility(page, width)
 
 
+@pytest.mark.conformance
 def test_every_chart_has_a_sentence_and_a_table(open_page: Open, played: dict[str, str]) -> None:
     for episode_id in played.values():
         page = open_page(f"/e/{episode_id}")
@@ -151,7 +161,8 @@ def test_every_chart_has_a_sentence_and_a_table(open_page: Open, played: dict[st
                 more.locator("summary").click()
 
 
-def test_where_sockets_do_not_pass_events_come_as_a_stream(stage: Served, open_page: Open) -> None:
+@pytest.mark.conformance
+def test_events_arrive_as_a_stream_where_sockets_do_not_pass(stage: Served, open_page: Open) -> None:
     blocked = """window.WebSocket = class {
                    constructor() { setTimeout(() => this.onclose && this.onclose({}), 5); } close() {} };
                  window.WebSocket.prototype.readyState = 3;"""
@@ -168,7 +179,8 @@ HOLE = """() => {
 }"""
 
 
-def test_a_resync_and_a_hole_are_mended_without_a_missing_event(stage: Served, open_page: Open) -> None:
+@pytest.mark.conformance
+def test_a_resync_or_a_gap_loses_no_event(stage: Served, open_page: Open) -> None:
     episode_id = stage.start(game="cricket", max_overs=1, seed=4, pace=0.05)
     page = open_page(f"/e/{episode_id}")
     page.wait_for_function("() => document.querySelector('kibitz-watch')?.timeline?.last > 8")
@@ -187,32 +199,33 @@ CAPTIONS = """() => {
   new MutationObserver(() => window.captions.push(caption.innerText)).observe(caption, { childList: true });
   return caption.innerText;
 }"""
-# what was fetched and really sounded, to its end or to where somebody muted it
+# the audio that really played, to its end or until it was muted
 SOUNDED = "() => window.heard.filter(one => one.currentTime > 0).map(one => new URL(one.src).pathname)"
 
 
-def test_commentary_is_heard_once_somebody_asks_captioned_always_and_silent_when_muted(
-    stage: Served, open_page: Open
-) -> None:
+@pytest.mark.conformance
+def test_commentary_is_spoken_only_while_sound_is_on_and_always_captioned(stage: Served, open_page: Open) -> None:
     speech = stage.get("/custom/presets")["speech"]
     if speech["speaker"] == "silence":
-        missing("no voice here; `make system` installs espeak-ng on Debian")
+        missing("no voice is installed; `make system` installs espeak-ng on Debian")
     episode_id = stage.start(game="cricket", max_overs=5, seed=4, pace=0.7)
     page = open_page(f"/e/{episode_id}", init=HEARD)
     answers: dict[str, Any] = {}
     page.on("response", lambda answer: answers.update({answer.url.removeprefix(stage.url): answer}))
     page.wait_for_function("() => document.querySelector('kibitz-watch')?.timeline?.last > 10")
     assert page.evaluate(CAPTIONS)
-    assert page.evaluate("() => window.heard.length") == 0  # nobody has asked
+    assert page.evaluate("() => window.heard.length") == 0  # sound is off at first
     page.get_by_role("button", name="Speak the commentary").click()
     page.wait_for_function(f"() => ({SOUNDED})().length >= 1")
     url = page.evaluate(SOUNDED)[0]
     body = answers[url].body()
     assert answers[url].headers["content-type"].startswith("audio/") and len(body) > 1000
-    # the caption said the same: it is the text of the event that brought the sound
-    said = next(event["payload"]["text"] for event in stage.events(episode_id) if event["payload"].get("audio") == url)
-    assert said in page.evaluate("() => window.captions")
-    page.get_by_role("button", name="Commentary is spoken: mute").click()
+    # the caption shows the text of the event that carried the audio
+    spoken = next(
+        event["payload"]["text"] for event in stage.events(episode_id) if event["payload"].get("audio") == url
+    )
+    assert spoken in page.evaluate("() => window.captions")
+    page.get_by_role("button", name="Mute the commentary").click()
     assert page.evaluate("() => window.heard.every(one => one.paused)")
     count, last = page.evaluate("() => [window.heard.length, document.querySelector('kibitz-watch')?.timeline?.last]")
     page.wait_for_function(f"() => document.querySelector('kibitz-watch')?.timeline?.last > {last + 6}")
@@ -220,27 +233,26 @@ def test_commentary_is_heard_once_somebody_asks_captioned_always_and_silent_when
     assert page.locator(".caption").inner_text()
 
 
-def test_the_theme_follows_the_system_until_somebody_chooses(stage: Served, open_page: Open) -> None:
+def test_the_theme_follows_the_system_until_the_person_chooses(stage: Served, open_page: Open) -> None:
     page = open_page("/lobby", color_scheme="dark")
     paint = "() => getComputedStyle(document.body).backgroundColor"
     assert page.evaluate(paint) == "rgb(18, 23, 26)"
-    page.get_by_role("button", name="Theme: as the system").click()
+    page.get_by_role("button", name="Theme: system").click()
     assert page.evaluate(paint) == "rgb(245, 244, 239)"
     page.reload()
     assert page.evaluate(paint) == "rgb(245, 244, 239)"
 
 
-def test_training_runs_show_their_curve_and_an_empty_leaderboard_says_what_to_do(
-    stage: Served, open_page: Open
-) -> None:
+@pytest.mark.conformance
+def test_runs_show_their_curve_and_an_empty_leaderboard_says_what_to_do(stage: Served, open_page: Open) -> None:
     page = open_page("/runs")
     curve = page.get_by_role("img", name="Learning curve")
     page.locator(".plot .line.seat0").wait_for()
     assert "share of ceiling of first-try" in curve.get_attribute("aria-label")
-    assert page.locator(".plot .thin").count() == 2  # every seed behind their mean
+    assert page.locator(".plot .thin").count() == 2  # each seed behind the mean
     page.get_by_text("As a table").click()
     page.locator(".alt tbody tr").nth(8).wait_for()
     page.route("**/leaderboard.json", lambda route: route.fulfill(json={"players": []}))
     page.get_by_role("link", name="Leaderboard").click()
-    page.get_by_text("Nobody has a record yet").wait_for()
+    page.get_by_text("No results yet").wait_for()
     assert page.get_by_role("link", name="Start an episode").get_attribute("href") == "/custom"
