@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.browser.conftest import Open, load
+from tests.browser.conftest import Open, load, start_from_page
 from tests.browser.test_access import check_accessibility
 from tests.browser.test_watching import ended
 from tests.live.conftest import Served
@@ -130,6 +134,36 @@ def test_the_generic_page_is_accessible_and_fits_the_screen(
     page = open_page(auction, width=width, color_scheme=theme, bypass_csp=True, reduced_motion="reduce")
     ended(page)
     check_accessibility(page, width)
+
+
+@pytest.fixture
+def toy_server(tmp_path: Path) -> Iterator[Served]:
+    """A server that also offers the toy game, which has neither a page nor words of its own."""
+    command = [sys.executable, "-m", "tests.train.toy", "serve", "--port", "0", "--no-warm", "--json"]
+    process = subprocess.Popen([*command, "--store", str(tmp_path / "toy.db")], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    served = Served(json.loads(process.stdout.readline())["url"], process)  # type: ignore[arg-type]
+    yield served
+    served.stop()
+
+
+def test_a_person_plays_a_third_game_on_the_generic_page(toy_server: Served, open_page: Open) -> None:
+    page = open_page("/custom", served=toy_server)
+    start_from_page(page, "Two arms", Seat_0="human", Seat_1="oracle", Rounds="3")
+    for turn in range(3):
+        page.locator(".seat.mine").wait_for()
+        page.get_by_role("radio", name="1").first.check(force=True)
+        page.get_by_role("button", name="Play", exact=True).click()
+        page.wait_for_function(f"() => document.querySelector('kibitz-watch').timeline.live.turn >= {turn}")
+    ended(page)
+    record = toy_server.events(page.url.split("/e/")[1].split("?")[0])
+    mine = [event["payload"] for event in record if event["type"] == "decision" and event["payload"]["seat"] == 0]
+    assert [one["act"][0] for one in mine] == [1, 1, 1]
+    assert page.locator(".who b").all_inner_texts() == ["You", "oracle"]
+    returns = record[-1]["payload"]["returns"]
+    assert page.locator(".score .main").all_inner_texts() == [f"{paid:g}" for paid in returns]
+    assert table(page, "Position", "Won") == [f"{paid:g}" for paid in returns]
+    assert page.get_by_text("Two arms", exact=True).is_visible()
 
 
 def test_data_never_becomes_properties_of_an_element(open_page: Open) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import gzip
 import hashlib
+import json
+import logging
 import posixpath
 import re
 from collections.abc import Awaitable, Callable, Mapping
@@ -12,11 +14,16 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, HTTPException, Request, Response
 
 from kibitz.live.store.base import StoreUnavailable
 
+if TYPE_CHECKING:
+    from kibitz.core.game import Game
+
+log = logging.getLogger("kibitz.live")
 STATIC = Path(__file__).parent.parent / "static"
 # address -> the module that draws its view
 ADDRESSES = {
@@ -77,28 +84,35 @@ def files() -> dict[str, File]:
 
 
 @lru_cache(MAX_GAMES)
-def game_files(game: str) -> dict[str, File]:
-    """A game's files: `games/NAME/...` from its own package, and `games/NAME.js`, the module the page imports.
+def game_files(name: str) -> dict[str, File]:
+    """A game's files: `games/NAME/...` from its own package, and `games/NAME.js`, the module that the page imports.
 
     That module re-exports the game's page, or the generic one, so the page needs to know no file name of the
     game and a game without a page causes no 404. Loads the game's record: call it off the event loop.
     """
     found: dict[str, File] = {}
-    target = f"../{GENERIC}"
-    page = _page(game)
-    if page is not None:
-        folder, module = page
-        found = _folder(folder, f"games/{game}/")
-        target = f"./{game}/{module}"
-    return found | {f"games/{game}.js": _file(f'export * from "{target}";\n'.encode(), ".js")}
+    module = f'export * from "../{GENERIC}";\n'
+    game = _record(name)
+    if game is not None:
+        page = game.drawing.page
+        if page is not None:
+            found = _folder(page.folder, f"games/{name}/")
+            module = f'export * from "./{name}/{page.module}";\n'
+        module += f"export const title = {json.dumps(game.title)};\n"
+    return found | {f"games/{name}.js": _file(module.encode(), ".js")}
 
 
-def _page(game: str) -> tuple[Path, str] | None:
-    """The folder and the module of a game's page, as its record names them."""
+def _record(name: str) -> Game | None:
+    """A registered game's record; None for an unknown name or a game that cannot be imported."""
     from kibitz.games import game_names, get_game
 
-    page = get_game(game).drawing.page if game in game_names() else None
-    return None if page is None else (page.folder, page.module)
+    if name not in game_names():
+        return None
+    try:
+        return get_game(name)
+    except Exception:
+        log.exception("cannot load the game %s; the generic page draws its episodes", name)
+        return None
 
 
 @lru_cache(4 * MAX_GAMES)

@@ -6,7 +6,6 @@ import { chips, nameOf, overs, rate, sideOf } from "./names.js";
 
 style(import.meta.url);
 
-export const title = "Cricket";
 export const unit = "ball";
 export const newestFirst = true;
 const MAX_POINTS = 450; // of a line; beyond that every second point goes

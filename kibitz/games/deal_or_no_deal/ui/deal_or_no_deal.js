@@ -4,7 +4,6 @@ import { chart, ticks } from "../../chart.js";
 
 style(import.meta.url);
 
-export const title = "Deal or No Deal";
 export const heading = "The talk";
 export const newestFirst = false;
 const ACTS = ["propose", "insist", "agree", "disagree", "end"];
