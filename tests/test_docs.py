@@ -1,17 +1,22 @@
-"""The docs are true: nothing a user may set or call is missing, and nothing they name is gone."""
+"""The docs are true: they cover every command, option, player and pack, and everything they name exists."""
 
 from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Iterator
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 import yaml
-from typer.models import CommandInfo
 
 from kibitz.cli import app
-from kibitz.games import game_names, get_game, pack_names
+from kibitz.core import registry
+from kibitz.games import get_game, pack_names
 from kibitz.games.cricket.envs.gym_env import EnvOptions as CricketOptions
 from kibitz.games.deal_or_no_deal.envs.gym_env import EnvOptions
 from kibitz.train.config import HintOptions, Job, LogOptions, Phase, TrainOptions, read_job
@@ -19,18 +24,28 @@ from kibitz.train.config import HintOptions, Job, LogOptions, Phase, TrainOption
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 TEXT = {page.name: page.read_text(encoding="utf-8") for page in PAGES}
+BUILT_IN = [name for name, entry in registry.registered(registry.GAMES).items() if entry.value.startswith("kibitz.")]
+
+NOT_MODULES = {"kibitz.db", "kibitz.git", registry.GAMES, registry.PLAYERS, registry.ENVS}
+FOLDERS = "kibitz|tests|configs|tools|docs|deploy|examples"
+# A path may be given from the repository, from the package or from the page's folder.
+PATH_ROOTS = [ROOT, ROOT / "kibitz", ROOT / "kibitz" / "live", ROOT / "kibitz" / "live" / "static"]
+NOT_FILES = {"tools/call", "tools/list"}  # methods of MCP
 
 
-def _commands() -> set[str]:
-    own = set(_names(app.registered_commands))
-    for group in app.registered_groups:
-        assert group.typer_instance is not None
-        own |= {f"{group.name} {name}" for name in _names(group.typer_instance.registered_commands)}
-    return own
+def _commands(group: Any = None, prefix: str = "") -> Iterator[tuple[str, set[str]]]:
+    """Every command that does something, with its flags."""
+    for name, command in (group or typer.main.get_command(app)).commands.items():
+        if hasattr(command, "commands"):
+            yield from _commands(command, f"{prefix}{name} ")
+        else:
+            yield (
+                f"{prefix}{name}",
+                {flag for option in command.params for flag in (*option.opts, *option.secondary_opts)},
+            )
 
 
-def _names(commands: list[CommandInfo]) -> list[str]:
-    return [command.name or command.callback.__name__ for command in commands if command.callback]
+COMMANDS = dict(_commands())
 
 
 @pytest.mark.parametrize("name", sorted({**EnvOptions.model_fields, **CricketOptions.model_fields}))
@@ -44,32 +59,52 @@ def test_every_key_of_a_training_config_is_documented(model: type) -> None:
         assert re.search(rf"[`.]{name}[`.*]", TEXT["training.md"]), name
 
 
-def test_every_command_is_documented() -> None:
-    everything = "\n".join(TEXT.values())
-    for command in _commands():
-        assert f"kibitz {command}" in everything or f"make {command}" in everything, command
+@pytest.mark.parametrize("command", sorted(COMMANDS))
+def test_every_command_is_documented(command: str) -> None:
+    assert re.search(rf"(kibitz|make) {command}(?![\w-])", "\n".join(TEXT.values()))
 
 
 def test_every_player_is_documented() -> None:
-    for game in game_names():
+    for game in BUILT_IN:
         for name in get_game(game).bots:
             assert f"`{name}`" in TEXT["evaluation.md"], name
 
 
-def test_commands_in_the_docs_exist_with_their_flags() -> None:
-    flags = {
-        "train": "--algo --hint --config --game --opponent --seed --seeds --steps --out --resume --set --json",
-        "evaluate": "--game --player --opponent --episodes --pack --contexts --seed --set --json",
-        "play": "--game --opponent --contexts --seed --set --json",
-    }
-    for text in TEXT.values():
-        code = "\n".join(re.findall(r"^```\n(.*?)^```", text, re.MULTILINE | re.DOTALL))
-        for line in re.findall(r"^(?:\.venv/bin/)?kibitz (.+)$", code, re.MULTILINE):
-            words = shlex.split(line, comments=True)
-            assert words[0] in {command.split()[0] for command in _commands()}, line
-            for word in words:
-                if word.startswith("--") and words[0] in flags:
-                    assert word in flags[words[0]].split(), line
+@pytest.mark.parametrize("page", TEXT)
+def test_commands_in_the_docs_exist_with_their_flags(page: str) -> None:
+    code = "\n".join(re.findall(r"^```\n(.*?)^```", TEXT[page], re.MULTILINE | re.DOTALL))
+    for line in re.findall(r"^(?:\.venv/bin/)?kibitz (.+)$", code, re.MULTILINE):
+        words = shlex.split(line, comments=True)
+        command = next((name for name in (words[0], " ".join(words[:2])) if name in COMMANDS), None)
+        assert command is not None, line
+        unknown = {word.partition("=")[0] for word in words if word.startswith("--")} - COMMANDS[command] - {"--help"}
+        assert not unknown, line
+
+
+@pytest.mark.parametrize("page", TEXT)
+def test_modules_and_names_in_the_docs_exist(page: str) -> None:
+    for name in set(re.findall(r"(?<![\w./-])kibitz(?:\.[A-Za-z_]\w*)+", TEXT[page])) - NOT_MODULES:
+        assert _exists(name), f"{page} names {name}"
+
+
+def _exists(name: str) -> bool:
+    """Whether a dotted name is a module, or an attribute of one. Only attributes need an import."""
+    module, _, attribute = name.rpartition(".")
+    try:
+        if find_spec(name) is not None:
+            return True
+    except ModuleNotFoundError:  # its parent is not a package
+        pass
+    return bool(module) and find_spec(module) is not None and hasattr(import_module(module), attribute)
+
+
+@pytest.mark.parametrize("page", TEXT)
+def test_files_in_the_docs_exist(page: str) -> None:
+    named = set(re.findall(rf"(?<![\w./-])(?:{FOLDERS})/[\w./-]*[\w/]", TEXT[page]))
+    named |= set(re.findall(r"`([\w-]+(?:/[\w.-]+)+\.(?:py|js|css|yaml|json|txt|md))`", TEXT[page]))
+    for path in sorted(named - NOT_FILES):
+        if not re.search(r"NAME|GAME|RUN|FILE|FOLDER|runs/", path):  # placeholders, and what users create
+            assert any((root / path).exists() for root in PATH_ROOTS), f"{page} names {path}"
 
 
 def test_links_between_pages_lead_somewhere() -> None:
@@ -105,7 +140,7 @@ def test_no_index_address_is_in_the_repository() -> None:
     assert "--" not in lock
 
 
-@pytest.mark.parametrize("game", game_names())
+@pytest.mark.parametrize("game", BUILT_IN)
 def test_every_pack_is_documented(game: str) -> None:
     for name in pack_names(game):
         assert f"`{name}`" in TEXT["evaluation.md"], name

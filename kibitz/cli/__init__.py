@@ -9,7 +9,7 @@ import sys
 
 import typer
 
-from kibitz.cli import bench, cricket, demo, evaluate, live, llm, play, train
+from kibitz.cli import bench, cricket, demo, evaluate, hints, live, llm, play, train
 from kibitz.core.errors import BadInput
 
 INTERRUPTED_EXIT_CODE = 130
@@ -27,8 +27,8 @@ app.command()(train.train)
 app.command()(demo.demo)
 app.add_typer(bench.app, name="bench")
 app.add_typer(cricket.app, name="cricket")
-app.add_typer(llm.llm, name="llm")
-app.add_typer(llm.hints, name="hints")
+app.add_typer(llm.app, name="llm")
+app.add_typer(hints.app, name="hints")
 live.add_to(app, bench.app)
 
 

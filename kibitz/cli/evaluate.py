@@ -16,13 +16,13 @@ DEFAULT_EPISODES = 1000
 def evaluate(
     player: Annotated[str, typer.Option("--player", help="Player to evaluate")],
     game: GameName = DEFAULT_GAME,
-    opponent: Opponent = "heuristic",
+    opponent: Opponent = None,
     episodes: Annotated[
         int | None,
         typer.Option(
             "--episodes",
             min=1,
-            help=f"Number of episodes [default: {DEFAULT_EPISODES}, or the whole pack]",
+            help=f"Number of episodes; default: {DEFAULT_EPISODES}, or the whole pack",
             show_default=False,
         ),
     ] = None,
@@ -45,6 +45,7 @@ def evaluate(
 
     episodes = DEFAULT_EPISODES if episodes is None else episodes
     record, chosen = read_game(game, options, contexts)
+    opponent = opponent or record.default_players[1]
     for name in (player, opponent):
         player_named(record, name)  # reports an unknown player before the progress bar appears
     runs = match.runs_of(record, player, opponent)
@@ -55,13 +56,14 @@ def evaluate(
 
 
 def _evaluate_pack(
-    name: str, pack_name: str, player: str, opponent: str, episodes: int | None, seed: int, as_json: bool
+    name: str, pack_name: str, player: str, opponent: str | None, episodes: int | None, seed: int, as_json: bool
 ) -> None:
     from kibitz.evaluate.packs import evaluate_pack
     from kibitz.games import get_game, get_pack
     from kibitz.players import player_named
 
     game, pack = get_game(name), get_pack(name, pack_name)
+    opponent = opponent or game.default_players[1]
     for one in (player, opponent):
         player_named(game, one)  # reports an unknown player before the progress bar appears
     with output.progress(f"{player} v {opponent}, {pack.name}", episodes or pack.matches, quiet=as_json) as advance:

@@ -8,10 +8,16 @@ import typer
 
 from kibitz.core.seed import LAST_SEED
 
-DEFAULT_GAME = "deal_or_no_deal"
+DEFAULT_GAME = "deal_or_no_deal"  # a name is needed before any record can supply a default
 
 GameName = Annotated[str, typer.Option("--game", help="Game to play")]
-Opponent = Annotated[str, typer.Option("--opponent", help="Player in the other seat")]
+Opponent = Annotated[
+    str | None,
+    typer.Option("--opponent", help="Player in the other seat; default: the game's", show_default=False),
+]
+PromptPath = Annotated[
+    str | None, typer.Option("--prompt", help="Prompt template; default: the game's", show_default=False)
+]
 Contexts = Annotated[str, typer.Option("--contexts", help="Starting positions: uniform, or a file")]
 Seed = Annotated[int, typer.Option("--seed", min=0, max=LAST_SEED, help="The same seed gives the same episodes")]
 OneSeed = Annotated[int | None, typer.Option("--seed", min=0, max=LAST_SEED, help="Replay the episode with this seed")]

@@ -72,6 +72,19 @@ def facts(found: dict[str, Any], as_json: bool) -> None:
         print(f"{name.replace('_', ' ')}: {value if isinstance(value, str) else number(name, value)}")
 
 
+def values_table(title: str) -> Callable[[dict[str, Any]], Table]:
+    """A function that makes a table of two columns, names and values, under a verbatim title."""
+
+    def make(found: dict[str, Any]) -> Table:
+        table = Table(title=Text(title), show_header=False)
+        for name, value in found.items():
+            shown = "-" if value is None or value == {} else f"{value:.4g}" if isinstance(value, float) else str(value)
+            table.add_row(name.replace("_", " "), Text(shown))
+        return table
+
+    return make
+
+
 def number(name: str, value: Any) -> str:
     if value is None:
         return "-"

@@ -13,7 +13,7 @@ from kibitz.core.errors import BadInput
 
 def play(
     game: GameName = DEFAULT_GAME,
-    opponent: Opponent = "heuristic",
+    opponent: Opponent = None,
     contexts: Contexts = "uniform",
     seed: OneSeed = None,
     options: GameOptions = None,
@@ -28,6 +28,7 @@ def play(
     from kibitz.players.human import HumanPlayer
 
     record, chosen = read_game(game, options, contexts)
+    opponent = opponent or record.default_players[1]
     if opponent == "human":
         raise BadInput("Only seat 0 can be human at a terminal; choose another --opponent.")
     console = output.err if as_json else output.out  # standard output carries only JSON
@@ -61,5 +62,5 @@ def play(
     if as_json:
         print(json.dumps(dict(played.events[-1].payload) | {"players": ["human", opponent]}, allow_nan=False))
     else:
-        ceiling = played.scores["ceiling"][0]
-        say(f"You scored {played.returns[0]:g} out of a possible {ceiling:g} (seed {drawn}).")
+        possible = f" out of a possible {played.scores['ceiling'][0]:g}" if "ceiling" in played.scores else ""
+        say(f"You scored {played.returns[0]:g}{possible} (seed {drawn}).")

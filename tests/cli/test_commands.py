@@ -108,7 +108,7 @@ def test_the_other_sides_values_are_not_shown_before_the_end(kibitz: Command, tm
         (("evaluate", "--player", "policy:nowhere"), "nowhere"),
         (("evaluate", "--player", "bayes", "--contexts", "~nosuchuser/x"), "'~nosuchuser/x'"),
         (("evaluate", "--player", "bayes", "--contexts", "a" * 300), "File name too long"),
-        (("evaluate", "--player", "bayes", "--contexts", ""), "empty name"),
+        (("evaluate", "--player", "bayes", "--contexts", ""), "empty path"),
         (("evaluate", "--player", "bayes", "--seed", str(2**64)), f"less than or equal to {2**63 - 1}. Try --help."),
         (("play", "--opponent", "human"), "Only seat 0 can be human"),
         (("train", "--config", "~nosuchuser/x"), "'~nosuchuser/x'"),

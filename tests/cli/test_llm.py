@@ -61,7 +61,7 @@ def test_install_says_what_it_does_and_does_nothing_twice() -> None:
 def test_a_prompt_is_refused_for_a_source_that_reads_none() -> None:
     done = CliRunner().invoke(app, ["hints", "evaluate", "--source", "random", "--prompt", "configs/llm_prompt.txt"])
     assert isinstance(done.exception, BadInput)
-    assert "reads none" in str(done.exception)
+    assert "reads no prompt" in str(done.exception)
 
 
 @pytest.mark.conformance  # twenty seconds, nearly all of it compiling
