@@ -1,7 +1,7 @@
 """Pictures of the cockpit for README and docs: `python tools/screenshots.py docs/pictures [--all]`.
 
-Starts a server and a browser of its own, plays fixed seeds, and leaves PNG files. `--all` adds every
-page and every state of it at 360, 768 and 1440 px in both themes, for a person to look at.
+Starts its own server and browser, plays episodes with fixed seeds and writes PNG files. `--all` adds every
+page in every state at 360, 768 and 1440 px in both themes, for a person to review.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
          "--disable-component-update", "--disable-sync"]  # fmt: skip
-MATCH, TALK = "ep-picture-match", "ep-picture-talk"
+MATCH, TALK, GENERIC = "ep-picture-match", "ep-picture-talk", "ep-picture-generic"
 
 
 def record() -> dict[str, list[str]]:
-    """Two episodes with fixed seeds."""
+    """Two episodes with fixed seeds, and the first one again as a game that has no page of its own."""
     from kibitz.core.bots import seated
     from kibitz.core.play.episode import play_episode
     from kibitz.games import cricket, deal_or_no_deal
@@ -40,20 +40,23 @@ def record() -> dict[str, list[str]]:
     adviser = {0: player_named(game, "bayes")}
     talks = [play_episode(game, settings, pair, seed=seed, episode_id=TALK, advisers=adviser) for seed in range(12)]
     talk = max(talks, key=lambda played: (played.returns[0] > 0, played.steps))
-    return {MATCH: [e.as_json() for e in match.events], TALK: [e.as_json() for e in talk.events]}
+    events = {MATCH: [e.as_json() for e in match.events], TALK: [e.as_json() for e in talk.events]}
+    generic = [json.loads(line) | {"episode_id": GENERIC} for line in events[TALK]]
+    generic[0]["payload"]["game"] = "another_game"
+    return events | {GENERIC: [json.dumps(event) for event in generic]}
 
 
 def post(url: str, body: bytes) -> dict[str, Any]:
     request = urllib.request.Request(url, body, {"Content-Type": "application/json"})
     with urllib.request.urlopen(request, timeout=60) as answer:
-        told: dict[str, Any] = json.load(answer)
-        return told
+        data: dict[str, Any] = json.load(answer)
+        return data
 
 
 def get(url: str) -> dict[str, Any]:
     with urllib.request.urlopen(url, timeout=60) as answer:
-        told: dict[str, Any] = json.load(answer)
-        return told
+        data: dict[str, Any] = json.load(answer)
+        return data
 
 
 class Camera:
@@ -63,7 +66,7 @@ class Camera:
     def open(
         self, path: str, wait: str, width: int, height: int, theme: str, answer: Any = None, held: Any = None
     ) -> Any:
-        """A page that has drawn; `answer` stands for the server's JSON, `held` is a person's seat."""
+        """A page that has been drawn; `answer` replaces the server's JSON, `held` is a person's seat."""
         page = self._browser.new_page(
             viewport={"width": width, "height": height}, color_scheme=theme, reduced_motion="reduce"
         )
@@ -82,18 +85,24 @@ class Camera:
         self.keep(self.open(path, wait, width, height, theme, answer), name)
 
     def seated(self, name: str, game: str, adviser: str, width: int, height: int, theme: str) -> None:
-        """A person to move, after a turn or two."""
-        wish = {"game": game, "captain_preset": "human", "opponent_choice": "heuristic", "adviser": adviser, "seed": 3}
-        started = post(f"{self.base}/custom/start_episode", json.dumps(wish).encode())
+        """A person's turn."""
+        request = {
+            "game": game,
+            "captain_preset": "human",
+            "opponent_choice": "heuristic",
+            "adviser": adviser,
+            "seed": 3,
+        }
+        started = post(f"{self.base}/custom/start_episode", json.dumps(request).encode())
         held = [f"seat:{started['episode_id']}", started["seat_token"]]
         page = self.open(started["url"], ".seat.mine", width, height, theme, held=held)
         self.keep(page, name)
         self.stop(started)
 
     def live(self, name: str, width: int, height: int, theme: str) -> None:
-        """A match that is being played."""
-        wish = {"game": "cricket", "captain_preset": "balanced", "opponent_choice": "aggressive", "pace": 0.1}
-        started = post(f"{self.base}/custom/start_episode", json.dumps(wish | {"seed": 5, "max_overs": 5}).encode())
+        """A running match."""
+        request = {"game": "cricket", "captain_preset": "balanced", "opponent_choice": "aggressive", "pace": 0.1}
+        started = post(f"{self.base}/custom/start_episode", json.dumps(request | {"seed": 5, "max_overs": 5}).encode())
         page = self.open(started["url"], ".turns li:nth-child(20)", width, height, theme)
         self.keep(page, name)
         self.stop(started)
@@ -127,7 +136,7 @@ def pictures(camera: Camera, record: dict[str, list[str]], everything: bool) -> 
 
 
 def every_state(camera: Camera, middle: int, width: int, height: int, theme: str) -> None:
-    """Every page and every state of it, as tall as it takes to see most of it."""
+    """Every page in every state, tall enough to show most of it."""
     size = {"width": width, "height": height, "theme": theme}
     name = f"{width}-{theme}"
     for what, path, wait in (
@@ -135,6 +144,8 @@ def every_state(camera: Camera, middle: int, width: int, height: int, theme: str
         ("cricket-end", f"/e/{MATCH}", ".status.ended"),
         ("talk", f"/e/{TALK}?seq=20", ".bubble"),
         ("talk-end", f"/e/{TALK}", ".plot .nash"),
+        ("generic", f"/e/{GENERIC}?seq=20", ".turns li"),
+        ("generic-end", f"/e/{GENERIC}", ".status.ended"),
         ("start", "/custom", "form .primary"),
         ("lobby", "/lobby", ".episode"),
         ("leaderboard", "/leaderboard", "table"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -63,16 +64,15 @@ def test_the_scorecard_on_the_page_matches_the_rules(stage: Served, open_page: O
 
     game, settings = cricket.game(), cricket.CricketOptions(max_overs=3).settings()
     card, states = Scorecard(), []
-    step = game.drawing.review
+    review = game.drawing.review
 
-    def keep(settings: Any, past: list[Any], state: Any) -> dict[str, Any]:
+    def keep(settings: Any, state: Any, past: Any) -> dict[str, Any]:
         states.extend([*(before for before, _ in past), state])
-        return dict(step(settings, past, state))
+        return dict(review(settings, state, past))
 
-    import dataclasses
-
+    kept = replace(game, drawing=replace(game.drawing, review=keep))
     players = [player_named(game, "aggressive"), player_named(game, "random")]
-    played = play_episode(dataclasses.replace(game, review=keep), settings, players, seed=5, episode_id="ep-card")
+    played = play_episode(kept, settings, players, seed=5, episode_id="ep-card")
     for before, after in pairwise(states):
         card.add(before, after)
     load(stage, [event.as_json() for event in played.events])
