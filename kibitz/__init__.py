@@ -52,6 +52,13 @@ def _register_environments() -> None:
     for env_id, entry in registry.registered(registry.ENVS).items():
         vector = f"{entry.value.removesuffix('Env')}VectorEnv"
         gymnasium.register(id=env_id, entry_point=entry.value, vector_entry_point=vector)
+    for name in registry.game_names():
+        gymnasium.register(
+            id=registry.generic_env_id(name),
+            entry_point="kibitz.core.envs.gym_env:GameEnv",
+            vector_entry_point="kibitz.core.envs.gym_vector:GameVectorEnv",
+            kwargs={"game": name},
+        )
 
 
 _register_environments()

@@ -19,7 +19,8 @@ from kibitz.advice.features import Hint, HintAdapter
 from kibitz.core.act import Act, Masks
 from kibitz.core.bots import Bot, seated
 from kibitz.core.chance import seat_luck
-from kibitz.core.envs.gym_env import GameEnv, Program, Session, Single, program_for
+from kibitz.core.envs.gym_env import GameEnv
+from kibitz.core.envs.program import EnvState, Program, Single
 from kibitz.core.errors import BadInput
 from kibitz.core.game import Game
 from kibitz.core.logs import log_once
@@ -72,7 +73,7 @@ class HintInjectorEnv(gymnasium.Wrapper[Any, Any, Any, Any], gymnasium.utils.Rec
         self._asker: Asker | None = None
         self._settings = base.settings
         self._adviser = self._find(provider, preset, checkpoint, prompt, max_history_turns, max_prompt_chars, cache)
-        self._reader = _reader_for(program_for(base.game, base.opponent, type(base).observe), base._compiled)
+        self._reader = _reader_for(base.program, base._compiled)
         self._history: History = []
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
@@ -211,10 +212,10 @@ class _Reader:
         self.adapter = HintAdapter(game)
 
         def read(settings: Any, vector: Array) -> Any:
-            session: Session = single.session.unpack(vector[: single.session.size])
-            state = play.layout.unpack(session.solo).state
+            env: EnvState = single.env.unpack(vector[: single.env.size])
+            state = play.layout.unpack(env.solo).state
             view, masks = game.rules.view(settings, state, 0), game.rules.legal(settings, state, 0)
-            return (view, masks, game.rules.to_act(state)[0], session.turn), seat_luck(session.luck, 0)
+            return (view, masks, game.rules.to_act(state)[0], env.turn), seat_luck(env.luck, 0)
 
         def features(act: Act, confidence: Array, masks: Masks) -> Array:
             return self.adapter.hint_features(Hint(act, confidence, jnp.bool_(True)), masks)

@@ -1,4 +1,4 @@
-"""`kibitz bench env`: the negotiation as a single game, as a vector environment and as batched rules."""
+"""`kibitz bench env`: the negotiation's rules, one at a time and by the thousand."""
 
 from __future__ import annotations
 
@@ -24,12 +24,11 @@ from kibitz.games import get_game
 
 SUBJECTS = ("single", "vector_4096", "batched_4096", "open_spiel")
 GAMES = 4096
-STEPS = 256  # per compiled call
-WINDOWS = 5  # timings per subject; their median counts
+STEPS = 256  # in one compiled call
 
 
 def run(seconds: float, progress: Callable[[int], None] = lambda count: None) -> dict[str, Any]:
-    """Steps per second by subject. A step is one act of the learner."""
+    """Rates by name, each the median of five timings; steps are acts of the learner."""
     step_us = single_steps_us(seconds)
     progress(1)
     single = 1e6 / step_us["mean"]
@@ -50,19 +49,19 @@ def run(seconds: float, progress: Callable[[int], None] = lambda count: None) ->
 
 
 def median_rate(burst: Callable[[], int], seconds: float) -> float:
-    """Steps per second: the median over the windows, after one burst that compiles."""
+    """Steps a second: the median of five windows, after one burst that compiles."""
     burst()
     rates = []
-    for _ in range(WINDOWS):
+    for _ in range(5):
         steps, began = 0, time.perf_counter()
-        while (spent := time.perf_counter() - began) < seconds / WINDOWS:
+        while (spent := time.perf_counter() - began) < seconds / 5:
             steps += burst()
         rates.append(steps / spent)
     return statistics.median(rates)
 
 
 def single_steps_us(seconds: float) -> dict[str, float]:
-    """Microseconds per `step` call of the Gymnasium environment, with random offers."""
+    """Microseconds of one `step` call of the Gymnasium environment, with random offers."""
     env: Any = gymnasium.make("DealOrNoDialog-v0", disable_env_checker=True).unwrapped
     rng = np.random.default_rng(0)
     observation, _ = env.reset(seed=0)
@@ -81,7 +80,7 @@ def single_steps_us(seconds: float) -> dict[str, float]:
 
 
 def vector_steps() -> Callable[[], int]:
-    """The vector environment as a user steps it, with offers drawn in advance."""
+    """The vector environment as a user steps it, with offers drawn beforehand."""
     envs: Any = gymnasium.make_vec("DealOrNoDialog-v0", num_envs=GAMES, clip_offers=True)
     rng = np.random.default_rng(0)
     envs.reset(seed=0)
@@ -95,7 +94,7 @@ def vector_steps() -> Callable[[], int]:
 
 
 def batched_steps(game: Game) -> Callable[[], int]:
-    """The rules alone, as a trainer runs them: random legal acts, the partner's replies, new contexts."""
+    """The rules alone, as a trainer runs them: random legal acts, the partner's replies, fresh contexts."""
     play, player = against(game, game.bot("heuristic")), game.bot("random")
     settings = seated(game.default_options.settings(), {0: player, 1: play.opponent})
     wanted = player.uniforms + play.step_uniforms + play.new_uniforms
@@ -124,37 +123,35 @@ def batched_steps(game: Game) -> Callable[[], int]:
         u = jax.random.uniform(key, (play.new_uniforms, GAMES))
         return jax.vmap(lambda one: play.layout.pack(play.new(settings, one)), in_axes=-1)(u)
 
-    latest = {"games": begin(settings, jax.random.key(0)), "paid": jnp.zeros(GAMES), "calls": 0}
+    held = {"games": begin(settings, jax.random.key(0)), "paid": jnp.zeros(GAMES), "calls": 0}
 
     def burst() -> int:
-        latest["calls"] += 1
-        latest["games"], latest["paid"] = steps(
-            settings, latest["games"], latest["paid"], jax.random.key(latest["calls"])
-        )
-        jax.block_until_ready(latest["paid"])
+        held["calls"] += 1
+        held["games"], held["paid"] = steps(settings, held["games"], held["paid"], jax.random.key(held["calls"]))
+        jax.block_until_ready(held["paid"])
         return GAMES * STEPS
 
     return burst
 
 
 def open_spiel_steps() -> Callable[[], int] | None:
-    """OpenSpiel's `bargaining` from Python with random legal actions; None if it is not installed."""
+    """OpenSpiel's `bargaining` from Python with random legal actions; None where it is not installed."""
     try:
         import pyspiel
     except ImportError:
         return None
     game = pyspiel.load_game("bargaining")
-    uniform = random.Random(0).random
+    luck = random.Random(0).random
     instances = len(game.all_instances())
 
     def burst() -> int:
         steps = 0
         for _ in range(100):
             state = game.new_initial_state()
-            state.apply_action(int(uniform() * instances))
+            state.apply_action(int(luck() * instances))
             while not state.is_terminal():
                 legal = state.legal_actions()
-                state.apply_action(legal[int(uniform() * len(legal))])
+                state.apply_action(legal[int(luck() * len(legal))])
                 steps += 1
             state.returns()
         return steps

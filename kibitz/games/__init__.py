@@ -31,7 +31,9 @@ def get_pack(game: str, name: str) -> Pack:
 
 def get_environment(name: str) -> type[Any]:
     """The game's environment for agents that call tools: `reset(options)`, `step(action)`, `state`."""
-    environment = get_game(name).tool_env
-    if environment is None:
-        raise BadInput(f"{name} has no environment for agents that call tools.")
-    return environment()
+    own = get_game(name).tool_env
+    if own is not None:
+        return own()
+    from kibitz.core.envs.game_tool_env import tool_environment
+
+    return tool_environment(name)

@@ -10,9 +10,10 @@ import numpy as np
 import pyspiel
 import pytest
 
+from kibitz.core.envs.both_seats import AGENTS
 from kibitz.games.deal_or_no_deal import game as game_for
 from kibitz.games.deal_or_no_deal import rules
-from kibitz.games.deal_or_no_deal.envs.pettingzoo_env import AGENTS, aec_env
+from kibitz.games.deal_or_no_deal.envs.pettingzoo_env import aec_env
 from kibitz.games.deal_or_no_deal.envs.wrappers import flat_acts
 from kibitz.games.deal_or_no_deal.options import NegotiationOptions
 from kibitz.games.deal_or_no_deal.rules import AGREE, INSIST, PROPOSE, Items

@@ -14,11 +14,13 @@ from pettingzoo.test import api_test, parallel_api_test, seed_test
 from pettingzoo.utils import TerminateIllegalWrapper
 
 from kibitz.core.chance import episode_luck, seed_key, uniforms
+from kibitz.core.envs.both_seats import AGENTS, SeatsTable
+from kibitz.core.envs.gym_spaces import flat_mask
 from kibitz.core.errors import BadInput
 from kibitz.games.deal_or_no_deal import game as game_for
 from kibitz.games.deal_or_no_deal import rules
-from kibitz.games.deal_or_no_deal.envs.pettingzoo_env import AGENTS, WAIT, Table, aec_env, parallel_env
-from kibitz.games.deal_or_no_deal.envs.wrappers import flat_acts, flat_mask
+from kibitz.games.deal_or_no_deal.envs.pettingzoo_env import WAIT, aec_env, parallel_env
+from kibitz.games.deal_or_no_deal.envs.wrappers import flat_acts
 from kibitz.games.deal_or_no_deal.options import NegotiationOptions
 
 pytestmark = pytest.mark.conformance
@@ -126,7 +128,7 @@ def test_both_forms_walk_in_lock_step_with_the_rules(
             for seat, (features, masks) in enumerate(see(state)):
                 # compiled with the settings as constants, a division may differ in its last bit
                 np.testing.assert_allclose(seen[seat]["observation"], features, rtol=1e-6)
-                opened = np.flatnonzero(flat_mask(acts, np.asarray(masks))) if seat == mover else [WAIT]
+                opened = np.flatnonzero(flat_mask(acts, np.asarray(masks), game)) if seat == mover else [WAIT]
                 np.testing.assert_array_equal(np.flatnonzero(seen[seat]["action_mask"]), opened)
             state, paid, over = step(state, tuple(jnp.asarray(acts[action], jnp.int32)))
             assert [rewards[name] for name in AGENTS] == np.asarray(paid).tolist()
@@ -158,9 +160,9 @@ def test_an_offer_is_what_its_speaker_keeps_whichever_seat_that_is(first: str) -
 @pytest.mark.parametrize("make", [aec_env, parallel_env])
 def test_a_seat_never_observes_what_the_other_values_unless_it_is_revealed(make: Callable[..., Any]) -> None:
     def shown(other: list[int], **options: Any) -> tuple[bytes, dict[str, Any]]:
-        table: Table = make(**options).unwrapped.table
+        table: SeatsTable = make(**options).unwrapped.table
         table.reset(0, {"context": CONTEXT | {"partner_utilities": other}})
-        table.play(propose([1, 1, 1]))
+        table.play({"agent_0": table.act_of("agent_0", propose([1, 1, 1]))})
         seen = table.observation("agent_0")
         return seen["observation"].tobytes() + seen["action_mask"].tobytes(), table.infos()["agent_0"]
 
@@ -174,7 +176,7 @@ def test_a_seat_never_observes_what_the_other_values_unless_it_is_revealed(make:
 @pytest.mark.parametrize("make", [aec_env, parallel_env])
 def test_resets_without_a_seed_go_on_with_the_series_of_the_last_seed(make: Callable[..., Any]) -> None:
     def series(seed: int) -> list[list[int]]:
-        table: Table = make().unwrapped.table
+        table: SeatsTable = make().unwrapped.table
         pools = []
         for given in (seed, None, None, None):
             table.reset(given, None)
@@ -192,16 +194,16 @@ def test_resets_without_a_seed_go_on_with_the_series_of_the_last_seed(make: Call
     [
         (
             AGREE,
-            r"0 \(AGREE\) is closed to agent_0 now; open are PROPOSE, INSIST, DISAGREE, END, keeping 0..1 0..2 0..3,",
+            r"0 \(AGREE\) is illegal for agent_0 now; legal are propose 0..1 0..2 0..3, insist",
         ),
-        (propose([2, 0, 0]), r"PROPOSE: I keep 2 books\) is closed"),
+        (propose([2, 0, 0]), r"PROPOSE: I keep 2 books\) is illegal"),
         (377, "whole number from 0 to 376"),
         (-1, "whole number from 0 to 376"),
         (1.0, "whole number from 0 to 376"),
         (None, "whole number from 0 to 376"),
     ],
 )
-def test_a_closed_action_is_an_error_that_changes_nothing(action: Any, sentence: str) -> None:
+def test_an_illegal_action_raises_and_changes_nothing(action: Any, sentence: str) -> None:
     env, both = aec_env(), parallel_env()
     env.reset(options={"context": CONTEXT})
     both.reset(options={"context": CONTEXT})
@@ -216,7 +218,7 @@ def test_a_closed_action_is_an_error_that_changes_nothing(action: Any, sentence:
     assert both.table.infos()["agent_0"]["turns_remaining"] == 10
 
 
-def test_pettingzoos_wrapper_can_end_the_game_at_a_closed_action(capfd: pytest.CaptureFixture[str]) -> None:
+def test_pettingzoos_wrapper_ends_the_game_at_an_illegal_action(capfd: pytest.CaptureFixture[str]) -> None:
     env = TerminateIllegalWrapper(aec_env(), illegal_reward=-1)
     env.reset(seed=0)
     mover = env.agent_selection
@@ -259,7 +261,8 @@ def test_nothing_is_played_after_the_end() -> None:
 def test_the_picture_tells_what_both_seats_know(make: Callable[..., Any]) -> None:
     env = make(render_mode="ansi")
     env.reset(options={"context": CONTEXT})
-    env.unwrapped.table.play(propose([1, 0, 2]))
+    table: SeatsTable = env.unwrapped.table
+    table.play({"agent_0": table.act_of("agent_0", propose([1, 0, 2]))})
     assert env.render() == (
         "Pool: 1 book, 2 hats and 3 balls. Turns remaining: 9.\n"
         "agent_0 said PROPOSE, keeps 1 book and 2 balls.\n"

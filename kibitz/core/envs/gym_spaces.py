@@ -1,4 +1,4 @@
-"""Acts as MultiDiscrete actions: the form every game has, and the one others' trainers understand."""
+"""Acts as MultiDiscrete actions, which every game has and other trainers understand."""
 
 from __future__ import annotations
 
@@ -9,26 +9,29 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from kibitz.core.errors import BadInput
+from kibitz.core.game import Game
+
+MAX_FLAT_ACTIONS = 4096  # games with more acts have no flat action space
 
 
 class Masked(Protocol):
-    """An environment that knows what is open."""
+    """An environment with masks."""
 
     @property
     def begun(self) -> bool: ...
 
-    def masks(self) -> NDArray[np.bool_]:
-        """The heads' masks one after the other, of the present state."""
+    def action_masks(self) -> NDArray[np.bool_]:
+        """The heads' masks in the current position, concatenated."""
 
     def first_masks(self) -> NDArray[np.bool_]:
-        """The same, of what is open in every first position."""
+        """The same for what is legal in every first position."""
 
 
-class OpenNow:
-    """Which masks a sample should fit.
+class SampleMasks:
+    """The masks that a sample should fit.
 
-    Some seed a space, sample and only then reset: the first sample after a seed is legal in every
-    first position, all others in the present one.
+    Some callers seed a space, sample and only then reset: the first sample after a seed is legal in
+    every first position, all others in the current one.
     """
 
     def __init__(self, env: Masked) -> None:
@@ -40,32 +43,32 @@ class OpenNow:
     def __call__(self) -> NDArray[np.int8]:
         first = self._seeded or not self._env.begun
         self._seeded = False
-        return (self._env.first_masks() if first else self._env.masks()).astype(np.int8)
+        return (self._env.first_masks() if first else self._env.action_masks()).astype(np.int8)
 
 
-class OpenActs(spaces.MultiDiscrete):
-    """MultiDiscrete whose samples are legal, so `env.step(env.action_space.sample())` works as people expect."""
+class LegalActs(spaces.MultiDiscrete):
+    """MultiDiscrete whose samples are legal, so `env.step(env.action_space.sample())` works."""
 
     def __init__(self, env: Masked, sizes: tuple[int, ...]) -> None:
-        self._open = OpenNow(env)
+        self._masks = SampleMasks(env)
         super().__init__(list(sizes))
 
     def seed(self, seed: Any = None) -> Any:
-        self._open.seeded()
+        self._masks.seeded()
         return super().seed(seed)
 
     def sample(self, mask: Any = None, probability: Any = None) -> NDArray[Any]:
         if mask is None and probability is None:
-            mask = tuple(np.split(self._open(), np.cumsum(self.nvec)[:-1]))
+            mask = tuple(np.split(self._masks(), np.cumsum(self.nvec)[:-1]))
         return super().sample(mask, probability)
 
     def __reduce__(self) -> Any:
-        """A copy, as vector environments and checkpoints make them, leaves the environment behind."""
+        """Copies, as vector environments and checkpoints make them, do not hold the environment."""
         return spaces.MultiDiscrete, (self.nvec,)
 
 
 def act_of(action: Any, sizes: tuple[int, ...]) -> list[int]:
-    """A MultiDiscrete action as an act; BadInput if it is none."""
+    """A MultiDiscrete action as an act; BadInput if it is not one."""
     try:
         values = np.asarray(action)
     except ValueError:  # ragged
@@ -77,7 +80,7 @@ def act_of(action: Any, sizes: tuple[int, ...]) -> list[int]:
 
 
 def acts_of(actions: Any, sizes: tuple[int, ...], count: int) -> NDArray[np.int64]:
-    """i64[heads, count] of a batch of them."""
+    """i64[heads, count]: a batch of them."""
     try:
         values = np.asarray(actions)
     except ValueError:  # ragged
@@ -85,3 +88,29 @@ def acts_of(actions: Any, sizes: tuple[int, ...], count: int) -> NDArray[np.int6
     if values.shape != (count, len(sizes)) or values.dtype.kind not in "iu":
         raise BadInput(f"Actions should be whole numbers of shape ({count}, {len(sizes)}).")
     return values.T.astype(np.int64)
+
+
+def flat_acts(game: Game) -> NDArray[np.int64] | None:
+    """i64[acts, heads]: every act once, with zeros for heads that do not matter; None if there are too many."""
+    sizes = [[size if matters else 1 for size, matters in zip(game.sizes, row, strict=True)] for row in game.matters]
+    if sum(int(np.prod(row[1:])) for row in sizes) > MAX_FLAT_ACTIONS:
+        return None
+    blocks = [
+        np.insert(np.indices(row[1:]).reshape(len(row) - 1, -1), 0, first, axis=0) for first, row in enumerate(sizes)
+    ]
+    return np.concatenate(blocks, axis=1).T.astype(np.int64)
+
+
+def flat_mask(acts: NDArray[np.int64], masks: NDArray[np.bool_], game: Game) -> NDArray[np.bool_]:
+    """bool[acts]: which flat acts are legal, from the heads' concatenated masks."""
+    starts = np.cumsum([0, *game.sizes[:-1]])
+    return np.asarray((masks[starts + acts] | ~game.matters[acts[:, 0]]).all(axis=1))
+
+
+class LegalMultiDiscrete(spaces.MultiDiscrete):
+    """MultiDiscrete whose `sample` also takes the heads' masks, concatenated, as observations have them."""
+
+    def sample(self, mask: Any = None, probability: Any = None) -> NDArray[Any]:
+        if isinstance(mask, np.ndarray) and mask.ndim == 1:
+            mask = tuple(np.split(mask, np.cumsum(self.nvec)[:-1]))
+        return super().sample(mask, probability)

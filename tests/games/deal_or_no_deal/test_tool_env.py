@@ -14,6 +14,8 @@ from kibitz.core.envs.tool_env import models, tools
 from kibitz.core.errors import BadInput, NotFound
 from kibitz.core.play.episode import play_episode
 from kibitz.core.play.player import BotPlayer
+from kibitz.core.play.resolve import PlayerKind
+from kibitz.core.registry import PLAYERS, registered
 from kibitz.games import get_environment, get_game
 from kibitz.games.deal_or_no_deal.envs.tool_env import (
     NegotiationAction,
@@ -147,26 +149,27 @@ def test_a_step_where_there_is_nothing_to_step_is_an_exception() -> None:
             NegotiationAction.model_validate(wrong)
 
 
-def test_any_player_may_sit_opposite_and_one_that_fails_is_stood_in_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    import kibitz.players
-
+def test_any_kind_of_player_may_be_the_opponent_and_the_heuristic_replaces_one_that_fails(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     class Mute:
-        name = "llm:mute"
+        name = "mute:test"
 
         def begin(self, settings: Any, seat: int, luck: Any) -> None:
             pass
 
         def choose(self, turn: Any) -> Any:
-            raise ConnectionError("nobody answers")
+            raise ConnectionError("no answer")
 
-    known = kibitz.players.player_named
-    monkeypatch.setattr(
-        kibitz.players, "player_named", lambda game, name: Mute() if name == "llm:mute" else known(game, name)
-    )
+    class Entry:
+        def load(self) -> PlayerKind:
+            return PlayerKind(make=lambda game, name, resolver: Mute(), placeholder="NAME")
+
+    monkeypatch.setitem(registered(PLAYERS), "mute", Entry())  # type: ignore[arg-type]
     env = NegotiationEnvironment()
-    mute = env.reset({"seed": 3, "agent_starts": False, "opponent": "llm:mute"})
-    assert env.state.opponent == "llm:mute"
-    assert mute.history == env.reset({"seed": 3, "agent_starts": False}).history, "the heuristic spoke in its place"
+    mute = env.reset({"seed": 3, "agent_starts": False, "opponent": "mute:test"})
+    assert env.state.opponent == "mute:test"
+    assert mute.history == env.reset({"seed": 3, "agent_starts": False}).history
     with pytest.raises(BadInput, match="human"):
         env.reset({"opponent": "human"})
     with pytest.raises(NotFound, match="no preset"):

@@ -14,33 +14,33 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from kibitz.core.act import Masks
-from kibitz.core.bots import Bot
 from kibitz.core.envs.gym_env import GameEnv
-from kibitz.core.envs.gym_spaces import OpenNow
+from kibitz.core.envs.gym_spaces import SampleMasks
 from kibitz.core.envs.gym_vector import GameVectorEnv
+from kibitz.core.envs.setup import EnvSetup, Form, Illegal
 from kibitz.core.errors import BadInput
-from kibitz.core.game import Game
 from kibitz.core.options import Wanted
-from kibitz.core.play.resolve import bot_for
-from kibitz.games.deal_or_no_deal import game as game_for
 from kibitz.games.deal_or_no_deal import rules
 from kibitz.games.deal_or_no_deal.options import NegotiationOptions
 from kibitz.games.deal_or_no_deal.rules import ACT_NAMES, ITEM_NAMES, MAX_UTILITY, SILENT, Items, Settings, dot
 from kibitz.games.deal_or_no_deal.view import View, shown_act
 from kibitz.games.deal_or_no_deal.words import share
 
+INTEGER_KINDS = ("ii", "iu", "ui", "uu")  # NumPy kinds of act_type and oA
+NOT_AN_ACTION = "{action!r} is not an action; it should be {{'act_type': 0..4, 'oA': [3 ints]}}."
+
 
 class EnvOptions(NegotiationOptions):
-    """The game's options and what only an environment needs."""
+    """The game's options and those of the environments."""
 
     opponent: Wanted = "heuristic"
-    illegal: str = "error"
+    illegal: Illegal = "error"
     illegal_penalty: float = Field(1.0, ge=0, allow_inf_nan=False)
     clip_offers: bool = False
 
 
-def observation_space(options: NegotiationOptions) -> spaces.Dict:
-    counts, points = [options.max_count + 1] * 3, [MAX_UTILITY + 1] * 3
+def observation_space(setup: EnvSetup) -> spaces.Dict:
+    counts, points = [setup.options.max_count + 1] * 3, [MAX_UTILITY + 1] * 3
     return spaces.Dict(
         {
             "counts": spaces.MultiDiscrete(counts),
@@ -48,40 +48,40 @@ def observation_space(options: NegotiationOptions) -> spaces.Dict:
             "partner_utilities": spaces.MultiDiscrete(points),
             "last_partner_act": spaces.Discrete(len(ACT_NAMES)),
             "last_partner_offer_for_me": spaces.MultiDiscrete(counts),
-            "turns_remaining": spaces.Discrete(options.max_turns + 1),
+            "turns_remaining": spaces.Discrete(setup.options.max_turns + 1),
         }
     )
 
 
-def action_space(options: NegotiationOptions) -> dict[str, spaces.Space[Any]]:
-    return {"act_type": spaces.Discrete(len(ACT_NAMES)), "oA": spaces.MultiDiscrete([options.max_count + 1] * 3)}
+def action_space(max_count: int) -> dict[str, spaces.Space[Any]]:
+    return {"act_type": spaces.Discrete(len(ACT_NAMES)), "oA": spaces.MultiDiscrete([max_count + 1] * 3)}
 
 
-class OpenActions(spaces.Dict):
-    """The action space, whose samples are legal in the environment's present state."""
+class LegalActions(spaces.Dict):
+    """The action space, whose samples are legal in the current position."""
 
     def __init__(self, env: NegotiationEnv) -> None:
-        self._open = OpenNow(env)
-        super().__init__(action_space(env.options))
+        self._masks = SampleMasks(env)
+        super().__init__(action_space(env.options.max_count))
 
     def seed(self, seed: Any = None) -> Any:
-        self._open.seeded()
+        self._masks.seeded()
         return super().seed(seed)
 
     def sample(self, mask: Any = None, probability: Any = None) -> dict[str, Any]:
         if mask is not None or probability is not None:
             return super().sample(mask, probability)
-        masks = self._open()
+        masks = self._masks()
         acts, counts = masks[: len(ACT_NAMES)], masks[len(ACT_NAMES) :].reshape(3, -1)
         return super().sample({"act_type": acts, "oA": tuple(counts)})
 
     def __reduce__(self) -> Any:
-        """A copy, as vector environments and checkpoints make them, leaves the environment behind."""
+        """Copies, as vector environments and checkpoints make them, do not hold the environment."""
         return spaces.Dict, (dict(self.spaces),)
 
 
 def observe(settings: Settings, view: View, masks: Masks) -> tuple[dict[str, Array], dict[str, Array]]:
-    """The seed's observation, and the info that goes with every one of them."""
+    """The seed's observation and info."""
     pool = dot(view.counts, view.my_utilities)
     observation = {
         "counts": jnp.stack(view.counts),
@@ -100,54 +100,66 @@ def observe(settings: Settings, view: View, masks: Masks) -> tuple[dict[str, Arr
     return observation, info
 
 
-def set_up(options: Mapping[str, Any]) -> tuple[EnvOptions, Game, Settings, Bot]:
-    """Checked options, and what an environment is made of; nothing is built from bad ones."""
-    checked = EnvOptions.read(options, "option of DealOrNoDialog-v0")
-    if checked.illegal not in ("error", "penalty"):
-        raise BadInput(f"illegal is {checked.illegal!r}; it should be 'error' or 'penalty'.")
-    game = game_for(checked)
-    return checked, game, checked.settings(), bot_for(game, checked.opponent)
+def end_info(scores: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "payoffs": scores["payoff"].astype(np.float64),
+        "ceiling": scores["ceiling"][..., 0].astype(np.float64),
+        "agreement": scores["agreement"][..., 0] == 1,
+        "pareto": scores["pareto"][..., 0] == 1,
+        "nash_product": scores["nash_product"][..., 0].astype(np.float64),
+        "welfare": scores["welfare"][..., 0].astype(np.float64),
+    }
+
+
+FORM = Form(
+    env_id="DealOrNoDialog-v0",
+    options=EnvOptions,
+    observe=lambda game: observe,
+    bare=None,
+    observation_space=observation_space,
+    action_space=lambda setup: spaces.Dict(action_space(setup.options.max_count)),
+    end_info=end_info,
+    keeps_illegal_acts=True,
+)
 
 
 class NegotiationEnv(GameEnv):
     """A learner in seat 0 bargains with a partner in seat 1.
 
-    The episode ends with AGREE, END, DISAGREE (unless `disagree_ends=False`) or the turn limit; all
-    of these terminate, nothing truncates. The last step's info holds both payoffs, the ceiling,
-    whether the deal was Pareto-optimal, and the Nash product.
+    AGREE, END, DISAGREE (unless `disagree_ends=False`) and the turn limit terminate the episode; nothing
+    truncates it. The last step's info holds both payoffs, the ceiling, whether the deal was Pareto-optimal,
+    and the Nash product.
     """
 
-    observe = staticmethod(observe)
+    form = FORM
 
     def __init__(self, *, render_mode: str | None = None, **options: Any) -> None:
-        self.options, game, settings, opponent = set_up(options)
-        self.observation_space = observation_space(self.options)
-        penalty = self.options.illegal_penalty
-        illegal: Any = self.options.illegal
-        super().__init__(game, settings, opponent, illegal, penalty, render_mode)
-        self.action_space = OpenActions(self)
+        super().__init__("deal_or_no_deal", render_mode=render_mode, **options)
+
+    def sampling_space(self) -> LegalActions:
+        return LegalActions(self)
 
     def act_of(self, action: Any) -> tuple[int, ...]:
         try:
             act_type, numbers = index(action["act_type"]), [index(x) for x in action["oA"]]
         except (TypeError, KeyError, IndexError):
-            raise BadInput(f"{action!r} is not an action; it should be {{'act_type': 0..4, 'oA': [3 ints]}}.") from None
+            raise BadInput(NOT_AN_ACTION.format(action=action)) from None
         if len(numbers) != 3 or len(action) != 2:
-            raise BadInput(f"{action!r} is not an action; it should be {{'act_type': 0..4, 'oA': [3 ints]}}.")
+            raise BadInput(NOT_AN_ACTION.format(action=action))
         if not 0 <= act_type < len(ACT_NAMES):
             raise BadInput(f"act_type is {act_type}; it should be 0 to 4 ({', '.join(ACT_NAMES)}).")
         if self.options.clip_offers:
-            caps = self._seen_counts()
+            caps = self._pool()
             numbers = [min(max(x, 0), cap) for x, cap in zip(numbers, caps, strict=True)]
         return (act_type, *numbers)
 
-    def _seen_counts(self) -> list[int]:
+    def _pool(self) -> list[int]:
         first = self._observation[0]
         assert first.name == "counts"
         return self._row[first.where]
 
     def first_masks(self) -> NDArray[np.bool_]:
-        """What is open in every first position."""
+        """What is legal in every first position."""
         acts, counts = np.ones(len(ACT_NAMES), bool), np.ones((3, self.game.sizes[1]), bool)
         acts[rules.AGREE], counts[:, self.options.fewest + 1 :] = False, False
         return np.concatenate([acts, counts.reshape(-1)])
@@ -163,21 +175,10 @@ class NegotiationEnv(GameEnv):
             return None
         return first_state(self.options, self.settings, options["context"], options.get("agent_starts", True))
 
-    def end_info(self, scores: Mapping[str, Any]) -> dict[str, Any]:
-        payoffs = scores["payoff"]
-        return {
-            "payoffs": payoffs.astype(np.float64),
-            "ceiling": float(scores["ceiling"][0]),
-            "agreement": bool(scores["agreement"][0]),
-            "pareto": bool(scores["pareto"][0] == 1),
-            "nash_product": float(scores["nash_product"][0]),
-            "welfare": float(scores["welfare"][0]),
-        }
-
     def render(self) -> str | None:
         if self.render_mode is None or self._vector is None:
             return None
-        seen, info = self._read(self._seen)
+        seen, info = self._read()
         act = ACT_NAMES[seen["last_partner_act"]] if info["partner_has_spoken"] else "nothing yet"
         worth = ", ".join(f"{name} {points}" for name, points in zip(ITEM_NAMES, seen["my_utilities"], strict=True))
         return (
@@ -188,7 +189,7 @@ class NegotiationEnv(GameEnv):
 
 
 def first_state(options: NegotiationOptions, settings: Settings, context: Any, agent_starts: Any) -> rules.State:
-    """A first position a caller gave, checked."""
+    """The first position of a caller's context; BadInput if the context is invalid."""
     names = ("counts", "my_utilities", "partner_utilities")
     if not isinstance(context, Mapping) or set(context) != set(names):
         raise BadInput(f"A context should have exactly the keys {', '.join(names)}.")
@@ -209,21 +210,14 @@ def first_state(options: NegotiationOptions, settings: Settings, context: Any, a
 
 
 class NegotiationVectorEnv(GameVectorEnv):
-    """The vector twin; `gym.make_vec("kibitz:DealOrNoDialog-v0", num_envs=...)` makes it."""
+    """The vector environment; `gym.make_vec("kibitz:DealOrNoDialog-v0", num_envs=...)` makes it."""
 
-    observe = staticmethod(observe)
+    form = FORM
 
     def __init__(
         self, num_envs: int = 1, *, autoreset_mode: Any = "NextStep", render_mode: None = None, **options: Any
     ) -> None:
-        if render_mode is not None:
-            raise BadInput("The vector environment draws nothing; leave render_mode away.")
-        self.options, game, settings, opponent = set_up(options)
-        self.single_observation_space = observation_space(self.options)
-        self.single_action_space = spaces.Dict(action_space(self.options))
-        penalty = self.options.illegal_penalty
-        illegal: Any = self.options.illegal
-        super().__init__(num_envs, game, settings, opponent, illegal, penalty, autoreset_mode)
+        super().__init__(num_envs, "deal_or_no_deal", autoreset_mode=autoreset_mode, render_mode=render_mode, **options)
 
     def acts_of(self, actions: Any) -> NDArray[np.int64]:
         n = self.num_envs
@@ -236,24 +230,11 @@ class NegotiationVectorEnv(GameVectorEnv):
             more
             or act_types.shape != (n,)
             or kept.shape != (n, 3)
-            or act_types.dtype.kind + kept.dtype.kind not in _WHOLE
+            or act_types.dtype.kind + kept.dtype.kind not in INTEGER_KINDS
         ):
             raise BadInput(f"Actions should be whole numbers, act_type of shape ({n},) and oA of shape ({n}, 3).")
         if act_types.min() < 0 or act_types.max() >= len(ACT_NAMES):
             raise BadInput(f"An act_type is outside 0 to 4 ({', '.join(ACT_NAMES)}).")
-        if self.options.clip_offers and self._seen is not None:
-            kept = np.clip(kept, 0, np.asarray(self._seen.observation["counts"]))
+        if self.options.clip_offers and self._shown is not None:
+            kept = np.clip(kept, 0, np.asarray(self._shown.observation["counts"]))
         return np.concatenate([act_types[None], kept.T]).astype(np.int64)
-
-    def end_info(self, scores: Mapping[str, Any]) -> dict[str, Any]:
-        return {
-            "payoffs": scores["payoff"].astype(np.float64),
-            "ceiling": scores["ceiling"][:, 0].astype(np.float64),
-            "agreement": scores["agreement"][:, 0] == 1,
-            "pareto": scores["pareto"][:, 0] == 1,
-            "nash_product": scores["nash_product"][:, 0].astype(np.float64),
-            "welfare": scores["welfare"][:, 0].astype(np.float64),
-        }
-
-
-_WHOLE = ("ii", "iu", "ui", "uu")

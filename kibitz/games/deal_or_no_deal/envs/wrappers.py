@@ -10,11 +10,10 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from kibitz.core.envs.gym_spaces import OpenActs, act_of
+from kibitz.core.envs.gym_spaces import LegalActs, act_of, flat_mask
 from kibitz.core.errors import BadInput
 from kibitz.games.deal_or_no_deal import rules
 from kibitz.games.deal_or_no_deal.envs.gym_env import NegotiationEnv
-from kibitz.games.deal_or_no_deal.rules import ACT_NAMES
 
 
 class MultiDiscreteActions(
@@ -26,25 +25,25 @@ class MultiDiscreteActions(
         gymnasium.utils.RecordConstructorArgs.__init__(self)
         super().__init__(env)
         self.sizes = base_env(env).game.sizes
-        self.action_space = OpenActs(base_env(env), self.sizes)
+        self.action_space = LegalActs(base_env(env), self.sizes)
 
     def action(self, action: Any) -> dict[str, Any]:
         act_type, *kept = act_of(action, self.sizes)
         return {"act_type": act_type, "oA": np.array(kept, np.int64)}
 
     def action_masks(self) -> NDArray[np.bool_]:
-        """bool[5 + 3 n]: the heads' masks one after the other."""
-        return base_env(self.env).masks()
+        """bool[5 + 3 n]: the heads' masks, concatenated."""
+        return base_env(self.env).action_masks()
 
 
 class FlatActions(gymnasium.ActionWrapper[dict[str, Any], Any, dict[str, Any]], gymnasium.utils.RecordConstructorArgs):
-    """Acts as one Discrete: AGREE, DISAGREE, then every offer and selection there can be."""
+    """Acts as one Discrete: AGREE, DISAGREE, then every offer and selection."""
 
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
         gymnasium.utils.RecordConstructorArgs.__init__(self)
         super().__init__(env)
         self.acts = flat_acts(base_env(env).options.max_count)
-        self.action_space = OpenDiscrete(base_env(env).action_space, self.acts)
+        self.action_space = LegalDiscrete(base_env(env).action_space, self.acts)
 
     def action(self, action: Any) -> dict[str, Any]:
         try:
@@ -57,24 +56,17 @@ class FlatActions(gymnasium.ActionWrapper[dict[str, Any], Any, dict[str, Any]], 
 
     def action_masks(self) -> NDArray[np.bool_]:
         """bool[actions]."""
-        return flat_mask(self.acts, base_env(self.env).masks())
+        base = base_env(self.env)
+        return flat_mask(self.acts, base.action_masks(), base.game)
 
 
 def flat_acts(max_count: int) -> NDArray[np.int64]:
-    """i64[n, 4]: every act once, leaving out what does not matter."""
+    """i64[n, 4]: every act once; counts that do not matter are 0."""
     kept = np.indices((max_count + 1,) * 3).reshape(3, -1).T
     blocks = [np.array([[rules.AGREE, 0, 0, 0], [rules.DISAGREE, 0, 0, 0]])]
     for act_type in (rules.PROPOSE, rules.INSIST, rules.END):
         blocks.append(np.concatenate([np.full((len(kept), 1), act_type), kept], axis=1))
     return np.concatenate(blocks).astype(np.int64)
-
-
-def flat_mask(acts: NDArray[np.int64], masks: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Which of the flat acts are open, from the heads' masks one after the other."""
-    size = (len(masks) - len(ACT_NAMES)) // 3
-    starts = [0, *(len(ACT_NAMES) + size * i for i in range(3))]
-    opened = np.stack([masks[start + acts[:, i]] for i, start in enumerate(starts)])
-    return np.asarray(opened.all(axis=0))
 
 
 def base_env(env: Any) -> NegotiationEnv:
@@ -84,8 +76,8 @@ def base_env(env: Any) -> NegotiationEnv:
     return base
 
 
-class OpenDiscrete(spaces.Discrete):
-    """The same for `FlatActions`, which draws from the space it wraps."""
+class LegalDiscrete(spaces.Discrete):
+    """The action space of `FlatActions`; it samples from the space it wraps, so samples are legal."""
 
     def __init__(self, inner: spaces.Space[Any], acts: NDArray[np.int64]) -> None:
         self._inner, self._index = inner, {tuple(act): i for i, act in enumerate(acts.tolist())}
@@ -100,7 +92,7 @@ class OpenDiscrete(spaces.Discrete):
             return super().sample(mask, probability)
         action = self._inner.sample()
         act_type, kept = int(action["act_type"]), action["oA"].tolist()
-        # AGREE and DISAGREE are there once, keeping nothing
+        # AGREE and DISAGREE appear once, with zero counts
         act = (act_type, *kept)
         return np.int64(self._index[act if act in self._index else (act_type, 0, 0, 0)])
 

@@ -1,0 +1,112 @@
+"""From a game and keywords to the parts of an environment, and what a game's environments look like from outside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Literal, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from gymnasium import spaces
+from jax import Array
+from pydantic import Field, create_model
+
+from kibitz.core.act import Masks
+from kibitz.core.bots import Bot, seated
+from kibitz.core.envs.program import Observe
+from kibitz.core.game import Game
+from kibitz.core.options import Options, Wanted
+from kibitz.core.play.resolve import bot_for
+from kibitz.core.registry import generic_env_id, load_game
+
+Illegal: TypeAlias = Literal["error", "penalty"]
+FEATURE_LIMIT = 1e6  # features beyond it are clipped, because Gymnasium wants finite bounds
+
+
+@dataclass(frozen=True, eq=False)
+class EnvSetup:
+    """Checked options, and everything built from them."""
+
+    game: Game
+    options: Any  # the game's options, with opponent, illegal and illegal_penalty
+    settings: Any  # after the opponent has disclosed and precomputed
+    opponent: Bot
+
+
+@lru_cache(maxsize=64)
+def env_options(options: type[Options]) -> type[Options]:
+    """A game's options and those that every environment has."""
+    return create_model(
+        f"{options.__name__}OfEnv",
+        __base__=options,
+        opponent=(Wanted | None, Field(None, description="a bot, policy:RUN, or a mix by weight")),
+        illegal=(Illegal, Field("error", description="whether an illegal act raises or costs the penalty")),
+        illegal_penalty=(float, Field(1.0, ge=0, description="subtracted from the reward of an illegal act")),
+    )
+
+
+@lru_cache(maxsize=32)
+def features_and_mask(game: Game, limit: float = FEATURE_LIMIT) -> Observe:
+    """Observation: the feature vector. Info: the heads' masks, concatenated."""
+
+    def observe(settings: Any, view: Any, masks: Masks) -> tuple[dict[str, Array], dict[str, Array]]:
+        features = jnp.clip(game.learning.features(settings, view), -limit, limit)
+        return {"features": features}, {"action_mask": jnp.concatenate(masks).astype(jnp.int32)}
+
+    return observe
+
+
+@lru_cache(maxsize=32)
+def feature_count(game: Game) -> int:
+    rules, settings = game.rules, game.default_settings
+    view = jax.eval_shape(lambda: game.learning.features(settings, rules.view(settings, game.example, 0)))
+    return int(view.shape[0])
+
+
+def feature_space(setup: EnvSetup, limit: float = FEATURE_LIMIT) -> spaces.Box:
+    return spaces.Box(-limit, limit, (feature_count(setup.game),), np.float32)
+
+
+def own_scores(scores: Mapping[str, Any]) -> dict[str, Any]:
+    """The learner's number of every measure."""
+    return {name: value[..., 0].astype(np.float64) for name, value in scores.items()}
+
+
+@dataclass(frozen=True, eq=False)
+class Form:
+    """How a game's environments look to their callers; the single and the vector environment share it."""
+
+    env_id: str = ""  # for messages; default `Kibitz/<Name>-v0`
+    options: type[Options] | None = None  # every keyword; default `env_options(game.options)`
+    observe: Callable[[Game], Observe] = features_and_mask
+    bare: str | None = "features"  # this entry alone is the observation; None: the observation is the dict
+    observation_space: Callable[[EnvSetup], spaces.Space[Any]] = feature_space
+    action_space: Callable[[EnvSetup], spaces.Space[Any]] = lambda setup: spaces.MultiDiscrete(list(setup.game.sizes))
+    end_info: Callable[[Mapping[str, Any]], dict[str, Any]] = own_scores
+    """Scores, f32[..., 2] each -> what the last step's info adds, in arrays of the same leading shape."""
+    keeps_illegal_acts: bool = False  # the rules define what an illegal act does; otherwise it is made legal first
+
+
+GENERIC = Form()
+
+
+def prepare(game: str | Game, given: Mapping[str, Any], form: Form = GENERIC) -> EnvSetup:
+    """Raises BadInput before anything is built. A record is used as it is; a name gets one that fits the options."""
+    record = load_game(game) if isinstance(game, str) else game
+    base: Any = record.options
+    model = form.options or env_options(base)
+    where = f"option of {form.env_id or generic_env_id(record.name)}"
+    options: Any = model.read({**dict(record.default_options), **given}, where)
+    if isinstance(game, str):
+        record = load_game(game, options)
+    opponent = bot_for(record, options.opponent or default_opponent(record))
+    return EnvSetup(record, options, seated(options.settings(), {1: opponent}), opponent)
+
+
+def default_opponent(game: Game) -> str:
+    """The record's default player of seat 1, if it is a bot."""
+    name = game.default_players[1]
+    return name if name in game.bots else game.fallback
