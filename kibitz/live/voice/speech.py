@@ -1,13 +1,12 @@
-"""Commentary as sound: a line goes in, the address of a WAV file comes out at once.
+"""Commentary as sound: `say` takes a line and returns the URL of its WAV file at once.
 
-    speech = open_speech()                    # the best voice that works here, chosen once
-    url = speech.say("Four through the covers.")        # "/audio/3f..e1.wav", or None: captions only
-    app.include_router(speech.router())       # serves it, and waits while it is still being spoken
+    speech = open_speech()                           # the best speaker that works here
+    url = speech.say("Four through the covers.")     # "/audio/3f..e1.wav", or None: captions only
+    app.include_router(speech.router())              # serves the file and waits while it is being made
 
-The seam: `Telling` leaves `audio` None; whoever passes events on calls `say` before the event is committed
-(`BusObserver(tts=speech)` does, `attach(event)` is the same for others). The address is a hash of voice
-and text, so the same line has the same address in every process. A voice that fails is a note and a
-count; the match goes on with captions.
+A recorder leaves an event's `audio` None; `bus_observer.with_audio` fills it in before the event is committed. The URL
+is a hash of voice and text, so a line has the same URL in every process. When a speaker fails, the server notes and
+counts it, and the match goes on with captions.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ import re
 import threading
 import time
 from collections import OrderedDict
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,88 +29,91 @@ from fastapi import APIRouter, Response
 from fastapi.responses import FileResponse, JSONResponse
 
 from kibitz.core.paths import cache_folder, write_whole
-from kibitz.core.play.events import Event, spoken
-from kibitz.live.voice.speakers import CartesiaTTS, Chosen, Speaker, Unspoken, choose, chosen
-
-__all__ = ["CartesiaTTS", "Chosen", "Speaker", "Speech", "choose", "chosen", "open_speech"]
+from kibitz.live.voice.speakers import ChosenSpeaker, Speaker, SpeechError, default_speaker
 
 log = logging.getLogger("kibitz.live")
 
-NAME = re.compile(r"[0-9a-f]{32}\.wav")
-MOST = 256 << 20  # bytes of the cache
-LONGEST = 400  # characters of a line that are spoken
-WAITING = 32  # lines not yet spoken; a voice slower than the match leaves some out
-PATIENCE, REST = 3, 60.0  # failures in a row, and for how many seconds the voice is then left alone
-WAIT = 10.0  # seconds a listener waits for a line
+FILE_NAME = re.compile(r"[0-9a-f]{32}\.wav")
+MAX_CACHE_BYTES = 256 << 20
+MAX_LINE_CHARACTERS = 400
+MAX_QUEUED_LINES = 32  # a speaker slower than the match skips lines
+MAX_FAILURES = 3  # in a row; then the speaker pauses
+PAUSE_SECONDS = 60.0
+LISTENER_SECONDS = 10.0  # that a request waits for a line
+MAX_REMEMBERED_FAILURES = 256
+STALE_PART_SECONDS = 3600  # after which a crash must have left a temporary file
 
 
 def clean(text: str) -> str:
-    """A line as a voice may have it: printable, without what some voices read as instructions, not endless."""
-    plain = "".join(c if c.isprintable() else " " for c in text[: 4 * LONGEST])
-    plain = plain.encode("utf-8", "ignore").decode()  # a lone half of a character cannot be written
-    return " ".join(re.sub(r"[\[\]<>{}|]", " ", plain).split())[:LONGEST]
+    """Printable text of limited length, without the characters that some speakers read as instructions."""
+    plain = "".join(c if c.isprintable() else " " for c in text[: 4 * MAX_LINE_CHARACTERS])
+    plain = plain.encode("utf-8", "ignore").decode()  # a lone surrogate cannot be encoded
+    return " ".join(re.sub(r"[\[\]<>{}|]", " ", plain).split())[:MAX_LINE_CHARACTERS]
 
 
 class Speech:
-    """One voice and the folder of what it has said. Safe to call from any thread; never raises, never waits."""
+    """One speaker and its cache of sound files. `say` works from any thread; it never raises and never waits."""
 
-    def __init__(self, speaker: Speaker, folder: str | Path, *, most: int = MOST, why: str = "") -> None:
+    def __init__(
+        self,
+        speaker: Speaker,
+        folder: str | Path,
+        *,
+        max_bytes: int = MAX_CACHE_BYTES,
+        why: str = "",
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.speaker, self.folder, self.why = speaker, Path(folder), why
         self.counts = {"said": 0, "made": 0, "kept": 0, "failed": 0, "left_out": 0}
-        self.note = ""  # of the last failure
-        self._most, self._lock = most, threading.Lock()
-        self._under_way: dict[str, Future[None]] = {}
-        self._failed: OrderedDict[str, str] = OrderedDict()  # name -> why
-        self._in_row, self._rest_until = 0, 0.0
+        self.note = ""  # the last failure
+        self._max_bytes, self._clock, self._lock = max_bytes, clock, threading.Lock()
+        self._queued: dict[str, Future[None]] = {}
+        self._failed: OrderedDict[str, str] = OrderedDict()  # file name -> reason
+        self._failures_in_row, self._paused_until = 0, 0.0
         self._worker = ThreadPoolExecutor(1, "kibitz-speech")
         self._silent = not speaker.audible
 
     def say(self, text: str) -> str | None:
-        """Where the line can be heard, or None if it will not be."""
+        """The URL of the line's sound, or None if it will have none."""
         line = clean(text)
         if self._silent or not any(c.isalnum() for c in line):
             return None
-        name = self.name_of(line)
+        name = self.file_name(line)
         with self._lock:
             self.counts["said"] += 1
-            if name not in self._under_way:
-                if self._kept(name):
+            if name not in self._queued:
+                if self._cached(name):
                     self.counts["kept"] += 1
-                elif time.monotonic() < self._rest_until or len(self._under_way) >= WAITING:
+                elif self._clock() < self._paused_until or len(self._queued) >= MAX_QUEUED_LINES:
                     self.counts["left_out"] += 1
                     return None
                 else:
                     try:
-                        self._under_way[name] = self._worker.submit(self._make, name, line)
+                        self._queued[name] = self._worker.submit(self._make, name, line)
                     except RuntimeError:  # closed
                         return None
         return f"/audio/{name}"
 
-    def attach(self, event: Event) -> Event:
-        """The event with the address of its line, for whoever commits it."""
-        line = spoken(event)
-        return replace(event, payload={**event.payload, "audio": self.say(line)}) if line else event
-
-    def name_of(self, line: str) -> str:
+    def file_name(self, line: str) -> str:
         return hashlib.sha256(f"{self.speaker.voice}\0{line}".encode()).hexdigest()[:32] + ".wav"
 
     def described(self) -> dict[str, Any]:
-        """For people: which voice, why no better one, and how it does."""
+        """Which speaker, what better ones lack, and how it performs."""
         return {"speaker": self.speaker.name, "why": self.why, "counts": dict(self.counts), "note": self.note}
 
-    async def heard(self, name: str, wait: float = WAIT) -> Path | str:
-        """The file, or the sentence that says why there is none."""
-        if not NAME.fullmatch(name):
+    async def find(self, name: str, wait: float = LISTENER_SECONDS) -> Path | str:
+        """The file, or the reason why there is none."""
+        if not FILE_NAME.fullmatch(name):
             return "There is no such audio; names are 32 hexadecimal digits and .wav."
         with self._lock:
-            under_way = self._under_way.get(name)
-        if under_way is not None:
-            await asyncio.wait([asyncio.wrap_future(under_way)], timeout=wait)
+            queued = self._queued.get(name)
+        if queued is not None:
+            await asyncio.wait([asyncio.wrap_future(queued)], timeout=wait)
         path = self.folder / name
         if path.is_file():
             return path
         with self._lock:
-            late = "It was not spoken in time." if name in self._under_way else "There is no such audio."
+            late = "The line was not spoken in time." if name in self._queued else "There is no such audio."
             return self._failed.get(name, late)
 
     def router(self) -> APIRouter:
@@ -120,23 +122,23 @@ class Speech:
 
         @routes.get("/audio/{name}", response_class=FileResponse, responses={404: {"description": "not spoken"}})
         async def audio(name: str) -> Response:
-            """A spoken line; waits a while if it is still being spoken."""
-            found = await self.heard(name)
+            """A spoken line; waits while it is being made."""
+            found = await self.find(name)
             if isinstance(found, str):
                 return JSONResponse({"error": found}, 404, headers={"Cache-Control": "no-store"})
-            kept = {"Cache-Control": "public, max-age=31536000, immutable"}  # the name says all of the content
-            return FileResponse(found, media_type="audio/wav", headers=kept)
+            cached = {"Cache-Control": "public, max-age=31536000, immutable"}  # the name is a hash of the content
+            return FileResponse(found, media_type="audio/wav", headers=cached)
 
         return routes
 
     def close(self) -> None:
-        """What waits is dropped; the line being spoken is finished."""
+        """Drops queued lines; finishes the current one."""
         self._worker.shutdown(wait=True, cancel_futures=True)
         self.speaker.close()
 
-    def _kept(self, name: str) -> bool:
+    def _cached(self, name: str) -> bool:
         try:
-            os.utime(self.folder / name)  # the least recently said goes first
+            os.utime(self.folder / name)  # the cache deletes the least recently used file first
         except OSError:
             return False
         return True
@@ -145,32 +147,32 @@ class Speech:
         try:
             sound = self.speaker.speak(line)
             self._write(name, sound)
-            made = None
-        except Unspoken as failure:
-            made = str(failure)
-        except Exception as error:  # a voice is somebody else's code, and a disk may be full
-            log.debug("the voice %s failed", self.speaker.name, exc_info=True)
-            made = f"{self.speaker.name} failed with {type(error).__name__}."
+            failure = None
+        except SpeechError as error:
+            failure = str(error)
+        except Exception as error:  # a speaker is foreign code, and a disk may be full
+            log.debug("the speaker %s failed", self.speaker.name, exc_info=True)
+            failure = f"{self.speaker.name} failed with {type(error).__name__}."
         with self._lock:
-            self._under_way.pop(name, None)
-            self._count(name, made)
+            self._queued.pop(name, None)
+            self._count(name, failure)
 
     def _count(self, name: str, failure: str | None) -> None:
         if failure is None:
             self.counts["made"] += 1
-            self._in_row = 0
+            self._failures_in_row = 0
             self._failed.pop(name, None)
             return
         self.counts["failed"] += 1
         self.note, self._failed[name] = failure, failure
-        if len(self._failed) > 256:
+        if len(self._failed) > MAX_REMEMBERED_FAILURES:
             self._failed.popitem(last=False)
-        self._in_row += 1
-        if self._in_row == 1 and self.counts["failed"] == 1:
-            log.warning("no speech for a line: %s The match goes on with captions.", failure)
-        if self._in_row >= PATIENCE:
-            self._rest_until = time.monotonic() + REST
-            self._in_row = PATIENCE - 1  # after the rest one try decides
+        self._failures_in_row += 1
+        if self.counts["failed"] == 1:
+            log.warning("a line was not spoken: %s The match goes on with captions.", failure)
+        if self._failures_in_row >= MAX_FAILURES:
+            self._paused_until = self._clock() + PAUSE_SECONDS
+            self._failures_in_row = MAX_FAILURES - 1  # after the pause a single failure starts the next one
 
     def _write(self, name: str, sound: bytes) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -178,25 +180,25 @@ class Speech:
         self._trim()
 
     def _trim(self) -> None:
-        """The least recently said lines go until the rest fits; so do parts that a crash left an hour ago."""
+        """Deletes the least recently used files until the rest fits, and temporary files that a crash left."""
         files = []
         for path in self.folder.iterdir():
             with suppress(OSError):
                 stat = path.stat()
-                if NAME.fullmatch(path.name):
+                if FILE_NAME.fullmatch(path.name):
                     files.append((stat.st_mtime_ns, stat.st_size, path))
-                elif path.suffix == ".part" and time.time() - stat.st_mtime > 3600:
+                elif path.suffix == ".part" and time.time() - stat.st_mtime > STALE_PART_SECONDS:
                     path.unlink()
         total = sum(size for _, size, _ in files)
-        for _, size, path in sorted(files)[:-1]:  # what was just said stays
-            if total <= self._most:
+        for _, size, path in sorted(files)[:-1]:  # the newest stays
+            if total <= self._max_bytes:
                 break
             with suppress(OSError):
                 path.unlink()
                 total -= size
 
 
-def open_speech(folder: str | Path | None = None, choice: Chosen | None = None) -> Speech:
-    """With the voice chosen for this process, in the user's cache folder unless another is given."""
-    picked = choice or chosen()
-    return Speech(picked.speaker, folder or cache_folder() / "audio", why=picked.why)
+def open_speech(folder: str | Path | None = None, choice: ChosenSpeaker | None = None) -> Speech:
+    """Uses this process's default speaker and the user's cache folder unless others are given."""
+    chosen = choice or default_speaker()
+    return Speech(chosen.speaker, folder or cache_folder() / "audio", why=chosen.why)

@@ -1,0 +1,89 @@
+"""Checks that a seat's secrets stay its own: they are changed, and everybody else must see the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import jax
+import numpy as np
+
+from kibitz.core.chance import episode_luck, seed_key
+from kibitz.core.game import SEATS, Game
+from kibitz.core.play.episode import table_for
+
+POSITIONS = 4  # each a turn further into its episode
+DEALS = 8  # from which other values of a secret are taken
+
+
+def check_secrets(game: Game, settings: Any, seed: int) -> None:
+    """A secret is a part of the state that `drawing.private` shows to one seat and not to the other."""
+    table = table_for(game)
+    deals = [jax.device_get(table.new(settings, episode_luck(seed_key(seed), i))) for i in range(DEALS)]
+    for state in _positions(game, settings, seed):
+        for seat in SEATS:
+            for other in _changed_secrets(game, settings, state, deals, seat):
+                _compare(game, settings, state, other, 1 - seat)
+
+
+def _positions(game: Game, settings: Any, seed: int) -> Iterator[Any]:
+    table, rng = table_for(game), np.random.default_rng(seed)
+    for number in range(POSITIONS):
+        luck = episode_luck(seed_key(seed), number)
+        state = table.new(settings, luck)
+        for turn in range(number):
+            after = table.step(settings, state, _random_acts(game, settings, state, rng), luck, turn)[0]
+            state = after if np.asarray(table.to_act(after)).any() else state
+        yield jax.device_get(state)
+
+
+def _random_acts(game: Game, settings: Any, state: Any, rng: Any) -> Any:
+    table, acts = table_for(game), list[Any]((None, None))
+    for seat in np.flatnonzero(np.asarray(table.to_act(state))).tolist():
+        acts[seat] = tuple(int(rng.choice(np.flatnonzero(m))) for m in table.observe(settings, state, seat)[1])
+    return tuple(act or acts[1 - seat] for seat, act in enumerate(acts))
+
+
+def _changed_secrets(game: Game, settings: Any, state: Any, deals: list[Any], seat: int) -> Iterator[Any]:
+    """States in which one leaf has another deal's value, and only this seat's private values change."""
+    leaves, tree = jax.tree.flatten(state)
+    dealt = [jax.tree.leaves(deal) for deal in deals]
+    for place, leaf in enumerate(leaves):
+        values = [other[place] for other in dealt if not np.array_equal(other[place], leaf)]
+        if not values:
+            continue
+        other = jax.tree.unflatten(tree, [*leaves[:place], np.asarray(values[0], leaf.dtype), *leaves[place + 1 :]])
+        shown = [_same(*(game.drawing.private(settings, one, who) for one in (state, other))) for who in SEATS]
+        if not shown[seat] and shown[1 - seat]:
+            yield other
+
+
+def _compare(game: Game, settings: Any, state: Any, other: Any, seat: int) -> None:
+    """Everything that `seat` or the public may see, in two states that differ in the other seat's secrets."""
+    secret = f"the private values of seat {1 - seat}"
+    views = [_view(game, settings, one, seat) for one in (state, other)]
+    assert _same(*(view for view, _ in views)), f"`rules.view` shows {secret} to seat {seat}."
+    assert _same(*(masks for _, masks in views)), f"`rules.legal` shows {secret} to seat {seat}."
+    shown: dict[str, Callable[[Any], Any]] = {
+        "learning.features": lambda one: game.learning.features(settings, _view(game, settings, one, seat)[0]),
+        "words.prompt_variables": lambda one: game.words.prompt_variables(
+            settings, _view(game, settings, one, seat)[0], []
+        ),
+        "drawing.private": lambda one: game.drawing.private(settings, one, seat),
+        "drawing.frame": partial(game.drawing.frame, settings),
+        "drawing.cast": partial(game.drawing.cast, settings),
+    }
+    for name, show in shown.items():
+        assert _same(show(state), show(other)), f"`{name}` shows {secret}."
+
+
+def _view(game: Game, settings: Any, state: Any, seat: int) -> Any:
+    return table_for(game).observe(settings, state, seat)
+
+
+def _same(one: Any, other: Any) -> bool:
+    first, second = jax.tree_util.tree_leaves_with_path(one), jax.tree_util.tree_leaves_with_path(other)
+    return len(first) == len(second) and all(
+        path == other_path and np.array_equal(a, b) for (path, a), (other_path, b) in zip(first, second, strict=True)
+    )
