@@ -51,7 +51,7 @@ def train_with_progress(run: Run, resume: bool, quiet: bool) -> dict[str, Any]:
         task = bar.add_task("compiling", total=total, summary="")
 
         def report(metrics: dict[str, Any]) -> None:
-            if "eval_share_of_ceiling" in metrics:
+            if metrics.get("eval_share_of_ceiling") is not None:  # a game may have no ceiling
                 bar.points.append((metrics["step"] / total, metrics["eval_share_of_ceiling"]))
             done = min(metrics["step"], total)
             bar.update(task, completed=done, description="training", summary=_summary(metrics))
@@ -62,9 +62,9 @@ def train_with_progress(run: Run, resume: bool, quiet: bool) -> dict[str, Any]:
 
 def _summary(metrics: dict[str, Any]) -> str:
     parts = [f"return {metrics['return']:.2f}" if "return" in metrics else "first steps"]
-    if "eval_share_of_ceiling" in metrics:
+    if metrics.get("eval_share_of_ceiling") is not None:
         parts.append(f"{100 * metrics['eval_share_of_ceiling']:.1f} % of ceiling")
-    if "eval_agreement" in metrics:
+    if metrics.get("eval_agreement") is not None:
         parts.append(f"agreed {100 * metrics['eval_agreement']:.0f} %")
     if "steps_per_s" in metrics:
         parts.append(f"{metrics['steps_per_s']:,.0f} steps/s")
