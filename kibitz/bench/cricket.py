@@ -1,4 +1,4 @@
-"""Balls a second in one compiled program, against the NumPy batch in the same run; win probability's time."""
+"""Balls per second in one compiled program and in the NumPy batch, and the time of a win probability."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from kibitz.bench import cricket_numpy as numpy_batch
+from kibitz.bench import cricket_numpy
 from kibitz.core.chance import episode_luck, seed_key
 from kibitz.core.xla.jit import jit_batch
 from kibitz.games.cricket.captains.bots import BALANCED
 from kibitz.games.cricket.chances import winprob
-from kibitz.games.cricket.fitting.batch import batch
+from kibitz.games.cricket.fitting.simulate import batch
 from kibitz.games.cricket.options import CricketOptions
 
-STEPS = 120  # deliveries from the start of twenty-over matches: no match is over before
+DELIVERIES = 120  # from the start of twenty-over matches; none is over earlier
 
 
 def compiled_rate(matches: int = 4096, repeats: int = 5) -> float:
-    """Balls a second, the best of a few runs; choosing, bowling and drawing chance all count."""
+    """Balls per second, the best of a few runs, including the captains' choices and random numbers."""
     settings = CricketOptions(max_overs=20, pool=32).settings()
     program = batch((BALANCED, BALANCED))
 
@@ -31,7 +31,7 @@ def compiled_rate(matches: int = 4096, repeats: int = 5) -> float:
             u = jax.random.uniform(jax.random.fold_in(key, t), (program.width, matches))
             return program.turn(settings, packed, u, one), None
 
-        return jax.lax.scan(many, packed, jnp.arange(STEPS))[0]
+        return jax.lax.scan(many, packed, jnp.arange(DELIVERIES))[0]
 
     lucks = jax.vmap(lambda i: episode_luck(seed_key(0), i))(jnp.arange(matches))
     packed = jit_batch(program.begin)(settings, lucks)
@@ -40,28 +40,28 @@ def compiled_rate(matches: int = 4096, repeats: int = 5) -> float:
     for turn in range(repeats):
         start = time.perf_counter()
         jax.block_until_ready(run(settings, packed, jax.random.key(turn), 1))
-        best = max(best, matches * STEPS / (time.perf_counter() - start))
+        best = max(best, matches * DELIVERIES / (time.perf_counter() - start))
     return best
 
 
 def numpy_rate(matches: int = 4096) -> float:
     settings = CricketOptions(max_overs=20, pool=32).settings()
     start = time.perf_counter()
-    balls, _, _ = numpy_batch.play(settings, matches, 0)
+    balls, _, _ = cricket_numpy.play(settings, matches, 0)
     return balls / (time.perf_counter() - start)
 
 
 def winprob_ms(calls: int = 200) -> float:
-    afresh = winprob.win_probability.__wrapped__
-    afresh(second=False, score=0, first=0, legal=0, wickets=0, overs=20, era=2)
+    uncached = winprob.win_probability.__wrapped__
+    uncached(second=False, score=0, first=0, legal=0, wickets=0, overs=20, era=2)
     start = time.perf_counter()
     for i in range(calls):
-        afresh(second=i % 2 == 1, score=80, first=180, legal=60, wickets=3, overs=20, era=2)
+        uncached(second=i % 2 == 1, score=80, first=180, legal=60, wickets=3, overs=20, era=2)
     return 1000 * (time.perf_counter() - start) / calls
 
 
 def bench(matches: int = 4096) -> dict[str, float | str | int]:
-    """What `kibitz bench cricket` shows."""
+    """The figures of `kibitz bench cricket`."""
     ours, theirs = compiled_rate(matches), numpy_rate(4096)
     return {
         "device": jax.devices()[0].device_kind,

@@ -1,7 +1,7 @@
-"""The same match as a straightforward NumPy batch: what the compiled program is measured against.
+"""The same match as a straightforward NumPy batch: the baseline of the benchmark.
 
-One array for each field, a Python loop over deliveries. It plays default captains and everything but
-super overs, and reads the same tables; a test holds both to the same statistics.
+One array per field and a Python loop over deliveries. It plays default captains and everything but super
+overs, and reads the same tables; a test compares the statistics of both.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kibitz.games.cricket.captains import bots as captains
-from kibitz.games.cricket.model.delivery import K
+from kibitz.games.cricket.captains import bots
+from kibitz.games.cricket.model.delivery import FIRST_SPIN, K, phase_of
 from kibitz.games.cricket.teams.ratings import VARIANTS
 
 Ints = NDArray[np.int64]
@@ -27,17 +27,15 @@ def pick(rng: np.random.Generator, cumulative: Any, size: int) -> Ints:
 
 
 def play(settings: Any, matches: int, seed: int) -> tuple[int, Ints, Ints]:
-    """Balls bowled, and the totals and wickets [match, innings]."""
+    """The number of balls bowled, and totals and wickets [match, innings]."""
     s, rng, n = host(settings), np.random.default_rng(seed), matches
-    model, sides, course = s.model, s.sides, s.course
+    model, sides, par = s.model, s.sides, s.par
     era, balls_in, total_balls = int(s.era), 6 * int(s.overs), 0
     teams = np.stack([rng.permutation(len(sides.keeper))[:2] for _ in range(n)])
     match_level = rng.standard_normal(n) * model.level_sd[era, 0]
     totals, wickets_lost = np.zeros((n, 2), int), np.zeros((n, 2), int)
-    intents = captains.intents().reshape(captains.STEPS, 4)
-    plans, fields = (
-        t.reshape(shape) for t, shape in zip(captains.bowling(captains.Temper()), ((2, 3, 5), (3, 3)), strict=True)
-    )
+    intents = bots.intents().reshape(bots.RISK_STEPS, 4)
+    plans, fields = (t.reshape(shape) for t, shape in zip(bots.bowling(bots.Style()), ((2, 3, 5), (3, 3)), strict=True))
     for inn in (0, 1):
         bat, field_side = teams[:, inn], teams[:, 1 - inn]
         level = match_level + rng.standard_normal(n) * model.level_sd[era, 1]
@@ -48,23 +46,21 @@ def play(settings: Any, matches: int, seed: int) -> tuple[int, Ints, Ints]:
         while live.any():
             total_balls += int(live.sum())
             at = np.minimum(legal, balls_in - 1)
-            over = course.over[at]
-            phase = (over >= 6) * 1 + (over >= 15)
+            over = par.over[at]
+            phase = phase_of(over)
             bowler = orders[np.arange(n), np.minimum(at // 6, 19)]
             kind = sides.types[field_side * 11 + bowler]
-            spin, early = kind >= 2, at < s.powerplay
-            rest = np.maximum(course.rest.reshape(3, 121)[era][at], 1)
-            need = np.maximum(totals[:, 0] + 1 - score, 1)
-            behind = np.clip(np.log(need / rest), -1.2, 1.2) if inn else np.zeros(n)
-            worn = np.clip(wickets - course.wickets[at], -3, 4)
-            risk = np.asarray(captains.STAGE)[over] + captains.URGENCY * (1 - int(s.overs) / 20)
+            spin, early = kind >= FIRST_SPIN, at < s.powerplay
+            runs_left = np.maximum(par.runs_left.reshape(3, 121)[era][at], 1)
+            needed = np.maximum(totals[:, 0] + 1 - score, 1)
+            log_rate_needed = np.clip(np.log(needed / runs_left), -1.2, 1.2) if inn else np.zeros(n)
+            excess = np.clip(wickets - par.wickets[at], -3, 4)
+            risk = np.asarray(bots.STAGE)[over] + bots.URGENCY * (1 - int(s.overs) / 20)
             risk = (
-                risk
-                - captains.CAUTION * worn
-                + (captains.CHASE * np.clip(behind, *captains.CHASE_LIMITS) if inn else 0)
+                risk - bots.CAUTION * excess + (bots.CHASE * np.clip(log_rate_needed, *bots.CHASE_LIMITS) if inn else 0)
             )
-            place = (risk - captains.LOWEST) * ((captains.STEPS - 1) / (captains.HIGHEST - captains.LOWEST))
-            row = np.clip(np.round(place), 0, captains.STEPS - 1).astype(int)
+            place = (risk - bots.MIN_RISK) * ((bots.RISK_STEPS - 1) / (bots.MAX_RISK - bots.MIN_RISK))
+            row = np.clip(np.round(place), 0, bots.RISK_STEPS - 1).astype(int)
             intent = (rng.random(n)[:, None] >= intents[row]).sum(1)
             plan = (rng.random(n)[:, None] >= plans[spin.astype(int), phase]).sum(1)
             field = (rng.random(n)[:, None] >= fields[phase]).sum(1)
@@ -77,9 +73,9 @@ def play(settings: Any, matches: int, seed: int) -> tuple[int, Ints, Ints]:
                 + np.exp(-0.25 * faced)[:, None] * model.settle[0]
                 + (np.minimum(faced, 60) / 30)[:, None] * model.settle[1]
                 + level[:, None] * model.level
-                + np.minimum(behind, 0)[:, None] * model.pressure[0]
-                + np.maximum(behind - 0.3, 0)[:, None] * model.pressure[1]
-                + worn[:, None] * model.worn
+                + np.minimum(log_rate_needed, 0)[:, None] * model.pressure[0]
+                + np.maximum(log_rate_needed - 0.3, 0)[:, None] * model.pressure[1]
+                + excess[:, None] * model.excess_wickets
                 + free[:, None] * model.free_hit
             )
             weight = np.exp(logits)

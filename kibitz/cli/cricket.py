@@ -1,4 +1,4 @@
-"""`kibitz cricket`: the simulator by itself, its win probability, and how it was fitted."""
+"""`kibitz cricket`: the simulator, its win probability and its calibration."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ app = typer.Typer(help="The cricket simulator: matches, win probability, calibra
 
 @app.command()
 def simulate(
-    out: Annotated[str, typer.Option("--out", help="CSV file, a row for each innings")],
-    matches: Annotated[int, typer.Option("--matches", min=1, help="how many")] = 1000,
-    overs: Annotated[int, typer.Option("--overs", min=1, max=20, help="of each innings")] = 20,
+    out: Annotated[str, typer.Option("--out", help="CSV file with a row for each innings")],
+    matches: Annotated[int, typer.Option("--matches", min=1, help="number of matches")] = 1000,
+    overs: Annotated[int, typer.Option("--overs", min=1, max=20, help="overs per innings")] = 20,
     era: Annotated[str, typer.Option("--era", help="pre2018, 2018-2022 or 2023+")] = "2023+",
     seed: Annotated[int, typer.Option("--seed", min=0, max=LAST_SEED, help="the same seed gives the same matches")] = 0,
     as_json: Json = False,
 ) -> None:
-    """Matches between default captains: inn,total,wkts,legal,pp,mid_,death,fours,sixes,target,won."""
-    from kibitz.games.cricket.fitting import csv_out as sheet
+    """Simulate matches between default captains: inn,total,wkts,legal,pp,mid_,death,fours,sixes,target,won."""
+    from kibitz.games.cricket.fitting import csv_out
     from kibitz.games.cricket.fitting import simulate as simulator
 
-    sheet.check_place(out)
+    csv_out.check_place(out)
     with output.progress("matches", 1, quiet=as_json):
         rows = simulator.simulate(matches, overs, era, seed)
     simulator.write_rows(rows, out)
@@ -47,11 +47,11 @@ def simulate(
 @app.command()
 def winprob(
     states: Annotated[str, typer.Option("--states", help="CSV of chase states")],
-    out: Annotated[str, typer.Option("--out", help="the same CSV with p_win")],
+    out: Annotated[str, typer.Option("--out", help="copy of the CSV with a column p_win")],
     as_json: Json = False,
 ) -> None:
-    """Adds the batting side's chance to win to balls_left,runs_needed,wickets_left,first_innings_total."""
-    from kibitz.games.cricket.chances.winprob import write_winprob
+    """Add the batting side's chance of winning to balls_left,runs_needed,wickets_left,first_innings_total."""
+    from kibitz.games.cricket.fitting.csv_out import write_winprob
 
     output.facts({"states": write_winprob(states, out), "out": out}, as_json)
 
@@ -59,23 +59,23 @@ def winprob(
 @app.command()
 def fit(
     tables: Annotated[str, typer.Option("--tables", help="folder of calibration tables")],
-    report: Annotated[bool, typer.Option("--report", help="only show how true the present calibration is")] = False,
-    winprob: Annotated[bool, typer.Option("--winprob", help="keep the ball model, fit win probability anew")] = False,
+    report: Annotated[bool, typer.Option("--report", help="only report the accuracy of the calibration")] = False,
+    winprob: Annotated[bool, typer.Option("--winprob", help="keep the ball model and refit win probability")] = False,
     as_json: Json = False,
 ) -> None:
-    """Fits calibration.json to the tables, or shows our figures beside the real ones and their standard errors."""
+    """Fit calibration.json to the tables, or compare our figures with the real ones and their standard errors."""
     from kibitz.games.cricket.fitting import fit as fitting
     from kibitz.games.cricket.fitting import report as reporting
     from kibitz.games.cricket.fitting.tables import Tables
     from kibitz.games.cricket.model.calibration import FILE
 
     if report:
-        with output.progress("playing matches of three eras", 1, quiet=as_json):
+        with output.progress("simulating three eras", 1, quiet=as_json):
             made = reporting.report(Tables(tables))
-        print(json.dumps(reporting.told(made), allow_nan=False) if as_json else reporting.printed(made))
+        print(json.dumps(reporting.as_json(made), allow_nan=False) if as_json else reporting.as_text(made))
         return
     if winprob:
         fitting.refit_winprob(tables)
     else:
-        fitting.fit(tables, tell=(lambda line: None) if as_json else print)
+        fitting.fit(tables, report=(lambda line: None) if as_json else print)
     output.facts({"calibration": str(FILE)}, as_json)

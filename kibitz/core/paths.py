@@ -36,6 +36,11 @@ def find(path: str | Path) -> Path:
         for folder in SHIPPED:
             if (shipped := folder.joinpath(*given.parts[1:])).is_file():
                 return shipped
+        # a game keeps its own prompt: `configs/llm_prompt_GAME.txt` names it
+        game = given.name.removeprefix("llm_prompt_").removesuffix(".txt")
+        prompt = PACKAGE / "games" / game / "prompt.txt"
+        if given.name == f"llm_prompt_{game}.txt" and prompt.is_file():
+            return prompt
     if given.is_dir():
         raise BadInput(f"{str(path)!r} is a folder; name a file in it.")
     raise BadInput(f"There is no file {str(path)!r}.")

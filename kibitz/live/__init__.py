@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kibitz.games.cricket.envs.ui_frame import to_ui_frame
+    from kibitz.games.cricket.captains.tool_models import to_ui_frame
     from kibitz.live.app import create_app
     from kibitz.live.config import LiveConfig
     from kibitz.live.episodes.runner import is_running, run_episode_in_proc
@@ -35,7 +35,7 @@ _MODULES = {
     "create_app": "kibitz.live.app",
     "is_running": "kibitz.live.episodes.runner",
     "run_episode_in_proc": "kibitz.live.episodes.runner",
-    "to_ui_frame": "kibitz.games.cricket.envs.ui_frame",
+    "to_ui_frame": "kibitz.games.cricket.captains.tool_models",
 }
 
 

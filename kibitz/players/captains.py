@@ -21,7 +21,7 @@ from kibitz.core.play.player import Choice, Player, Turn
 from kibitz.core.play.resolve import player_and_bot
 from kibitz.games.cricket import game
 from kibitz.games.cricket.captains.bots import CAPTAINS
-from kibitz.games.cricket.envs.tool_env import CricketAction, CricketObservation
+from kibitz.games.cricket.captains.tool_models import CricketAction, CricketObservation
 from kibitz.llm.presets import read_presets, why_not
 
 log = logging.getLogger(__name__)

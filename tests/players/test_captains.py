@@ -107,8 +107,8 @@ def test_the_heuristic_captain_plays_whole_matches_without_a_refused_call() -> N
 
 
 def test_the_heuristic_captain_repeats_itself_with_its_seed_and_has_tempers() -> None:
-    def calls(seed: int, temper: str = "shrewd") -> list[Any]:
-        env, captain = CricketEnvironment(), HeuristicCaptain(seed=seed, temper=temper)
+    def calls(seed: int, style: str = "shrewd") -> list[Any]:
+        env, captain = CricketEnvironment(), HeuristicCaptain(seed=seed, style=style)
         obs, made = env.reset(options={"seed": 9, "max_overs": 1}), []
         while not obs.done:
             made.append(captain.act(to_ui_frame(obs, episode_id="x")))
@@ -118,8 +118,8 @@ def test_the_heuristic_captain_repeats_itself_with_its_seed_and_has_tempers() ->
     assert calls(1) == calls(1)
     assert calls(1) != calls(2)
     assert calls(1) != calls(1, "defensive")
-    with pytest.raises(BadInput, match="temper"):
-        HeuristicCaptain(temper="calm")
+    with pytest.raises(BadInput, match="no style 'calm'"):
+        HeuristicCaptain(style="calm")
 
 
 def test_a_ui_frame_is_plain_data_with_the_legal_tools() -> None:
@@ -206,12 +206,13 @@ def test_the_real_embedded_model_plays_a_ball_of_an_episode_without_help() -> No
 
 def test_a_prompt_names_players_and_legal_values_and_begins_with_what_never_changes() -> None:
     from kibitz.core.chance import episode_luck, seed_key
+    from kibitz.core.paths import find
     from kibitz.core.play.episode import table_for
     from kibitz.llm.answers.answer import Answer
     from kibitz.llm.answers.prompt import Prompt
 
     record, settings = game(), CricketOptions(max_overs=5).settings()
-    assert record.words.prompt == "configs/llm_prompt_cricket.txt"
+    assert record.words.prompt == str(find("configs/llm_prompt_cricket.txt"))
     prompt, table = Prompt.read(record.words.prompt), table_for(record)
     texts = []
     for seed in range(4):

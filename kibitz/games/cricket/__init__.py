@@ -1,4 +1,4 @@
-"""Cricket captaincy: `game()` is the record, `CricketOptions` what may be set."""
+"""Cricket captaincy: `game()` is the record, `CricketOptions` are its options."""
 
 from __future__ import annotations
 
@@ -12,18 +12,19 @@ from jax import Array
 
 from kibitz.core.game import Drawing, Game, Learning, Measures, Page, Rules
 from kibitz.core.words import Words
-from kibitz.games.cricket.captains import bots
+from kibitz.games.cricket.captains import bots, tool_calls
 from kibitz.games.cricket.drawing import frame, review
-from kibitz.games.cricket.envs import calls
 from kibitz.games.cricket.laws import start, state, step, view
 from kibitz.games.cricket.laws.step import Settings
 from kibitz.games.cricket.options import CricketOptions
 from kibitz.games.cricket.teams import roster
 from kibitz.games.cricket.words import commentary, prompt
 
+FOLDER = Path(__file__).parent
+
 
 def score(settings: Settings, final: state.State) -> Mapping[str, Array]:
-    """`win` is the reward; `run_difference` is what the last innings made beyond the one before."""
+    """`win` is the reward; `run_difference` compares the last two innings."""
     won = jnp.stack([final.winner == 0, final.winner == 1]).astype(jnp.float32)
     win = jnp.where(final.winner == state.TIE, 0.5, won)
     lead = (final.score - final.first).astype(jnp.float32)
@@ -32,7 +33,7 @@ def score(settings: Settings, final: state.State) -> Mapping[str, Array]:
 
 
 def contexts(name: str) -> Mapping[str, Any]:
-    """`uniform` draws invented sides; a file holds two sides of one's own."""
+    """`uniform` draws invented sides; any other name is a file with two sides."""
     return {} if name == "uniform" else {"elevens": name}
 
 
@@ -54,7 +55,7 @@ def build() -> Game:
             new_uniforms=start.NEW_UNIFORMS,
             step_uniforms=step.STEP_UNIFORMS,
         ),
-        learning=Learning(features=view.features, bit_widths=state.WIDTHS),
+        learning=Learning(features=view.features, bit_widths=state.BIT_WIDTHS),
         bots=bots.CAPTAINS,
         reference="balanced",
         measures=Measures(score=score),
@@ -65,16 +66,16 @@ def build() -> Game:
             parse=prompt.parse,
             position_text=prompt.position_text,
             choices_text=prompt.choices_text,
-            prompt="configs/llm_prompt_cricket.txt",
+            prompt=str(FOLDER / "prompt.txt"),
         ),
         drawing=Drawing(
             frame=frame.frame,
             commentary=commentary.commentary,
             private=frame.private,
             cast=roster.cast,
-            tool_calls=calls.calls,
+            tool_calls=tool_calls.tool_calls,
             review=review.review,
-            page=Page(Path(__file__).parent / "ui", "cricket.js"),
+            page=Page(FOLDER / "ui", "cricket.js"),
             public_rewards=True,
         ),
         contexts=contexts,
@@ -85,7 +86,7 @@ def build() -> Game:
 
 
 def game(options: CricketOptions | None = None) -> Game:
-    """One record fits all options."""
+    """One record serves all options."""
     return build()
 
 

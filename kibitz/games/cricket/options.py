@@ -1,4 +1,4 @@
-"""What a user may set, and the arrays the rules read."""
+"""The options of a match, and the settings that the laws read."""
 
 from __future__ import annotations
 
@@ -9,38 +9,37 @@ import jax.numpy as jnp
 from pydantic import Field
 
 from kibitz.core.options import OPERATOR, Options
-from kibitz.games.cricket.captains import bots as captains
 from kibitz.games.cricket.chances import potential
 from kibitz.games.cricket.laws.step import Settings
-from kibitz.games.cricket.model import delivery as ball
-from kibitz.games.cricket.model import par as course
+from kibitz.games.cricket.model import delivery
 from kibitz.games.cricket.model.calibration import ERAS, calibration
-from kibitz.games.cricket.model.par import powerplay_balls
-from kibitz.games.cricket.teams import ratings as elevens
+from kibitz.games.cricket.model.par import par, powerplay_balls
+from kibitz.games.cricket.teams import ratings
+from kibitz.games.cricket.teams.bowling_orders import bowling_orders
 from kibitz.games.cricket.teams.ratings import Sides
 from kibitz.games.cricket.teams.roster import Eleven
 
 
 class CricketOptions(Options):
-    """Every name is also an option of `reset`."""
+    """The options of a match."""
 
-    max_overs: int = Field(5, ge=1, le=20, description="overs of an innings; 20 is a full T20")
-    era: Literal["pre2018", "2018-2022", "2023+"] = Field("2023+", description="whose rates of scoring are played")
+    max_overs: int = Field(5, ge=1, le=20, description="overs per innings; 20 is a full T20")
+    era: Literal["pre2018", "2018-2022", "2023+"] = Field("2023+", description="the era whose scoring rates apply")
     captain_side: Literal["toss", "bat", "bowl"] = Field("toss", description="what seat 0 does first")
-    random_start: bool = Field(False, description="begin in a plausible position in the middle of a match")
-    seed: int = Field(0, ge=0, description="of the invented sides")
-    pool: int = Field(32, ge=1, le=1024, description="invented sides that matches are drawn from; 2 keep their seats")
-    shaping: float = Field(0.0, ge=0.0, le=1.0, description="share of the reward paid as win probability moves")
+    random_start: bool = Field(False, description="start in a plausible position in mid-match")
+    seed: int = Field(0, ge=0, description="seed of the invented sides")
+    pool: int = Field(32, ge=1, le=1024, description="number of invented sides; two sides keep their seats")
+    shaping: float = Field(0.0, ge=0.0, le=1.0, description="share of the reward paid as win probability changes")
     elevens: str | None = Field(None, description="YAML file with two sides of your own", json_schema_extra=OPERATOR)
 
     def sides(self) -> list[Eleven]:
-        """The sides by index, for names."""
+        """The sides by index, with names."""
         if self.elevens is not None:
-            return list(elevens.read(self.elevens))
+            return list(ratings.read(self.elevens))
         return list(_invented(self.seed, self.pool))
 
     def settings(self, fitted: dict[str, Any] | None = None) -> Settings:
-        """The arrays; `fitted` replaces the committed calibration."""
+        """The arrays of the laws; `fitted` replaces the committed calibration."""
         numbers = fitted or calibration()
         return Settings(
             overs=jnp.int32(self.max_overs),
@@ -48,23 +47,23 @@ class CricketOptions(Options):
             powerplay=jnp.int32(powerplay_balls(self.max_overs)),
             bats_first=jnp.float32({"toss": 0.5, "bat": 1.0, "bowl": 0.0}[self.captain_side]),
             random_start=jnp.bool_(self.random_start),
-            model=ball.model(numbers, self.max_overs),
+            model=delivery.model(numbers, self.max_overs),
             sides=self._tables(numbers) if fitted or self.elevens else _tables(self.seed, self.pool, self.max_overs),
-            course=course.course(self.max_overs, numbers),
+            par=par(self.max_overs, numbers),
             potential=potential.build(self.shaping, self.max_overs, ERAS.index(self.era)),
         )
 
     def _tables(self, numbers: dict[str, Any]) -> Sides:
         chosen = self.sides()
-        return elevens.sides(chosen, numbers, captains.orders(chosen, self.max_overs, self.seed))
+        return ratings.sides(chosen, numbers, bowling_orders(chosen, self.max_overs, self.seed))
 
 
 @lru_cache(maxsize=64)
 def _invented(seed: int, pool: int) -> tuple[Eleven, ...]:
-    return tuple(elevens.invent(seed, pool, calibration()))
+    return tuple(ratings.invent(seed, pool, calibration()))
 
 
 @lru_cache(maxsize=64)
 def _tables(seed: int, pool: int, overs: int) -> Sides:
     chosen = list(_invented(seed, pool))
-    return elevens.sides(chosen, calibration(), captains.orders(chosen, overs, seed))
+    return ratings.sides(chosen, calibration(), bowling_orders(chosen, overs, seed))

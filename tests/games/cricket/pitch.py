@@ -11,7 +11,7 @@ import numpy as np
 
 from kibitz.core.xla.jit import jit_single
 from kibitz.games.cricket.laws import state as state_
-from kibitz.games.cricket.laws import step as rules
+from kibitz.games.cricket.laws import step as laws
 from kibitz.games.cricket.model.delivery import FOUR, HOWS, ONE, SIX, WICKET, WIDE
 from kibitz.games.cricket.options import CricketOptions
 
@@ -43,8 +43,8 @@ def certain(settings: Any, outcome: int, how: str = "", runs: int | None = None,
     return settings._replace(model=model._replace(**made))
 
 
-_step = jit_single(rules.step)
-legal = jit_single(rules.legal, static_argnums=2)
+_step = jit_single(laws.step)
+legal = jit_single(laws.legal, static_argnums=2)
 
 
 def play(settings: Any, state: Any, bat: Any = NEUTRAL, bowl: Any = NEUTRAL, u: float = 0.5) -> Any:

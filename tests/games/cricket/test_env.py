@@ -17,10 +17,10 @@ from kibitz.core.errors import BadInput
 from kibitz.core.play.episode import play_episode, table_for
 from kibitz.core.xla.jit import jit_single
 from kibitz.games.cricket import game
-from kibitz.games.cricket.envs.page import next_bowlers
+from kibitz.games.cricket.captains.tool_models import ResetOptions
+from kibitz.games.cricket.envs.snapshot import next_bowlers
 from kibitz.games.cricket.envs.tool_env import CricketAction, CricketEnvironment, CricketObservation
-from kibitz.games.cricket.envs.tool_models import ResetOptions
-from kibitz.games.cricket.laws import step as rules
+from kibitz.games.cricket.laws import step as laws
 from kibitz.games.cricket.model.tactics import INTENTS, PLANS
 from kibitz.games.cricket.options import CricketOptions
 from kibitz.players import player_named
@@ -60,7 +60,7 @@ def test_a_fourth_call_without_a_ball_is_refused_and_the_ball_is_played() -> Non
         assert (obs.calls_left, obs.turn, obs.error) == (left, 0, None)
     obs = call(env, "set_batting_plan", intent="block")
     assert obs.error
-    assert "refused" in obs.error
+    assert "Refused" in obs.error
     assert (obs.turn, obs.calls_left) == (1, 3)
     assert obs.plans["intent"] == obs.frame["ball"]["intent"] == "slog"
     assert obs.message
@@ -76,7 +76,7 @@ def test_a_fourth_call_without_a_ball_is_refused_and_the_ball_is_played() -> Non
         ("set_batting_plan", {"intent": None}, "block, rotate"),
         ("set_batting_plan", {"intent": ["slog"]}, "block, rotate"),
         ("set_batting_plan", {"intent": "slog", "more": 1}, "no other"),
-        ("choose_next_batter", {"batter": "Nobody Inparticular"}, "there are"),
+        ("choose_next_batter", {"batter": "Nobody Inparticular"}, "choose one of"),
         ("play_delivery", {"intent": "slog"}, "no arguments"),
     ],
 )
@@ -147,7 +147,7 @@ def test_a_bowler_for_the_next_over_can_be_named_in_the_middle_of_one() -> None:
     assert obs.frame["ball"]["bowler_name"] == choices[0]
 
 
-look = jit_single(lambda settings, state: (game().rules.view(settings, state, 0), rules.may_bowl(settings, state)))
+look = jit_single(lambda settings, state: (game().rules.view(settings, state, 0), laws.may_bowl(settings, state)))
 
 
 @pytest.mark.parametrize("overs", [3, 7])
@@ -253,7 +253,7 @@ def test_the_opponent_is_told_nothing_of_the_captains_choice() -> None:
                 asked.append(jax.tree.map(np.asarray, (turn.view, turn.masks, turn.history)))
                 return super().choose(turn)
 
-        bowler = int(env._page.view.may_bowl).bit_length() - 1
+        bowler = int(env._position.view.may_bowl).bit_length() - 1
         env._opponent = Curious([(2, 2, 1, bowler, 0)])
         call(env, "set_batting_plan", intent=intent)
         call(env, "play_delivery")

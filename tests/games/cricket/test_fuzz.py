@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kibitz.games.cricket.envs.tool_calls import SPECS
+from kibitz.games.cricket.captains.tool_calls import TOOLS
 from kibitz.games.cricket.envs.tool_env import CricketAction, CricketEnvironment, CricketObservation
 from tests.games.cricket.captaincy import any_legal
 
@@ -17,7 +17,7 @@ ODD: list[Any] = [
     "é" * 50, "a" * 5000, [], ["slog"], {}, {"intent": "slog"}, ("x",), b"bytes", object(), {1: 2},
     {None: None}, set(), lambda: None,
 ]  # fmt: skip
-NAMES = [*SPECS, "reset", "PLAY_DELIVERY", "play-delivery", "__class__", "", "tool", "set_batting_plan "]
+NAMES = [*TOOLS, "reset", "PLAY_DELIVERY", "play-delivery", "__class__", "", "tool", "set_batting_plan "]
 KEYS = ["intent", "plan", "field", "bowler", "batter", "", "tool", "self", 7, None]
 
 

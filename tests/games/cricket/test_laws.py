@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kibitz.games.cricket.laws import state as state_
-from kibitz.games.cricket.laws import step as rules
-from kibitz.games.cricket.model.delivery import BYE, DOT, HOWS, NO_BALL
+from kibitz.games.cricket.laws import step as laws
+from kibitz.games.cricket.model.delivery import BYE, DOT, HOWS, NO_BALL, NOBODY
 from kibitz.games.cricket.model.par import powerplay_balls
 from tests.games.cricket.pitch import (
     FOUR,
@@ -45,7 +44,7 @@ def test_a_boundary_does_not_change_the_strike() -> None:
 
 def test_the_end_of_an_over_changes_the_strike() -> None:
     after = play(certain(plain(), DOT), begin(legal=5, bowler=9))
-    assert (int(after.striker), int(after.bowler), int(after.last_bowler)) == (1, state_.NOBODY, 9)
+    assert (int(after.striker), int(after.bowler), int(after.last_bowler)) == (1, NOBODY, 9)
 
 
 def test_an_odd_run_off_the_last_ball_keeps_the_strike() -> None:
@@ -123,7 +122,7 @@ def test_who_has_batted_cannot_come_in_again() -> None:
 
 def test_byes_are_runs_but_nobodys() -> None:
     after = play(certain(plain(), BYE, runs=1), begin())
-    assert (int(after.score), int(after.striker), int(rules.extras(after.ball))) == (1, 1, 1)
+    assert (int(after.score), int(after.striker), int(laws.extras(after.ball))) == (1, 1, 1)
 
 
 def test_nobody_bowls_two_overs_running() -> None:

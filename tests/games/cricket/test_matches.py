@@ -17,12 +17,13 @@ from kibitz.core.xla.jit import jit_batch, jit_single
 from kibitz.core.xla.packing import Layout
 from kibitz.games.cricket import game
 from kibitz.games.cricket.captains.bots import CAPTAINS
-from kibitz.games.cricket.chances.potential import chance
 from kibitz.games.cricket.drawing.scorecard import Scorecard
-from kibitz.games.cricket.fitting.simulate import BATCH, POOL, deliveries, innings
-from kibitz.games.cricket.laws import start as opening
+from kibitz.games.cricket.fitting.simulate import BATCH_MATCHES, POOL, deliveries, innings
+from kibitz.games.cricket.laws import start
 from kibitz.games.cricket.laws import state as state_
-from kibitz.games.cricket.laws import step as rules
+from kibitz.games.cricket.laws import step as laws
+from kibitz.games.cricket.laws.shaping import chance
+from kibitz.games.cricket.model.delivery import NOBODY
 from kibitz.games.cricket.options import CricketOptions
 
 MATCHES = 100_000
@@ -35,8 +36,8 @@ def broken_laws(settings: Any, before: Any, after: Any) -> Any:
     same = (after.batting == before.batting) & (after.second == before.second) & (after.supers == before.supers)
     counts = (ball.outcome != 7) & (ball.outcome != 8)
     limit = jnp.where(before.supers > 0, 1, (settings.overs + 4) // 5)
-    overs = [rules.overs_of(after.overs, jnp.int32(i)) for i in range(11)]
-    masks = [mask for seat in (0, 1) for mask in rules.legal(settings, after, seat)]
+    overs = [laws.overs_of(after.overs, jnp.int32(i)) for i in range(11)]
+    masks = [mask for seat in (0, 1) for mask in laws.legal(settings, after, seat)]
     claims = [
         (after.wickets <= 10) & (after.wickets >= 0),
         ~same | (after.score >= before.score),
@@ -48,7 +49,7 @@ def broken_laws(settings: Any, before: Any, after: Any) -> Any:
         (after.striker != after.other) | after.over,
         jnp.stack([n <= limit for n in overs]).all() | ~same,
         jnp.stack([mask.any() for mask in masks]).all(),
-        (ball.bowler != before.last_bowler) | (before.bowler != state_.NOBODY),
+        (ball.bowler != before.last_bowler) | (before.bowler != NOBODY),
         (after.winner != state_.UNDECIDED) == after.over,
         ~after.over | (after.winner == state_.TIE) | (after.score != after.first),
     ]
@@ -60,23 +61,23 @@ def broken_laws(settings: Any, before: Any, after: Any) -> Any:
 def test_no_law_is_broken_in_a_hundred_thousand_random_matches() -> None:
     """Short matches with random choices, so that all-outs, ties and super overs are common."""
     settings = CricketOptions(max_overs=2, pool=16).settings()
-    example = opening.new(settings, jnp.zeros(opening.NEW_UNIFORMS))
-    layout = Layout(state_.WIDTHS, example)
-    batch, longest = 20_000, rules.max_steps(settings)
+    example = start.new(settings, jnp.zeros(start.NEW_UNIFORMS))
+    layout = Layout(state_.BIT_WIDTHS, example)
+    batch, longest = 20_000, laws.max_steps(settings)
 
     def one(settings: Any, packed: Any, u: Any) -> Any:
         state = layout.unpack(packed)
         acts = []
         for seat in (0, 1):
-            masks = rules.legal(settings, state, seat)
+            masks = laws.legal(settings, state, seat)
             acts.append(sample(tuple(jnp.zeros(m.shape) for m in masks), masks, u[1 + 5 * seat : 6 + 5 * seat]))
-        after, _, _ = rules.step(settings, state, (acts[0], acts[1]), u[:1])
+        after, _, _ = laws.step(settings, state, (acts[0], acts[1]), u[:1])
         return layout.pack(after), broken_laws(settings, state, after)
 
     @jax.jit
     def play(settings: Any, key: Any) -> Any:
-        packed = jax.vmap(lambda u: layout.pack(opening.new(settings, u)), in_axes=1)(
-            block(key, (opening.NEW_UNIFORMS, batch))
+        packed = jax.vmap(lambda u: layout.pack(start.new(settings, u)), in_axes=1)(
+            block(key, (start.NEW_UNIFORMS, batch))
         )
 
         def go_on(carry: Any) -> Any:
@@ -104,15 +105,15 @@ def test_no_law_is_broken_in_a_hundred_thousand_random_matches() -> None:
 
 
 # compiled once for all seeds
-begin_one, step_one = jit_single(opening.new), jit_single(rules.step)
-masks_of = jit_single(lambda settings, state: [rules.legal(settings, state, seat) for seat in (0, 1)])
+begin_one, step_one = jit_single(start.new), jit_single(laws.step)
+masks_of = jit_single(lambda settings, state: [laws.legal(settings, state, seat) for seat in (0, 1)])
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_golden_scorecards_add_up(seed: int) -> None:
     settings = CricketOptions(max_overs=3, pool=2).settings()
     rng = np.random.default_rng(seed)
-    state = jax.device_get(begin_one(settings, rng.random(opening.NEW_UNIFORMS, np.float32)))
+    state = jax.device_get(begin_one(settings, rng.random(start.NEW_UNIFORMS, np.float32)))
     card = Scorecard()
     while not bool(state.over):
         acts = [
@@ -156,7 +157,7 @@ def test_the_other_captains_choice_is_in_no_view_before_the_ball() -> None:
     """A view is a function of the state, and a state is the same whatever is about to be chosen."""
     settings = CricketOptions(max_overs=5, pool=4).settings()
     view = jit_single(game().rules.view, static_argnums=2)
-    state = begin_one(settings, np.full(opening.NEW_UNIFORMS, 0.3, np.float32))
+    state = begin_one(settings, np.full(start.NEW_UNIFORMS, 0.3, np.float32))
     hidden = state._replace(levels=tuple(jnp.int32(x) for x in (3, 200, 90)))
     for seat in (0, 1):
         seen, other = view(settings, state, seat), view(settings, hidden, seat)
@@ -170,10 +171,10 @@ def test_a_random_start_is_a_legal_position() -> None:
     settings = CricketOptions(max_overs=20, pool=8, random_start=True).settings()
 
     def begin(settings: Any, u: Any) -> Any:
-        state = opening.new(settings, u)
-        return state, jnp.stack([mask.any() for seat in (0, 1) for mask in rules.legal(settings, state, seat)])
+        state = start.new(settings, u)
+        return state, jnp.stack([mask.any() for seat in (0, 1) for mask in laws.legal(settings, state, seat)])
 
-    u = np.random.default_rng(0).random((512, opening.NEW_UNIFORMS), np.float32)
+    u = np.random.default_rng(0).random((512, start.NEW_UNIFORMS), np.float32)
     states, opened = jax.device_get(jit_batch(jax.vmap(begin, in_axes=(None, 0)))(settings, u))
     assert opened.all()
     assert (states.legal % 6 == 0).all()
@@ -186,14 +187,14 @@ def test_a_random_start_is_a_legal_position() -> None:
 @pytest.mark.conformance  # every captain is a program of its own
 def test_every_captain_chooses_legally() -> None:
     settings = CricketOptions(max_overs=5, pool=8, random_start=True).settings()
-    u = jax.random.uniform(jax.random.key(1), (256, opening.NEW_UNIFORMS))
+    u = jax.random.uniform(jax.random.key(1), (256, start.NEW_UNIFORMS))
     record = game()
 
     def check(settings: Any, x: Any, bot: Any) -> Any:
-        state = opening.new(settings, x)
+        state = start.new(settings, x)
         good = []
         for seat in (0, 1):
-            masks = rules.legal(settings, state, seat)
+            masks = laws.legal(settings, state, seat)
             mind = bot.start(settings, seat, x[: bot.uniforms])
             _, act = bot.choose(settings, mind, record.rules.view(settings, state, seat), masks, x[: bot.uniforms])
             good += [mask[choice] for mask, choice in zip(masks, act, strict=True)]
@@ -207,9 +208,9 @@ def test_every_captain_chooses_legally() -> None:
 def test_a_batch_is_fast_enough() -> None:
     """A guard against a tenfold loss, not a benchmark: `kibitz bench cricket` measures."""
     settings = CricketOptions(max_overs=5, pool=POOL).settings()
-    deliveries(settings, BATCH, 0)
+    deliveries(settings, BATCH_MATCHES, 0)
     start = time.perf_counter()
-    balls, _ = deliveries(settings, BATCH, 1)
+    balls, _ = deliveries(settings, BATCH_MATCHES, 1)
     rate = balls.live.sum() / (time.perf_counter() - start)
     assert rate > 50_000
 
@@ -217,22 +218,22 @@ def test_a_batch_is_fast_enough() -> None:
 def test_shaped_rewards_sum_to_the_result_less_the_first_chance() -> None:
     options = CricketOptions(max_overs=1, pool=4, shaping=1.0)
     settings = options.settings()
-    neutral, longest = tuple(jnp.int32(x) for x in (3, 2, 1, 9, 5)), rules.max_steps(settings)
+    neutral, longest = tuple(jnp.int32(x) for x in (3, 2, 1, 9, 5)), laws.max_steps(settings)
 
     def episode(settings: Any, new: Any, luck: Any) -> Any:
-        state = opening.new(settings, new)
+        state = start.new(settings, new)
         began = chance(settings, state)
 
         def turn(carry: Any, u: Any) -> Any:
             state, total = carry
-            state, rewards, _ = rules.step(settings, state, (neutral, neutral), u)
+            state, rewards, _ = laws.step(settings, state, (neutral, neutral), u)
             return (state, total + rewards), jnp.abs(rewards).max()
 
         (state, total), largest = jax.lax.scan(turn, (state, jnp.zeros(2)), luck)
         return state.winner, began, total, largest.max()
 
     rng = np.random.default_rng(0)
-    new, luck = rng.random((64, opening.NEW_UNIFORMS), np.float32), rng.random((64, longest, 1), np.float32)
+    new, luck = rng.random((64, start.NEW_UNIFORMS), np.float32), rng.random((64, longest, 1), np.float32)
     winner, began, total, largest = jax.device_get(
         jit_batch(jax.vmap(episode, in_axes=(None, 0, 0)))(settings, new, luck)
     )

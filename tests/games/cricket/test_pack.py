@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from kibitz.core.errors import BadInput
-from kibitz.games.cricket.laws import step as rules
-from kibitz.games.cricket.laws.state import NOBODY
+from kibitz.games.cricket.laws import step as laws
+from kibitz.games.cricket.model.delivery import NOBODY
 from kibitz.games.cricket.packs import FOLDER, mirrored, pack, packs, read, scenario
 
 NAMES = ("default", "chase", "collapse", "death", "defend", "powerplay")
@@ -33,11 +33,11 @@ def test_every_entry_begins_in_a_position_that_can_happen(name: str) -> None:
         assert bool(state.second) == (entry.innings == 2)
         assert int(state.first) == (entry.target - 1 if entry.target else 0)
         assert int(state.batting) == (0 if entry.side == "bat" else 1)
-        assert not bool(state.over) and bool(rules.to_act(state).all())
+        assert not bool(state.over) and bool(laws.to_act(state).all())
         players = {int(state.striker), int(state.other)}
         assert len(players) == 2 and bin(int(state.batted)).count("1") == entry.wickets + 2
         assert all(int(state.batted) >> player & 1 for player in players)
-        counts = [int(rules.overs_of(state.overs, np.int32(i))) for i in range(11)]
+        counts = [int(laws.overs_of(state.overs, np.int32(i))) for i in range(11)]
         assert sum(counts) == -(-entry.legal // 6)
         limit, spare = divmod(entry.overs, 5)
         assert sum(n > limit for n in counts) <= spare and max(counts) <= limit + (spare > 0)
@@ -45,7 +45,7 @@ def test_every_entry_begins_in_a_position_that_can_happen(name: str) -> None:
         if int(state.bowler) != NOBODY:
             assert int(state.bowler) != int(state.last_bowler)
         for seat in (0, 1):
-            assert all(bool(mask.any()) for mask in rules.legal(settings, state, seat))
+            assert all(bool(mask.any()) for mask in laws.legal(settings, state, seat))
 
 
 def test_the_second_match_of_a_pair_is_the_first_with_the_sides_swapped() -> None:
@@ -82,7 +82,7 @@ def test_a_file_that_changed_is_read_again(tmp_path: Path) -> None:
 
 
 WRONG: dict[str, tuple[str, str]] = {
-    "no table": ("[1, 2]", "a table with 'about' and 'scenarios'"),
+    "no table": ("[1, 2]", "a mapping with 'about' and 'scenarios'"),
     "not YAML": ("about: [", "is not valid YAML"),
     "no scenarios": ("about: x\nscenarios: []", "'scenarios'"),
     "unknown key": ("about: x\nscenario: [{seed: 1}]", "'scenario'; did you mean 'scenarios'"),
@@ -94,7 +94,10 @@ WRONG: dict[str, tuple[str, str]] = {
     "balls": ("about: x\nscenarios: [{seed: 1, legal: 30}]", "legal is 30, but 5 overs have 30 balls"),
     "target first": ("about: x\nscenarios: [{seed: 1, target: 30}]", "target belongs to innings 2"),
     "no target": ("about: x\nscenarios: [{seed: 1, innings: 2}]", "needs a target"),
-    "passed": ("about: x\nscenarios: [{seed: 1, innings: 2, target: 9, score: 9, legal: 2}]", "would be over"),
+    "passed": (
+        "about: x\nscenarios: [{seed: 1, innings: 2, target: 9, score: 9, legal: 2}]",
+        "the score must be lower",
+    ),
     "wickets": ("about: x\nscenarios: [{seed: 1, wickets: 3, legal: 2}]", "wickets is 3 after 2 legal balls"),
     "text for a number": ("about: x\nscenarios: [{seed: one}]", "Entry 1 .*'seed' is 'one'"),
     "too many": ("about: x\nscenarios: [{seed: 1, count: 6000}, {seed: 1, count: 6000}]", "more than 10,000"),

@@ -16,18 +16,18 @@ from kibitz.core.errors import BadInput
 from kibitz.core.play.episode import table_for
 from kibitz.core.xla.jit import jit_batch, jit_single
 from kibitz.games.cricket import CricketOptions, game
-from kibitz.games.cricket.captains import bots as captains
-from kibitz.games.cricket.laws import start as opening
+from kibitz.games.cricket.laws import start
 from kibitz.games.cricket.model.calibration import calibration
-from kibitz.games.cricket.teams import ratings as elevens
-from kibitz.games.cricket.words import prompt as words
+from kibitz.games.cricket.teams import ratings
+from kibitz.games.cricket.teams.bowling_orders import bowling_orders
+from kibitz.games.cricket.words import prompt
 from tests.games.cricket.pitch import begin, plain
 
 
 def test_elevens_are_reproducible_by_seed_and_spread_as_measured() -> None:
-    sides = elevens.invent(4, 64, calibration())
-    assert sides == elevens.invent(4, 64, calibration())
-    assert sides != elevens.invent(5, 64, calibration())
+    sides = ratings.invent(4, 64, calibration())
+    assert sides == ratings.invent(4, 64, calibration())
+    assert sides != ratings.invent(5, 64, calibration())
     power = np.array([[p.power for p in side.players] for side in sides])
     assert np.allclose(power[:, :6].std(0), 10, atol=1.5)
     safety = np.array([[p.safety for p in side.players] for side in sides]).mean(0)
@@ -36,8 +36,8 @@ def test_elevens_are_reproducible_by_seed_and_spread_as_measured() -> None:
 
 def test_a_prepared_order_of_bowling_keeps_the_law() -> None:
     for overs in (1, 4, 5, 7, 13, 20):
-        sides = elevens.invent(1, 6, calibration())
-        orders = captains.orders(sides, overs, 1)
+        sides = ratings.invent(1, 6, calibration())
+        orders = bowling_orders(sides, overs, 1)
         limit, spare = divmod(overs, 5)
         for side, variants in zip(sides, orders, strict=True):
             for row in variants[:, :overs]:
@@ -49,18 +49,18 @@ def test_a_prepared_order_of_bowling_keeps_the_law() -> None:
 
 
 def test_a_person_can_supply_two_sides(tmp_path: Path) -> None:
-    mine = elevens.invent(2, 2, calibration())
+    mine = ratings.invent(2, 2, calibration())
     path = tmp_path / "sides.yaml"
-    path.write_text(elevens.write(tuple(mine)))
-    assert list(elevens.read(path)) == mine
+    path.write_text(ratings.write(tuple(mine)))
+    assert list(ratings.read(path)) == mine
     options = CricketOptions(elevens=str(path))
     assert [side.name for side in options.sides()] == [side.name for side in mine]
-    state = jit_single(opening.new)(options.settings(), np.zeros(opening.NEW_UNIFORMS, np.float32))
+    state = jit_single(start.new)(options.settings(), np.zeros(start.NEW_UNIFORMS, np.float32))
     assert [int(x) for x in state.elevens] == [0, 1]
 
 
 def _broken(change: Any) -> str:
-    sides = yaml.safe_load(elevens.write(tuple(elevens.invent(2, 2, calibration()))))
+    sides = yaml.safe_load(ratings.write(tuple(ratings.invent(2, 2, calibration()))))
     change(sides)
     return yaml.safe_dump(sides)
 
@@ -80,12 +80,12 @@ def test_a_bad_side_gets_one_sentence(tmp_path: Path, change: Any, sentence: str
     path = tmp_path / "sides.yaml"
     path.write_text(_broken(change))
     with pytest.raises(BadInput, match=sentence):
-        elevens.read(path)
+        ratings.read(path)
 
 
 def test_a_file_that_is_not_there_gets_one_sentence() -> None:
     with pytest.raises(BadInput, match="cannot be read"):
-        elevens.read("/no/such/file.yaml")
+        ratings.read("/no/such/file.yaml")
 
 
 @pytest.mark.parametrize("values", [{"max_overs": 0}, {"max_overs": 21}, {"era": "1999"}, {"overs": 5}])
@@ -115,7 +115,7 @@ def test_words_say_the_position_and_only_open_choices() -> None:
     for text in ("", "fly", "slog 1", "yorker"):
         with pytest.raises(BadInput):
             record.words.parse(batting, open_to_bat, text)
-    assert words.overs_text(86) == "14.2"
+    assert prompt.overs_text(86) == "14.2"
 
 
 def test_a_frame_is_plain_data_and_public() -> None:
@@ -133,10 +133,10 @@ def test_a_frame_is_plain_data_and_public() -> None:
 def test_features_are_scaled_for_a_network() -> None:
     record = game()
     settings = CricketOptions(max_overs=20, pool=8, random_start=True).settings()
-    u = np.random.default_rng(3).random((256, opening.NEW_UNIFORMS), np.float32)
+    u = np.random.default_rng(3).random((256, start.NEW_UNIFORMS), np.float32)
 
     def seen(settings: Any, x: Any) -> Any:
-        state = opening.new(settings, x)
+        state = start.new(settings, x)
         return jnp.stack(
             [record.learning.features(settings, record.rules.view(settings, state, seat)) for seat in (0, 1)]
         )

@@ -43,7 +43,7 @@ def frames(episode: Episode) -> list[dict[str, Any]]:
 
 def test_a_mark_leads_back_to_its_side_and_strangers_have_no_names() -> None:
     sides = CricketOptions(pool=4, seed=9).sides()
-    marks = [int(x) for x in CricketOptions(pool=4, seed=9).settings().sides.marks]
+    marks = [int(x) for x in CricketOptions(pool=4, seed=9).settings().sides.team_ids]
     assert [roster.side(mark) for mark in marks] == sides
     assert roster.name(12345, 3) == "no. 4"
     assert roster.name(marks[0], 15) == "nobody"
@@ -115,7 +115,7 @@ def test_acts_are_told_as_calls_of_the_side_that_chose() -> None:
         "arguments": {"intent": "slog"},
     }
     named = game().drawing.tool_calls((2, 0, 1, 9, 0), 0, drawn)[0]["arguments"]["bowler"]
-    assert named == roster.side(plain(5).sides.marks[0]).players[9].name
+    assert named == roster.side(plain(5).sides.team_ids[0]).players[9].name
 
 
 def test_there_is_a_line_for_every_outcome_and_dismissal_with_variety() -> None:

@@ -1,21 +1,17 @@
-"""Who decides: bots, the tool-calling captain, presets. The seeds' names for them are importable from here."""
+"""The captains: bots, the captain that calls tools, presets. `laws` plays what they decide."""
 
 from __future__ import annotations
 
 from importlib import import_module
 from typing import Any
 
-_LATE = {
-    "HeuristicCaptain": "kibitz.games.cricket.captains.tool_captain",
-    "OPPONENT_PRESETS": "kibitz.players.captains",
-    "captain_presets": "kibitz.players.captains",
-    "pick_action": "kibitz.players.captains",
-    "to_ui_frame": "kibitz.games.cricket.envs.ui_frame",
-}
+from kibitz.games.cricket.captains.tool_captain import HeuristicCaptain
+from kibitz.games.cricket.captains.tool_models import to_ui_frame
+
+__all__ = ["HeuristicCaptain", "to_ui_frame"]
 
 
 def __getattr__(name: str) -> Any:
-    """Captains who call tools are found here too, but loaded only when they are asked for."""
-    if name not in _LATE:
+    if name not in ("OPPONENT_PRESETS", "captain_presets", "pick_action"):
         raise AttributeError(f"module 'kibitz.games.cricket.captains' has no attribute {name!r}")
-    return getattr(import_module(_LATE[name]), name)
+    return getattr(import_module("kibitz.players.captains"), name)

@@ -1,7 +1,7 @@
-"""Captains that are pure functions, so that whole matches run inside one compiled program.
+"""Captains as pure functions, so that whole matches run inside one compiled program.
 
-`balanced` is the default on both sides: its shares of intents, plans and fields are what the ball
-model is centred on. Others are the same captain with another temper.
+`balanced` is the default: the ball model is centred on its shares of intents, plans and fields. The
+others are the same captain with another style.
 """
 
 from __future__ import annotations
@@ -21,84 +21,77 @@ from kibitz.games.cricket.laws.step import Settings, first_of, last_of
 from kibitz.games.cricket.laws.view import View
 from kibitz.games.cricket.model import tactics
 from kibitz.games.cricket.model.delivery import FIRST_SPIN, phase_of
-from kibitz.games.cricket.model.par import resembles
 from kibitz.games.cricket.model.tactics import FIELDS, INTENTS, PLANS
 from kibitz.games.cricket.teams.ratings import VARIANTS
-from kibitz.games.cricket.teams.roster import Eleven
 
-# risk by over of twenty: the field is up for six overs, wickets in hand are spent at the end
+# risk by over of a twenty-over innings: the field is up for six overs, and wickets in hand are spent at the end
 STAGE = (0.1, 0.2, 0.25, 0.25, 0.25, 0.25, -0.1, -0.05, 0.0, 0.0, 0.05, 0.1, 0.2, 0.25, 0.35, 0.5, 0.65, 0.8, 0.95, 1.1)
-CAUTION = 0.11  # risk given up for a wicket more than usual
-CHASE = 0.9  # risk taken on for each unit of log(runs needed / runs usual): slope of the observed frontier
+CAUTION = 0.11  # risk avoided per wicket lost beyond par
+CHASE = 0.9  # risk added per unit of log(runs needed / par runs): the slope of the observed frontier
 CHASE_LIMITS = (-0.7, 0.7)
-URGENCY = 1.0  # a short innings has wickets to spare; an assumption, there are no such matches in the data
-SPREAD = 0.45  # of intents around the wanted risk
-SPIN_SHARE = (
-    0.137, 0.110, 0.129, 0.171, 0.229, 0.266, 0.597, 0.577, 0.626, 0.602,
-    0.582, 0.557, 0.501, 0.496, 0.432, 0.389, 0.270, 0.182, 0.116, 0.107,
-)  # fmt: skip
-"""Of overs bowled, by over of twenty (bowler_usage.json)."""
-BOWLERS_USED = {5: 0.21, 6: 0.65, 7: 0.14}  # in an innings of twenty overs (bowler_usage.json)
+URGENCY = 1.0  # risk added in short innings, which have wickets to spare: an assumption, the data has none
+SPREAD = 0.45  # standard deviation of intents around the wanted risk
 
 
-class Temper(NamedTuple):
+class Style(NamedTuple):
     """How a captain differs from the balanced one."""
 
-    risk: float = 0.0  # added to the wanted risk with the bat
+    risk: float = 0.0  # added to the wanted risk when batting
     caution: float = CAUTION
     chase: float = CHASE
-    plans: tuple[float, ...] = (0.0,) * len(PLANS)  # log-odds added to the usual plans
+    plans: tuple[float, ...] = (0.0,) * len(PLANS)  # log-odds added to the default plans
     fields: tuple[float, ...] = (0.0,) * len(FIELDS)
 
 
-def wanted_risk(settings: Settings, view: View, temper: Temper) -> Array:
-    """In units of `tactics.levels`: what the moment asks of the batters."""
+def wanted_risk(settings: Settings, view: View, style: Style) -> Array:
+    """The risk that the position demands of the batters, in units of `tactics.intent_risks`."""
     stage = jnp.asarray(STAGE, jnp.float32)[view.twenty_over]
-    usual = settings.course.wickets[view.legal]
+    par_wickets = settings.par.wickets[view.legal]
     is_super = view.supers > 0
-    worn = jnp.where(is_super, 0, jnp.clip(view.wickets - usual, -4, 5))
-    rest = jnp.where(is_super, 12.0, settings.course.rest[settings.era * 121 + view.legal])
+    excess = jnp.where(is_super, 0, jnp.clip(view.wickets - par_wickets, -4, 5))
+    runs_left = jnp.where(is_super, 12.0, settings.par.runs_left[settings.era * 121 + view.legal])
     needed = jnp.maximum(view.first + 1 - view.score, 1)
-    behind = jnp.clip(jnp.log(needed / jnp.maximum(rest, 1.0)), *CHASE_LIMITS)
-    hurry = URGENCY * (1 - settings.overs / 20)
-    return stage + hurry + temper.risk - temper.caution * worn + jnp.where(view.second, temper.chase * behind, 0)
+    log_rate_needed = jnp.clip(jnp.log(needed / jnp.maximum(runs_left, 1.0)), *CHASE_LIMITS)
+    urgency = URGENCY * (1 - settings.overs / 20)
+    chase = jnp.where(view.second, style.chase * log_rate_needed, 0)
+    return stage + urgency + style.risk - style.caution * excess + chase
 
 
-STEPS = 64  # of wanted risk in the table of intents
-LOWEST, HIGHEST = -1.5, 1.3
+RISK_STEPS = 64  # rows of the table of intents
+MIN_RISK, MAX_RISK = -1.5, 1.3
 
 
 @cache
 def intents() -> NDArray[np.float32]:
-    """f32[STEPS * 4]: cumulative shares of intents around each wanted risk."""
-    risk = np.linspace(LOWEST, HIGHEST, STEPS)
-    gaps = (tactics.levels() - risk[:, None]) / SPREAD
+    """f32[RISK_STEPS * 4]: cumulative shares of intents for each wanted risk."""
+    risk = np.linspace(MIN_RISK, MAX_RISK, RISK_STEPS)
+    gaps = (tactics.intent_risks() - risk[:, None]) / SPREAD
     share = np.exp(-0.5 * gaps * gaps)
     return np.cumsum(share / share.sum(1, keepdims=True), axis=1)[:, :-1].astype(np.float32).reshape(-1)
 
 
 @cache
-def bowling(temper: Temper) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+def bowling(style: Style) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Cumulative shares of plans f32[pace or spin * phase * 5] and of fields f32[phase * 3]."""
 
     def tilted(shares: NDArray[np.float32], odds: tuple[float, ...]) -> NDArray[np.float32]:
         weight = shares * np.exp(np.array(odds))
         return np.cumsum(weight / weight.sum(-1, keepdims=True), axis=-1)[..., :-1].astype(np.float32).reshape(-1)
 
-    return tilted(tactics.default_plans(), temper.plans), tilted(tactics.default_fields(), temper.fields)
+    return tilted(tactics.default_plans(), style.plans), tilted(tactics.default_fields(), style.fields)
 
 
-def choose(temper: Temper, settings: Settings, variant: Array, view: View, masks: Masks, u: Array) -> tuple[Array, Act]:
-    """An act for a batting or a bowling captain; `u` is f32[2].
+def choose(style: Style, settings: Settings, variant: Array, view: View, masks: Masks, u: Array) -> tuple[Array, Act]:
+    """An act for the batting or the bowling captain; `u` is f32[2].
 
-    The shares of `tactics.yaml` leave alone what the law closes, so the masks matter for players only.
+    The shares of `tactics.yaml` are zero where the laws forbid a choice, so only bowlers and batters need masks.
     """
-    risk = (wanted_risk(settings, view, temper) - LOWEST) * ((STEPS - 1) / (HIGHEST - LOWEST))
-    step = jnp.clip(jnp.round(risk), 0, STEPS - 1).astype(jnp.int32)
+    risk = (wanted_risk(settings, view, style) - MIN_RISK) * ((RISK_STEPS - 1) / (MAX_RISK - MIN_RISK))
+    step = jnp.clip(jnp.round(risk), 0, RISK_STEPS - 1).astype(jnp.int32)
     intent = _draw(jnp.asarray(intents()), step * (len(INTENTS) - 1), len(INTENTS) - 1, u[0])
     phase = phase_of(view.twenty_over)
     kind = (view.bowler_type >= FIRST_SPIN) * 3 + phase
-    plans, fields = (jnp.asarray(table) for table in bowling(temper))
+    plans, fields = (jnp.asarray(table) for table in bowling(style))
     plan = _draw(plans, kind * (len(PLANS) - 1), len(PLANS) - 1, u[0])
     field = _draw(fields, phase * (len(FIELDS) - 1), len(FIELDS) - 1, u[1])
     return variant, (
@@ -118,7 +111,7 @@ def _draw(cumulative: Array, row: Array, size: int, u: Array) -> Array:
 
 
 def _bowler(settings: Settings, variant: Array, view: View) -> Array:
-    """As prepared if the law allows it, else the last in the order who may; the best for a super over."""
+    """The prepared bowler if the laws allow it, else the last player who may bowl; the best for a super over."""
     order = (view.bowling_eleven * VARIANTS + variant) * 20
     prepared = settings.sides.orders[order + jnp.minimum(view.legal // 6, 19)]
     closers = settings.sides.closers
@@ -132,75 +125,22 @@ def start(settings: Settings, seat: int, u: Array) -> Array:
     return pick(u[0], VARIANTS)[0]
 
 
-def bot(name: str, temper: Temper) -> Bot:
-    return Bot(name, partial(choose, temper), start=start, uniforms=2, bit_widths=3)
+def bot(name: str, style: Style) -> Bot:
+    return Bot(name, partial(choose, style), start=start, uniforms=2, bit_widths=3)
 
 
 def at_random(settings: Any, memory: Any, view: Any, masks: Masks, u: Array) -> tuple[Any, Act]:
     return memory, sample(tuple(jnp.zeros(mask.shape) for mask in masks), masks, u)
 
 
-TEMPERS = {
-    "balanced": Temper(),
-    "aggressive": Temper(0.45, 0.06, 1.1, plans=(0.2, 0.5, 0, 0.4, -0.6, 0.3), fields=(1.0, 0.0, -1.0, -0.6)),
-    "defensive": Temper(-0.45, 0.16, 0.8, plans=(0.3, -0.5, 0.4, -0.4, 0.5, 0), fields=(-1.2, -0.2, 0.9, 0.3)),
-    # knows the tables of tactics.yaml: beats `balanced` (0.54 of matches), as a trained captain should
-    "shrewd": Temper(0.1, 0.2, 1.3, plans=(0.5, -1.2, 0.3, -0.8, 0.2, 0.7), fields=(0.3, -0.2, 0.0, 0.6)),
+STYLES = {
+    "balanced": Style(),
+    "aggressive": Style(0.45, 0.06, 1.1, plans=(0.2, 0.5, 0, 0.4, -0.6, 0.3), fields=(1.0, 0.0, -1.0, -0.6)),
+    "defensive": Style(-0.45, 0.16, 0.8, plans=(0.3, -0.5, 0.4, -0.4, 0.5, 0), fields=(-1.2, -0.2, 0.9, 0.3)),
+    # uses the counters in tactics.yaml: wins 0.54 of matches against `balanced`, as a trained captain should
+    "shrewd": Style(0.1, 0.2, 1.3, plans=(0.5, -1.2, 0.3, -0.8, 0.2, 0.7), fields=(0.3, -0.2, 0.0, 0.6)),
 }
-BALANCED, AGGRESSIVE, DEFENSIVE, SHREWD = (bot(name, temper) for name, temper in TEMPERS.items())
+BALANCED, AGGRESSIVE, DEFENSIVE, SHREWD = (bot(name, style) for name, style in STYLES.items())
 RANDOM = Bot("random", at_random, uniforms=5)
-HEURISTIC = bot("heuristic", Temper())
+HEURISTIC = bot("heuristic", Style())
 CAPTAINS = {bot.name: bot for bot in (BALANCED, AGGRESSIVE, DEFENSIVE, SHREWD, RANDOM, HEURISTIC)}
-
-
-def orders(elevens: list[Eleven], overs: int, seed: int) -> NDArray[np.int32]:
-    """i32[eleven, VARIANTS, 20]: who bowls which over, prepared before the match.
-
-    Shares of overs and of spin by over follow the real game; an annealed search places each side's
-    overs so that nobody bowls twice running. Rows beyond `overs` repeat a legal bowler.
-    """
-    rng = np.random.default_rng([seed, 0x0BD])
-    over = resembles(overs)[np.arange(20) * 6]
-    share = np.array(SPIN_SHARE)[over]
-    rows = np.concatenate([_quota(side, overs, rng) for side in elevens for _ in range(VARIANTS)])
-    rows = rows.reshape(-1, overs)
-    spin = np.array([[p.bowls.startswith("spin") for p in side.players] for side in elevens])
-    spin = np.repeat(spin, VARIANTS, axis=0)
-    lines = np.arange(len(rows))
-    spin_worth = np.log(share / (1 - share))[:overs]  # what a spinner in this over is worth
-
-    def running(table: NDArray[np.int64]) -> NDArray[np.int64]:
-        return np.asarray((table[:, 1:] == table[:, :-1]).sum(1))
-
-    repeats = running(rows)
-    for heat in np.linspace(1.5, 0.3, 60 * overs):
-        i, j = rng.integers(overs, size=(2, len(rows)))
-        trial = rows.copy()
-        trial[lines, i], trial[lines, j] = rows[lines, j], rows[lines, i]
-        gain = (spin[lines, rows[lines, i]] * 1.0 - spin[lines, rows[lines, j]]) * (spin_worth[j] - spin_worth[i])
-        trial_repeats = running(trial)
-        gain = gain - 6.0 * (trial_repeats - repeats)
-        accept = np.log(rng.random(len(rows))) < gain / heat
-        rows[accept], repeats[accept] = trial[accept], trial_repeats[accept]
-    padded = np.concatenate([rows, np.repeat(rows[:, -1:], 20 - overs, axis=1)], axis=1)
-    return padded.reshape(len(elevens), VARIANTS, 20).astype(np.int32)
-
-
-def _quota(side: Eleven, overs: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """The bowler of each over, in no order yet, within the law's limits."""
-    merit = np.array([p.economy + 0.5 * p.threat + 0.3 * p.control + rng.normal(0, 6) for p in side.players])
-    merit[side.keeper] = -1e9
-    best = np.argsort(-merit)
-    limit, spare = divmod(overs, 5)
-    used = int(rng.choice(list(BOWLERS_USED), p=list(BOWLERS_USED.values())))
-    # the most each may bowl, best first; then overs move from the last of them to the others
-    most = [limit + 1] * spare + [limit] * (11 - spare)
-    counts, left = [0] * 11, overs
-    for i in range(used if limit else 10):
-        keep = max(0, used - i - 1) if limit > 1 else 0
-        counts[i] = max(0, min(most[i], left - keep))
-        left -= counts[i]
-    for i in range(10):
-        add = min(most[i] - counts[i], left)
-        counts[i], left = counts[i] + add, left - add
-    return np.repeat(best[:10], counts[:10])

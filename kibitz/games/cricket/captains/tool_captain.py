@@ -1,4 +1,4 @@
-"""`HeuristicCaptain`: reads a frame, calls a tool. A good captain to watch, and the one who stands in."""
+"""`HeuristicCaptain`: reads a frame and calls a tool. It also replaces captains that fail."""
 
 from __future__ import annotations
 
@@ -9,34 +9,33 @@ from typing import Any
 import numpy as np
 
 from kibitz.core.errors import BadInput
-from kibitz.games.cricket.captains import bots as captains
-from kibitz.games.cricket.chances.winprob import path_of
+from kibitz.games.cricket.captains import bots
 from kibitz.games.cricket.model import tactics
 from kibitz.games.cricket.model.calibration import ERAS
 from kibitz.games.cricket.model.delivery import phase_of
-from kibitz.games.cricket.model.par import resembles
+from kibitz.games.cricket.model.par import equivalent_overs, par_path
 from kibitz.games.cricket.model.tactics import FIELDS, INTENTS, PLANS
 
 Call = dict[str, Any]
 
 
 class HeuristicCaptain:
-    """Decides once a ball and then calls what it takes to play the decision.
+    """Decides once per ball, then makes the calls that play the decision.
 
-    It weighs a ball as the captains inside compiled programs do, with the temper of one of them, and
-    plans its bowlers by their ratings: the best two keep overs for the end.
+    It chooses like the bots, with the style of one of them, and ranks its bowlers by their ratings: the
+    best two keep overs for the end.
     """
 
-    def __init__(self, seed: int | None = None, temper: str = "shrewd") -> None:
-        if temper not in captains.TEMPERS:
-            raise BadInput(f"There is no temper {temper!r}; there are {', '.join(captains.TEMPERS)}.")
-        self._temper = captains.TEMPERS[temper]
+    def __init__(self, seed: int | None = None, style: str = "shrewd") -> None:
+        if style not in bots.STYLES:
+            raise BadInput(f"There is no style {style!r}; choose one of {', '.join(bots.STYLES)}.")
+        self._style = bots.STYLES[style]
         self._rng = random.Random(seed)
         self._ball: Any = None
         self._wanted: list[Call] = []
 
     def act(self, frame: Mapping[str, Any]) -> Call:
-        """The next call, from a frame of `to_ui_frame`."""
+        """The next call for a frame of `to_ui_frame`."""
         ball = (frame["episode_id"], frame["turn"])
         if ball != self._ball:
             self._ball = ball
@@ -52,7 +51,7 @@ class HeuristicCaptain:
     def _decide(self, frame: Mapping[str, Any]) -> list[Call]:
         asked = [_call("analyze_situation")] if frame["legal"] == 0 and not frame["ball"] else []
         if frame["role"] == "batting":
-            return [*asked, *self._coming(frame), _call("set_batting_plan", intent=self._intent(frame))]
+            return [*asked, *self._next_batter(frame), _call("set_batting_plan", intent=self._intent(frame))]
         return [
             *self._bowler(frame),
             _call("set_field", field=self._field(frame)),
@@ -60,26 +59,27 @@ class HeuristicCaptain:
         ]
 
     def _intent(self, frame: Mapping[str, Any]) -> str:
-        """Around the risk the moment asks for; a free hit is free."""
+        """Drawn around the risk that the position demands; a free hit has no risk."""
         if frame["free_hit"]:
             return "slog"
-        temper, legal, overs = self._temper, frame["legal"], frame["overs"]
-        rests, usual = path_of(overs)
-        behind = 0.0
+        style, legal, overs = self._style, frame["legal"], frame["overs"]
+        par_runs_left, par_wickets = par_path(overs)
+        log_rate_needed = 0.0
         if frame["super_over"]:
-            rest, worn = 12.0, 0.0
+            runs_left, excess = 12.0, 0.0
         else:
-            rest = float(rests[ERAS.index(frame["era"])][legal])
-            worn = float(np.clip(frame["wickets"] - usual[legal], -4, 5))
+            runs_left = float(par_runs_left[ERAS.index(frame["era"])][legal])
+            excess = float(np.clip(frame["wickets"] - par_wickets[legal], -4, 5))
         if frame["needed"]:
-            behind = float(np.clip(np.log(frame["needed"] / max(rest, 1.0)), *captains.CHASE_LIMITS))
-        hurry = captains.URGENCY * (1 - overs / 20)
-        risk = captains.STAGE[_over(frame)] + hurry + temper.risk - temper.caution * worn + temper.chase * behind
-        gaps = [(float(level) - risk) / captains.SPREAD for level in tactics.levels()]
+            log_rate_needed = float(np.clip(np.log(frame["needed"] / max(runs_left, 1.0)), *bots.CHASE_LIMITS))
+        urgency = bots.URGENCY * (1 - overs / 20)
+        stage = bots.STAGE[_over(frame)]
+        risk = stage + urgency + style.risk - style.caution * excess + style.chase * log_rate_needed
+        gaps = [(float(level) - risk) / bots.SPREAD for level in tactics.intent_risks()]
         return self._rng.choices(INTENTS, [float(np.exp(-0.5 * gap * gap)) + 1e-12 for gap in gaps])[0]
 
-    def _coming(self, frame: Mapping[str, Any]) -> list[Call]:
-        """Near the end a hitter is sent in before a steadier man."""
+    def _next_batter(self, frame: Mapping[str, Any]) -> list[Call]:
+        """Near the end, sends in a hitter ahead of a steadier batter."""
         names = _open(frame, "choose_next_batter")
         if not names or phase_of(_over(frame)) < 2 or frame["plans"]["batter"]:
             return []
@@ -109,22 +109,22 @@ class HeuristicCaptain:
 
     def _plan(self, frame: Mapping[str, Any]) -> str:
         kind = frame["bowler"]["type"] if frame["bowler"] else self._next_type(frame)
-        shares = captains.bowling(self._temper)[0].reshape(2, 3, len(PLANS) - 1)
+        shares = bots.bowling(self._style)[0].reshape(2, 3, len(PLANS) - 1)
         return self._draw(PLANS, shares[int(kind.startswith("spin")), phase_of(_over(frame))])
 
     def _next_type(self, frame: Mapping[str, Any]) -> str:
-        """Of the man this captain has just chosen, or will."""
+        """The type of the bowler that this captain chooses."""
         chosen = [call["arguments"]["bowler"] for call in self._bowler(frame)]
         mine = frame["players"]["mine"]["players"]
         return str(next((player["bowls"] for player in mine if player["name"] in chosen), "pace"))
 
     def _field(self, frame: Mapping[str, Any]) -> str:
-        shares = captains.bowling(self._temper)[1].reshape(3, len(FIELDS) - 1)
+        shares = bots.bowling(self._style)[1].reshape(3, len(FIELDS) - 1)
         field = self._draw(FIELDS, shares[phase_of(_over(frame))])
         return field if field in _open(frame, "set_field") else "balanced"
 
     def _draw(self, names: Sequence[str], ends: Any) -> str:
-        """By cumulative shares, the last left out."""
+        """Draws by cumulative shares without the last."""
         return names[int(np.searchsorted(ends, self._rng.random(), side="right"))]
 
 
@@ -133,12 +133,12 @@ def _call(tool: str, **arguments: str) -> Call:
 
 
 def _changes(call: Call, plans: Mapping[str, Any]) -> bool:
-    """Whether the call would alter a standing plan, or asks something."""
+    """Whether the call would change a standing plan or has no argument."""
     return all(plans[name] != value for name, value in call["arguments"].items())
 
 
 def _open(frame: Mapping[str, Any], tool: str) -> list[str]:
-    """Values of a tool's argument that are open now; none if it is not legal."""
+    """The open values of a tool's argument; none if the tool is not legal."""
     for entry in frame["tools"]:
         if entry["name"] == tool:
             return [value for place in entry["arguments"]["properties"].values() for value in place["enum"]]
@@ -146,11 +146,11 @@ def _open(frame: Mapping[str, Any], tool: str) -> list[str]:
 
 
 def _over(frame: Mapping[str, Any]) -> int:
-    """The over of twenty that this ball resembles."""
-    return 19 if frame["super_over"] else int(resembles(frame["overs"])[frame["legal"]])
+    """The equivalent over of a twenty-over innings."""
+    return 19 if frame["super_over"] else int(equivalent_overs(frame["overs"])[frame["legal"]])
 
 
 def _bowled(player: Mapping[str, Any]) -> int:
-    """Overs begun."""
+    """Overs started."""
     whole, _, part = player["bowling"]["overs"].partition(".")
     return int(whole) + int(part != "0")

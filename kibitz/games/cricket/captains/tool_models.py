@@ -1,4 +1,4 @@
-"""What goes into `CricketEnvironment` and what comes out."""
+"""The models of `CricketEnvironment`: action, observation, state and options of `reset`."""
 
 from __future__ import annotations
 
@@ -10,57 +10,61 @@ from kibitz.core.options import Options
 
 
 class CricketAction(BaseModel):
-    """One call of a tool; which are legal, and with which arguments, is in every observation."""
+    """One tool call. Every observation lists the legal tools and their arguments."""
 
     model_config = ConfigDict(extra="forbid")
 
     tool: str
     arguments: dict[str, Any] = Field(default_factory=dict)
-    metadata: dict[str, Any] = Field(default_factory=dict, description="of the caller; not looked at")
+    metadata: dict[str, Any] = Field(default_factory=dict, description="the caller's own; ignored")
 
 
 class CricketObservation(BaseModel):
-    """All that the captain in seat 0 may know. Nothing here depends on the other captain's choice for the ball."""
+    """Everything the captain in seat 0 may see. It is independent of the other's choice for the next ball."""
 
     done: bool = False
-    reward: float = Field(0.0, description="paid with the last ball: win 1, tie 0.5, loss 0; more often with shaping")
+    reward: float = Field(
+        0.0, description="paid with the last ball: win 1, tie 0.5, loss 0; with shaping, paid ball by ball"
+    )
     reward_range: tuple[float, float] = (0.0, 1.0)
     episode_id: str = ""
     turn: int = Field(0, description="deliveries so far")
     role: Literal["batting", "bowling"] = "batting"
-    calls_left: int = Field(3, description="calls without a ball before the ball is played on the standing plan")
+    calls_left: int = Field(3, description="calls left before the ball is played on the standing plan")
     tools: list[dict[str, Any]] = Field(default_factory=list, description="legal now, with argument schemas")
-    error: str | None = Field(None, description="why the call was refused, and what would be right")
+    error: str | None = Field(None, description="why the call was refused, and which calls are legal")
     message: str = Field("", description="what the call did")
     scoreboard: dict[str, Any] = Field(default_factory=dict)
-    batters: list[dict[str, Any]] = Field(default_factory=list, description="the striker, then the other")
-    bowler: dict[str, Any] | None = Field(None, description="with his figures; none before an over begins")
+    batters: list[dict[str, Any]] = Field(default_factory=list, description="the striker, then the non-striker")
+    bowler: dict[str, Any] | None = Field(None, description="with figures; null before an over starts")
     field: str = Field("balanced", description="for the last ball")
     last_balls: list[str] = Field(default_factory=list, description="up to twelve, oldest first")
     partnership: dict[str, int] = Field(default_factory=dict)
     required_rate: float | None = None
-    plans: dict[str, str | None] = Field(default_factory=dict, description="what stands until it is changed")
+    plans: dict[str, str | None] = Field(default_factory=dict, description="standing plans")
     players: dict[str, Any] = Field(default_factory=dict, description="both sides with known skills and figures")
-    analysis: dict[str, Any] | None = Field(None, description="the answer of analyze_situation")
+    analysis: dict[str, Any] | None = Field(None, description="the result of analyze_situation")
     text: str = Field("", description="the position in a few sentences")
     frame: dict[str, Any] = Field(default_factory=dict, description="what a page draws")
-    metadata: dict[str, Any] = Field(default_factory=dict, description="of a ball: both captains' acts; first: options")
+    metadata: dict[str, Any] = Field(
+        default_factory=dict, description="after a ball: both captains' acts; after reset: the options"
+    )
 
-    _turn: Any = PrivateAttr(None)  # kibitz.core.play.player.Turn, for captains that live in this process
+    _turn: Any = PrivateAttr(None)  # kibitz.core.play.player.Turn, for captains in this process
 
 
 class CricketState(BaseModel):
-    """Where the match stands. The seed is told at the end: it would say how good the pitch is."""
+    """The state of the match. It reveals the seed only at the end, because the seed determines the pitch."""
 
     episode_id: str | None = None
-    step_count: int = 0  # calls
+    step_count: int = 0  # tool calls
     deliveries: int = 0
     match_over: bool = False
-    winner: int | Literal["tie"] | None = Field(None, description="seat 0 is the captain's")
+    winner: int | Literal["tie"] | None = Field(None, description="the winning seat; the captain is seat 0")
     total_reward: float = 0.0
     refused_calls: int = 0
     opponent: str = ""
-    opponent_fallbacks: int = Field(0, description="balls at which the heuristic stood in for the opponent")
+    opponent_fallbacks: int = Field(0, description="balls on which the heuristic replaced the opponent")
     last_fallback: str = ""
     options: dict[str, Any] = Field(default_factory=dict)
     pack_match: int | None = None
@@ -74,10 +78,29 @@ class CricketState(BaseModel):
 class ResetOptions(Options):
     """Options of `reset`."""
 
-    random_start: bool = Field(False, description="begin in a plausible position in the middle of a match")
-    opponent_mode: str = Field("heuristic", description="any player by name: heuristic, llm:PRESET, policy:RUN")
-    eval_pack_id: str | None = Field(None, description="a pack; `seed` then counts its matches")
+    random_start: bool = Field(False, description="start in a plausible position in mid-match")
+    opponent_mode: str = Field("heuristic", description="the name of any player: heuristic, llm:PRESET, policy:RUN")
+    eval_pack_id: str | None = Field(None, description="a pack; `seed` then selects one of its matches")
     max_overs: int = Field(5, ge=1, le=20, description="overs of an innings")
-    seed: int | None = Field(None, ge=0, lt=2**63, description="of sides and luck; one is drawn where none is given")
+    seed: int | None = Field(None, ge=0, lt=2**63, description="of sides and luck; drawn at random by default")
     captain_side: Literal["toss", "bat", "bowl"] = Field("toss", description="what the captain does first")
     era: Literal["pre2018", "2018-2022", "2023+"] = "2023+"
+
+
+def to_ui_frame(obs: CricketObservation, episode_id: str = "") -> dict[str, Any]:
+    """The observation as plain data for the page and for `HeuristicCaptain`: the frame and the legal tools."""
+    return obs.frame | {
+        "episode_id": episode_id or obs.episode_id,
+        "turn": obs.turn,
+        "role": obs.role,
+        "tools": obs.tools,
+        "plans": obs.plans,
+        "calls_left": obs.calls_left,
+        "players": obs.players,
+        "phase": obs.scoreboard.get("phase"),
+        "text": obs.text,
+        "message": obs.message,
+        "error": obs.error,
+        "analysis": obs.analysis,
+        "done": obs.done,
+    }

@@ -1,1 +1,1 @@
-"""Win probability and what follows from it: solved innings, potential, regret."""
+"""Win probability and what follows from it: solved innings, tables for shaping, regret. `fitting` fits the rates."""

@@ -1,8 +1,8 @@
-"""An innings solved backwards: the chance to win in every position, from the rates of default captains.
+"""Solves an innings backwards: the chance of winning in every position, from the rates of default captains.
 
-Both innings are the same walk. A position is balls left, wickets left and runs still wanted; a chase
-wants its target, a first innings is counted down from `MOST`. They differ in what a finished innings is
-worth and in what the rates of a ball depend on.
+Both innings use the same recursion. A position is balls left, wickets left and runs needed; a first
+innings counts its runs down from `MAX_RUNS`. The two differ in the value of a finished innings and in
+the features that the rates of a ball depend on.
 """
 
 from __future__ import annotations
@@ -14,38 +14,39 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kibitz.games.cricket.model.delivery import phase_of
-from kibitz.games.cricket.model.par import course
+from kibitz.games.cricket.model.par import MAX_RUNS, par
 
 Floats = NDArray[np.float64]
-MOST = 300  # runs; what is wanted or made beyond them changes nothing any more
-LEVELS = np.array([-0.18, -0.09, 0.0, 0.09, 0.18])  # of the match, in log runs
-STEADY = 200.0  # runs after which what a side has made says half of how it will go on
+LEVELS = np.array([-0.18, -0.09, 0.0, 0.09, 0.18])  # grid of match levels, in log runs
+STEADY = 200.0  # par runs after which a side's own scoring counts for half of the forecast
 
 
 def group(overs: int) -> str:
-    """Which of the two sets of fitted numbers: full matches are in the data, shorter ones are not."""
+    """The set of fitted numbers to use: the data has full matches and no shorter ones."""
     return "twenty" if overs == 20 else "shorter"
 
 
-class Yardstick:
-    """What an ordinary innings of so many overs has done by each legal ball."""
+class Features:
+    """The features of a ball that its rates depend on, relative to par for this length and era."""
 
     def __init__(self, overs: int, era: int, fitted: dict[str, Any]) -> None:
-        path = course(overs, fitted)
+        path = par(overs, fitted)
         self.overs, self.era = overs, era
         self.over = np.asarray(path.over)
-        self.rest = np.asarray(path.rest, np.float64).reshape(3, 121)[era]
+        self.runs_left = np.asarray(path.runs_left, np.float64).reshape(3, 121)[era]
         self.wickets = np.asarray(path.wickets, np.float64)
 
     def chase(self, legal: Any, lost: Any, needed: Any, level: Any) -> Floats:
-        """f64[.., features] of a ball in a chase, as broadcast."""
-        behind = np.clip(np.log(np.maximum(needed, 1) / np.maximum(self.rest[legal], 1.0)), -1.2, 1.2)
-        return self._columns(legal, lost, np.minimum(behind, 0), np.maximum(behind - 0.3, 0), level)
+        """f64[.., features] of a ball in a chase; the arguments broadcast."""
+        ratio = np.maximum(needed, 1) / np.maximum(self.runs_left[legal], 1.0)
+        log_rate_needed = np.clip(np.log(ratio), -1.2, 1.2)
+        hinges = np.minimum(log_rate_needed, 0), np.maximum(log_rate_needed - 0.3, 0)
+        return self._columns(legal, lost, *hinges, level)
 
     def first(self, legal: Any, lost: Any, score: Any) -> Floats:
-        """f64[.., features] of a ball in a first innings; what was made so far tells of pitch and sides."""
-        usual = self.rest[0] - self.rest[legal]
-        return self._columns(legal, lost, (score - usual) / (usual + STEADY))
+        """f64[.., features] of a ball in a first innings; the score so far reveals pitch and sides."""
+        par_made = self.runs_left[0] - self.runs_left[legal]
+        return self._columns(legal, lost, (score - par_made) / (par_made + STEADY))
 
     def _columns(self, legal: Any, lost: Any, *more: Any) -> Floats:
         over, short = self.over[legal], 1 - self.overs / 20
@@ -57,38 +58,38 @@ class Yardstick:
 
 
 def solve_chase(fitted: dict[str, Any], overs: int, era: int) -> NDArray[np.float32]:
-    """f32[balls left, level, wickets left 0..10, runs needed 0..MOST], chance of the batting side."""
-    yard, beta = Yardstick(overs, era, fitted), np.asarray(fitted["chase"]["rates"][group(overs)])
-    worth = np.zeros(MOST + 1)
-    worth[:2] = 1, 0.5  # the target passed; level scores, so a super over
+    """f32[balls left, level, wickets left 0..10, runs needed 0..MAX_RUNS], chance of the batting side."""
+    features, beta = Features(overs, era, fitted), np.asarray(fitted["chase"]["rates"][group(overs)])
+    worth = np.zeros(MAX_RUNS + 1)
+    worth[:2] = 1, 0.5  # target passed; scores level, which means a super over
 
-    def logits(legal: int, lost: Any, wanted: Any, level: Any) -> Floats:
-        return np.asarray(yard.chase(legal, lost, wanted, level) @ beta)
+    def logits(legal: int, lost: Any, needed: Any, level: Any) -> Floats:
+        return np.asarray(features.chase(legal, lost, needed, level) @ beta)
 
     return _solve(logits, LEVELS, worth, 6 * overs)
 
 
 def solve_first(fitted: dict[str, Any], overs: int, era: int, worth: Floats) -> NDArray[np.float32]:
-    """f32[balls left, wickets left 0..10, runs below MOST]; `worth` is of a finished innings, by total."""
-    yard, beta = Yardstick(overs, era, fitted), np.asarray(fitted["first"]["rates"][group(overs)])
+    """f32[balls left, wickets left 0..10, runs below MAX_RUNS]; `worth` is the value of each total."""
+    features, beta = Features(overs, era, fitted), np.asarray(fitted["first"]["rates"][group(overs)])
 
-    def logits(legal: int, lost: Any, wanted: Any, level: Any) -> Floats:
-        return np.asarray(yard.first(legal, lost, MOST - wanted) @ beta)
+    def logits(legal: int, lost: Any, needed: Any, level: Any) -> Floats:
+        return np.asarray(features.first(legal, lost, MAX_RUNS - needed) @ beta)
 
     return _solve(logits, np.zeros(1), worth[::-1], 6 * overs)[:, 0]
 
 
 def _solve(logits: Callable[..., Floats], levels: Floats, worth: Floats, balls: int) -> NDArray[np.float32]:
-    wanted, lost = np.arange(MOST + 1), 10 - np.arange(11)
-    table = np.zeros((balls + 1, len(levels), 11, MOST + 1), np.float32)
+    needed, lost = np.arange(MAX_RUNS + 1), 10 - np.arange(11)
+    table = np.zeros((balls + 1, len(levels), 11, MAX_RUNS + 1), np.float32)
     now = np.broadcast_to(worth, table.shape[1:])
     for left in range(balls + 1):
         if left:
-            # features are about wickets, runs or level, never about two of them: weights are products
+            # each feature depends on wickets, runs or level, never on two of them, so the weights are products
             legal = balls - left
-            across = logits(legal, lost[0], wanted, 0.0)
-            down = logits(legal, lost, wanted[0], 0.0) - across[0]
-            level = np.atleast_2d(logits(legal, lost[0], wanted[0], levels) - across[0])
+            across = logits(legal, lost[0], needed, 0.0)
+            down = logits(legal, lost, needed[0], 0.0) - across[0]
+            level = np.atleast_2d(logits(legal, lost[0], needed[0], levels) - across[0])
             a, b, c = (np.exp(part).T for part in (level, down, across))
             p = (a[:, :, None] * b[:, None])[..., None] * c[:, None, None]
             now = _back(p / p.sum(0), now)
@@ -100,7 +101,7 @@ def _solve(logits: Callable[..., Floats], levels: Floats, worth: Floats, balls: 
 
 
 def _back(p: Floats, after: Floats) -> Floats:
-    """One ball back: `p` is [outcome, level, wickets, wanted], `after` the values with a ball less."""
+    """The values one ball earlier: `p` is [outcome, level, wickets, needed], `after` the values with a ball fewer."""
 
     def less(values: Floats, runs: int) -> Floats:
         return np.concatenate([values[..., :1]] * runs + [values[..., : values.shape[-1] - runs]], axis=-1)
@@ -108,7 +109,7 @@ def _back(p: Floats, after: Floats) -> Floats:
     fallen = np.concatenate([after[:, :1], after[:, :-1]], axis=1)
     legal = sum(p[k] * less(after, runs) for k, runs in ((0, 0), (1, 1), (2, 2), (3, 3), (4, 4), (5, 6)))
     legal = legal + p[6] * fallen + p[9] * (0.85 * less(after, 1) + 0.15 * less(after, 4))
-    # wides and no-balls leave the ball to be bowled again; three rounds are exact to a thousandth
+    # wides and no-balls are bowled again; three iterations are exact to a thousandth
     now = legal / (1 - p[7] - p[8])
     for _ in range(3):
         again = p[7] * (0.96 * less(now, 1) + 0.04 * less(now, 5))

@@ -1,9 +1,9 @@
-"""Where the men of each field stand.
+"""The positions of the fielders in each field.
 
-A place is an angle and a distance from the middle of the pitch. The angle is in degrees as a
-right-hander faces the bowler: 0 straight down the ground, 90 square on the off side, 180 behind the
-keeper, 270 square on the leg side; for a left-hander the sides are swapped. The distance is 1 on the
-boundary and `RING` on the ring.
+A position is an angle and a distance from the middle of the pitch. The angle is in degrees for a
+right-hander who faces the bowler: 0 straight down the ground, 90 square on the off side, 180 behind the
+keeper, 270 square on the leg side; a left-hander swaps the sides. The distance is 1 on the boundary and
+`RING` on the ring.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from __future__ import annotations
 RING = 0.46  # 30 of about 65 yards
 Place = tuple[int, float, str]
 
-_ALWAYS: tuple[Place, ...] = ((0, 0.12, "bowler"), (180, 0.2, "keeper"))
-_CLOSE: dict[str, tuple[Place, ...]] = {
+_FIXED: tuple[Place, ...] = ((0, 0.12, "bowler"), (180, 0.2, "keeper"))
+_FIELDERS: dict[str, tuple[Place, ...]] = {
     "attacking": (
         (168, 0.24, "first slip"), (160, 0.24, "second slip"), (100, 0.36, "point"), (55, 0.38, "cover"),
         (20, 0.38, "mid-off"), (340, 0.38, "mid-on"), (290, 0.34, "midwicket"),
@@ -39,10 +39,10 @@ _CLOSE: dict[str, tuple[Place, ...]] = {
 
 def fielders(field: str, left_handed: bool) -> list[list[float | str]]:
     """[angle, distance, position] of all eleven, bowler and keeper first."""
-    men = _ALWAYS + _CLOSE[field]
-    return [[(360 - angle) % 360 if left_handed else angle, distance, position] for angle, distance, position in men]
+    places = _FIXED + _FIELDERS[field]
+    return [[(360 - angle) % 360 if left_handed else angle, distance, position] for angle, distance, position in places]
 
 
 def outside(field: str) -> int:
-    """Men outside the ring."""
-    return sum(distance > RING for _, distance, _ in _CLOSE[field])
+    """The number of fielders outside the ring."""
+    return sum(distance > RING for _, distance, _ in _FIELDERS[field])

@@ -1,4 +1,4 @@
-"""What a page or a terminal draws: a function of settings and state, public from top to bottom."""
+"""The frame that a page or a terminal draws: a function of settings and state, all of it public."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import jax
 
 from kibitz.games.cricket.chances import winprob
 from kibitz.games.cricket.drawing.fielders import fielders
-from kibitz.games.cricket.laws.state import NOBODY, TIE, UNDECIDED, State
+from kibitz.games.cricket.laws.state import TIE, UNDECIDED, State
 from kibitz.games.cricket.model.calibration import ERAS
-from kibitz.games.cricket.model.delivery import HOWS, NO_BALL, NOTHING, WIDE
+from kibitz.games.cricket.model.delivery import HOWS, NO_BALL, NOBODY, NOTHING, WIDE
 from kibitz.games.cricket.model.par import powerplay_balls
 from kibitz.games.cricket.model.tactics import FIELDS, INTENTS, OUTCOMES, PLANS
 from kibitz.games.cricket.teams import roster
@@ -19,23 +19,23 @@ from kibitz.games.cricket.words.prompt import outcome_text, overs_text
 
 
 def private(settings: Any, state: State, seat: int) -> dict[str, Any]:
-    """Captains have no secrets but the choice for the ball, and that is not in the state."""
+    """Empty: a captain's only secret is the choice for the next ball, which the state does not hold."""
     return {}
 
 
 def just_opened(state: State) -> bool:
-    """Whether the last ball, if there was one, belongs to the innings before: every ball brings a run or counts."""
+    """Whether no ball of this innings has been bowled; a last ball then belongs to the previous innings."""
     return int(state.legal) == 0 and int(state.score) == 0
 
 
 def batted_by(state: State) -> int:
-    """The seat that faced the last ball. A super over is opened by the side that has just batted."""
+    """The seat that faced the last ball. The side that has just batted opens a super over."""
     turned = just_opened(state) and bool(state.second)
     return 1 - int(state.batting) if turned else int(state.batting)
 
 
 def chance(settings: Any, state: State) -> float:
-    """Of the batting side."""
+    """The batting side's win probability."""
     winner = int(state.winner)
     if winner != UNDECIDED:
         return 0.5 if winner == TIE else float(winner == int(state.batting))
@@ -46,9 +46,10 @@ def chance(settings: Any, state: State) -> float:
 
 
 def chance_before(settings: Any, state: State) -> float:
-    """Of the side that faced the last ball, before it: a state remembers enough to take one ball back.
+    """The win probability of the side that faced the last ball, before that ball.
 
-    Only what the first side made is forgotten in a match that has just been tied; par stands for it.
+    A state holds enough to undo one ball, except the first score of a match that has just been tied;
+    par replaces it.
     """
     overs, era, ball = int(settings.overs), int(settings.era), state.ball
     runs, out = int(ball.runs), int(ball.how) > 0
@@ -69,7 +70,7 @@ def chance_before(settings: Any, state: State) -> float:
 
 
 def last_ball(settings: Any, state: State, sides: list[Eleven], now: float) -> dict[str, Any] | None:
-    """The last delivery; `now` is the chance of the side that bats now."""
+    """The last delivery; `now` is the current batting side's win probability."""
     ball = state.ball
     if int(ball.outcome) == NOTHING:
         return None
@@ -80,7 +81,7 @@ def last_ball(settings: Any, state: State, sides: list[Eleven], now: float) -> d
     after = now if batting == int(state.batting) else 1 - now
     gone = None if int(ball.out) == NOBODY else int(ball.out)
     return {
-        "number": int(state.deliveries),  # two wides running look alike otherwise
+        "number": int(state.deliveries),  # otherwise two successive wides would be equal
         "at": f"{legal // 6}.{legal % 6 + 1}",
         "batting": batting,
         "outcome": OUTCOMES[int(ball.outcome)],
@@ -104,13 +105,14 @@ def last_ball(settings: Any, state: State, sides: list[Eleven], now: float) -> d
 def frame(settings: Any, state: State) -> dict[str, Any]:
     """Scoreboard, players in the middle, last ball and win probability.
 
-    Players are indexes into the side that bats or bowls; `cast` has the sides by seat.
+    Players are indices into the batting or bowling side; `cast` holds the sides by seat.
     """
     state = jax.device_get(state)
     overs, era, second, supers = int(settings.overs), int(settings.era), bool(state.second), int(state.supers)
     batting, legal, score, wickets = int(state.batting), int(state.legal), int(state.score), int(state.wickets)
-    marks = jax.device_get(settings.sides.marks)
-    sides = [roster.side(marks[int(place)]) for place in state.elevens]
+    known_ids = jax.device_get(settings.sides.team_ids)
+    team_ids = [int(known_ids[int(place)]) for place in state.elevens]
+    sides = [roster.side(team_id) for team_id in team_ids]
     now, winner = chance(settings, state), int(state.winner)
     balls = 6 if supers else 6 * overs
     needed = max(int(state.first) + 1 - score, 0)
@@ -120,7 +122,7 @@ def frame(settings: Any, state: State) -> dict[str, Any]:
         "overs": overs,
         "era": ERAS[era],
         "elevens": [int(x) for x in state.elevens],
-        "marks": [int(marks[int(place)]) for place in state.elevens],
+        "marks": team_ids,
         "sides": [side.name for side in sides],
         "batting": batting,
         "innings": int(second) + 1,

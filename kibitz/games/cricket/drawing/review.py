@@ -1,4 +1,4 @@
-"""What can be said of a match once it is over: the balls that decided it."""
+"""The review of a finished match: the balls that decided it."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ import jax
 from kibitz.games.cricket.drawing.frame import chance, frame
 from kibitz.games.cricket.words import commentary
 
-MOMENTS = 5
+MAX_MOMENTS = 5
 
 
 def review(settings: Any, state: Any, past: Sequence[tuple[Any, Any]]) -> dict[str, Any]:
-    """`moments`: the balls that moved win probability most, in order; `change` is seat 0's."""
+    """`moments`: the balls with the largest changes of win probability, in order; `change` is seat 0's."""
     settings = jax.device_get(settings)
     states = [*(before for before, _ in past), state]
     mine = [now if int(s.batting) == 0 else 1 - now for s in states for now in [chance(settings, s)]]
     moved = [after - before for before, after in pairwise(mine)]
-    largest = sorted(range(len(moved)), key=lambda turn: -abs(moved[turn]))[:MOMENTS]
+    largest = sorted(range(len(moved)), key=lambda turn: -abs(moved[turn]))[:MAX_MOMENTS]
     moments = []
     for turn in sorted(largest):
         drawn = frame(settings, states[turn + 1])

@@ -1,11 +1,12 @@
-"""The scorecard, kept by the host from one ball to the next.
+"""The scorecard, which the host updates ball by ball.
 
-The compiled rules carry only what they need; whoever plays a match one ball at a time adds each
-state here and has every number of the printed card.
+The compiled laws carry only what they need. A caller that plays one ball at a time adds each state here
+and gets every number of the printed card.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,23 +14,25 @@ from kibitz.games.cricket.laws.state import State
 from kibitz.games.cricket.model.delivery import BYE, HOWS, NO_BALL, RUN_OUT, RUNS, WICKET, WIDE
 from kibitz.games.cricket.words.prompt import overs_text
 
+SHORT = {"wide": "wd", "no_ball": "nb", "dot": "·"}
+
 
 @dataclass
 class Batting:
-    """One batter's line; `how` is empty while he is in or has not been."""
+    """One batter's line; `how` is empty for a batter who is not out."""
 
     runs: int = 0
     balls: int = 0
     fours: int = 0
     sixes: int = 0
     how: str = ""
-    bowler: int | None = None  # credited with the wicket
+    bowler: int | None = None  # the bowler credited with the wicket
     came_in: bool = False
 
 
 @dataclass
 class Bowling:
-    """One bowler's line: byes and leg-byes are not his, run outs are not his wickets."""
+    """One bowler's line. It excludes byes, leg byes and run outs."""
 
     balls: int = 0
     runs: int = 0
@@ -44,7 +47,7 @@ class Bowling:
 
 @dataclass
 class Innings:
-    seat: int  # that bats
+    seat: int  # the batting seat
     super_over: int
     batters: list[Batting] = field(default_factory=lambda: [Batting() for _ in range(11)])
     bowlers: list[Bowling] = field(default_factory=lambda: [Bowling() for _ in range(11)])
@@ -91,7 +94,7 @@ class Innings:
         )
 
     def adds_up(self) -> bool:
-        """Runs are batters' and extras; wickets are bowlers' and run outs; balls are bowled by somebody."""
+        """Whether batters, bowlers, extras and falls of wickets agree with the totals."""
         run_outs = sum(batter.how == HOWS[RUN_OUT] for batter in self.batters)
         byes = self.extras["byes"] + self.extras["leg_byes"]
         return (
@@ -104,13 +107,13 @@ class Innings:
 
 
 class Scorecard:
-    """Every innings of a match, super overs included."""
+    """Every innings of a match, including super overs."""
 
     def __init__(self) -> None:
         self.innings: list[Innings] = []
 
     def add(self, before: State, after: State) -> None:
-        """The ball that led from one state to the next."""
+        """Adds the ball between two states."""
         at = (int(before.batting), int(before.supers))
         if not self.innings or (self.innings[-1].seat, self.innings[-1].super_over) != at:
             self.innings.append(Innings(*at))
@@ -121,8 +124,73 @@ class Scorecard:
 
 
 def batter_runs(ball: Any) -> int:
-    """Runs of a ball that go to the striker."""
+    """Runs of a ball that are credited to the striker."""
     outcome = int(ball.outcome)
     if outcome < WICKET:
         return RUNS[outcome]
     return {NO_BALL: int(ball.runs) - 1, WICKET: int(ball.runs)}.get(outcome, 0)
+
+
+def ball_symbol(ball: dict[str, Any]) -> str:
+    """A ball in scorers' notation: `1`, `4`, `W`, `2wd`, `nb`, `lb`, `·`."""
+    runs, outcome = ball["runs"], ball["outcome"]
+    if ball["how"]:
+        return "W"
+    if outcome in ("wide", "no_ball"):
+        return f"{runs if runs > 1 else ''}{SHORT[outcome]}"
+    if outcome == "bye":
+        return f"{runs if runs > 1 else ''}{'lb' if ball['leg_bye'] else 'b'}"
+    return SHORT.get(outcome, str(runs))
+
+
+class Tally:
+    """The scorecard, the last balls and the partnership, from the first ball added here.
+
+    A match that starts midway has no earlier figures.
+    """
+
+    def __init__(self) -> None:
+        self.card = Scorecard()
+        self.last: deque[str] = deque(maxlen=12)
+        self.runs = self.balls = 0  # in the partnership
+
+    def add(self, before: Any, after: Any, drawn: dict[str, Any]) -> None:
+        """Adds a ball and the frame after it."""
+        self.card.add(before, after)
+        ball = drawn["ball"]
+        self.last.append(ball_symbol(ball))
+        self.runs += ball["runs"]
+        self.balls += ball["outcome"] not in ("wide", "no_ball")
+        opened = int(after.legal) == 0 and int(after.score) == 0
+        if ball["how"] or opened:
+            self.runs = self.balls = 0
+        if opened:
+            self.last.clear()
+
+    def innings(self, seat: int, super_over: int) -> Innings:
+        """The current innings; an empty one before its first ball."""
+        if self.card.innings:
+            now = self.card.innings[-1]
+            if (now.seat, now.super_over) == (seat, super_over):
+                return now
+        return Innings(seat, super_over)
+
+    def fill(self, drawn: dict[str, Any]) -> dict[str, Any]:
+        """Adds runs, figures, last balls and partnership to a frame."""
+        now = self.innings(drawn["batting"], drawn["super_over"])
+        for place in ("striker", "other"):
+            drawn[place] = drawn[place] | {"runs": now.batters[drawn[place]["player"]].runs}
+        if drawn["bowler"] is not None:
+            line = now.bowlers[drawn["bowler"]["player"]]
+            drawn["bowler"] |= {"overs_text": line.overs, "runs": line.runs, "wickets": line.wickets}
+        drawn["last_balls"] = list(self.last)
+        drawn["partnership"] = {"runs": self.runs, "balls": self.balls}
+        return drawn
+
+    def lines(self, seat: int) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        """A side's batting and bowling lines from its latest innings of each kind."""
+        bat = next((i for i in reversed(self.card.innings) if i.seat == seat), None) or Innings(seat, 0)
+        ball = next((i for i in reversed(self.card.innings) if i.seat != seat), None) or Innings(1 - seat, 0)
+        batting = [{"runs": b.runs, "balls": b.balls, "out": b.how or None} for b in bat.batters]
+        bowling = [{"overs": b.overs, "runs": b.runs, "wickets": b.wickets} for b in ball.bowlers]
+        return batting, bowling

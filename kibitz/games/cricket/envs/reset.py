@@ -1,35 +1,35 @@
-"""Where a match of `CricketEnvironment` begins, and who sits opposite."""
+"""The first position of a match of `CricketEnvironment`, from the options of `reset`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from importlib import import_module
 from typing import Any, NamedTuple
 
 from kibitz.core.bots import Bot, seated
 from kibitz.core.errors import BadInput
 from kibitz.core.play.packs import is_swapped
-from kibitz.games.cricket.envs.tool_models import ResetOptions
+from kibitz.games.cricket import packs
+from kibitz.games.cricket.captains.tool_models import ResetOptions
 from kibitz.games.cricket.options import CricketOptions
 
 
 class Start(NamedTuple):
     settings: Any
-    state: Any  # None: dealt by the luck
-    luck: int  # the seed of it
-    match: int | None  # of a pack
-    swapped: bool  # the second match of a pair
+    state: Any  # None: drawn from the seed
+    seed: int
+    match: int | None  # index in a pack
+    swapped: bool  # whether this is the second match of a pair
     about: str
-    options: CricketOptions  # as played
+    options: CricketOptions
 
 
 def find_start(
-    chosen: ResetOptions, given: Mapping[str, Any], fixed: CricketOptions, bot: Bot | None, seed: int, counted: int
+    chosen: ResetOptions, given: Mapping[str, Any], fixed: CricketOptions, bot: Bot | None, seed: int, index: int
 ) -> Start:
-    """From the options of `reset`; `counted` picks the match of a pack."""
+    """The start for the options of `reset`; `index` selects the match of a pack."""
     if chosen.eval_pack_id is not None:
-        return _from_pack(chosen, given, fixed, bot, counted)
+        return _from_pack(chosen, given, fixed, bot, index)
     options = fixed.model_copy(
         update={name: getattr(chosen, name) for name in ("max_overs", "era", "captain_side", "random_start")}
     )
@@ -37,14 +37,14 @@ def find_start(
 
 
 def _from_pack(
-    chosen: ResetOptions, given: Mapping[str, Any], fixed: CricketOptions, bot: Bot | None, counted: int
+    chosen: ResetOptions, given: Mapping[str, Any], fixed: CricketOptions, bot: Bot | None, index: int
 ) -> Start:
-    """A pack says how a match begins. One from the first ball may be played over another number of overs."""
+    """A pack fixes the position. Only a match from the first ball may change overs and era."""
     for name in ("random_start", "captain_side"):
         if getattr(chosen, name) != ResetOptions.model_fields[name].default:
-            raise BadInput(f"A pack says how a match begins; leave {name} away with eval_pack_id.")
-    pack = import_module("kibitz.games.cricket.packs").pack(str(chosen.eval_pack_id))
-    index = counted % pack.matches
+            raise BadInput(f"A pack fixes how a match starts; omit {name} when eval_pack_id is given.")
+    pack = packs.pack(str(chosen.eval_pack_id))
+    index %= pack.matches
     scenario = pack.scenario(index)
     first = scenario.state
     fresh = not bool(first.second) and int(first.legal) == 0 and int(first.score) == 0

@@ -1,1 +1,1 @@
-"""From real matches to `model/calibration.json`, and how true the result is. Nothing here runs during a match."""
+"""Fits `model/calibration.json` to real matches, simulates and reports accuracy. Nothing here runs during a match."""

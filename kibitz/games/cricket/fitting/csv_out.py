@@ -1,4 +1,4 @@
-"""CSV files that a person asked for."""
+"""CSV files: simulated rows, and chase states with their win probability."""
 
 from __future__ import annotations
 
@@ -8,20 +8,26 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import IO, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from kibitz.core.errors import BadInput
 from kibitz.core.paths import named, write_whole
+from kibitz.games.cricket.chances.winprob import CHASE_COLUMNS, score_states
+from kibitz.games.cricket.model.calibration import ERAS
+from kibitz.games.cricket.model.par import Floats
 
 
 def check_place(path: str | Path) -> Path:
-    """Before the work, not after it."""
+    """Checks the path before the work starts; BadInput if the file cannot be written."""
     place = named(path)
     if place.is_dir() or not place.parent.is_dir():
-        raise BadInput(f"{str(path)!r} cannot be written; name a file in a folder that exists.")
+        raise BadInput(f"{str(path)!r} cannot be written; name a file in an existing folder.")
     return place
 
 
 def write(path: str | Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """The file appears whole or not at all; a pipe or a device cannot be replaced and is written to."""
+    """Replaces the file atomically; writes directly to a pipe or a device."""
     place = check_place(path)
     try:
         if place.exists() and not place.is_file():
@@ -38,4 +44,47 @@ def _fill(file: IO[bytes], header: Sequence[str], rows: Iterable[Sequence[Any]])
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(header)
     writer.writerows(rows)
-    text.detach()  # writes what is buffered and leaves the file open
+    text.detach()  # flushes the buffer and leaves the file open
+
+
+def read_states(path: str | Path) -> tuple[list[str], list[list[str]], dict[str, Floats], NDArray[np.int64] | None]:
+    """Header, rows, CHASE_COLUMNS as numbers, and eras if there is an era column."""
+    try:
+        with named(path).open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.reader(file)
+            (_, header), *lines = [(reader.line_num, row) for row in reader]
+    except BadInput:
+        raise
+    except (OSError, ValueError, csv.Error):
+        raise BadInput(f"{str(path)!r} cannot be read; give a CSV with {', '.join(CHASE_COLUMNS)}.") from None
+    missing = [name for name in CHASE_COLUMNS if name not in header]
+    if missing:
+        raise BadInput(f"{str(path)!r} has no column {missing[0]!r}; it needs {', '.join(CHASE_COLUMNS)}.")
+    while lines and not lines[-1][1]:  # blank lines at the end
+        lines.pop()
+    for line, row in lines:
+        if len(row) != len(header):
+            raise BadInput(f"Line {line} of {str(path)!r} has {len(row)} fields; the header has {len(header)}.")
+    rows = [row for _, row in lines]
+    numbers = {}
+    for name in CHASE_COLUMNS:
+        at = header.index(name)
+        try:
+            numbers[name] = np.array([float(row[at]) for row in rows])
+            np.asarray_chkfinite(numbers[name])
+        except ValueError:
+            raise BadInput(f"The column {name!r} of {str(path)!r} must hold a number in every row.") from None
+    eras = None
+    if "era" in header and all(row[header.index("era")] in ERAS for row in rows):
+        eras = np.array([ERAS.index(row[header.index("era")]) for row in rows])
+    return header, rows, numbers, eras
+
+
+def write_winprob(states: str | Path, out: str | Path) -> int:
+    """Copies the CSV with a column p_win; returns the number of rows."""
+    header, rows, numbers, eras = read_states(states)
+    chances = score_states(numbers, eras)
+    kept = [i for i, name in enumerate(header) if name != "p_win"]
+    lines = ([*(row[i] for i in kept), f"{p:.5f}"] for row, p in zip(rows, chances, strict=True))
+    write(out, [*(header[i] for i in kept), "p_win"], lines)
+    return len(rows)

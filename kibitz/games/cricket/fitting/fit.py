@@ -1,9 +1,8 @@
-"""From calibration tables to `calibration.json`: numbers only, with source and date.
+"""Fits `calibration.json` to the calibration tables: numbers only, with source and date.
 
-First what can be read off the tables (settling in, positions, bowling types, extras, dismissals),
-then the base rates by simulation: default captains play thousands of matches and the base moves
-until their shares by over are the smoothed real ones. Few and smooth numbers: the matches that judge
-the fit are other matches.
+Settling in, positions, bowling types, extras and dismissals come directly from the tables. Simulation
+fits the base rates: default captains play thousands of matches, and the base rates move until the shares
+by over match the smoothed real ones. The numbers are few and smooth because other matches judge the fit.
 """
 
 from __future__ import annotations
@@ -25,15 +24,15 @@ PHASE = np.array([phase_of(over) for over in range(20)])
 FACED = {"0": 0, "1": 1, "2": 2, "3-5": 4, "6-9": 7.5, "10-14": 12, "15-19": 17, "20-29": 24.5, "30-44": 36, "45+": 52}
 GROUPS = {"1-2": 1.5, "3-4": 3.5, "5-6": 5.5, "7-8": 7.5, "9-11": 9.55}  # mean positions
 LEVEL = {"dot": -0.9, "two": 0.2, "three": 0.2, "four": 0.9, "six": 1.5, "wicket": -0.25}
-"""How a good day for batting shows: an assumption, scaled so that one unit is one unit of log runs."""
+"""The effect of good batting conditions: an assumption, scaled so that one unit is one unit of log runs."""
 LEVEL_SD = {"pre2018": (0.082, 0.03), "2018-2022": (0.082, 0.03), "2023+": (0.082, 0.03)}
-WORTH = np.array([0, 1, 2, 3, 4, 6, 0.35, 1.16, 2.3, 1.4])  # runs of an outcome, about
+MEAN_RUNS = np.array([0, 1, 2, 3, 4, 6, 0.35, 1.16, 2.3, 1.4])  # by outcome
 
 
 def by_over(tables: Tables) -> dict[str, Floats]:
     """f64[20, outcomes] for each era, first innings, smoothed.
 
-    One shape by over for all eras, a parabola within each phase, and for each era an offset in each phase.
+    All eras share one shape, a parabola within each phase; each era has an offset in each phase.
     """
     rows = [row for row in tables.rows("outcome_by_era_innings_over") if row["inn"] == "1"]
     over = np.array([int(number(row, "over1")) - 1 for row in rows])
@@ -45,7 +44,7 @@ def by_over(tables: Tables) -> dict[str, Floats]:
         here = phase == p
         parts += [here, here * within, here * (within**2 - 0.5)]
         parts += [here & (era == e) for e in range(3)]
-    parts += [over == 0, over == 19, over == 6]  # the first, the last, and the first after the powerplay
+    parts += [over == 0, over == 19, over == 6]  # first, last, and first after the powerplay
     design = np.stack([np.asarray(part, np.float64) for part in parts], axis=1)
     ridge = np.array(([1.0] * 3 + [4.0] * 3) * 3 + [8.0] * 3)
     beta = multinomial(design, counts(rows), ridge, 400)
@@ -60,7 +59,7 @@ def by_over(tables: Tables) -> dict[str, Floats]:
 
 
 def settling(tables: Tables) -> tuple[Floats, dict[str, list[float]], dict[str, Any]]:
-    """Effects of balls faced, mean ratings by position, and what a rating point does."""
+    """Effects of balls faced, mean ratings by position, and effects of a rating point."""
     rows = tables.rows("outcome_by_phase_posgroup_balls_faced")
     faced = np.array([FACED[row["fb"]] for row in rows])
     phase = np.array([PHASES.index(row["phase"]) for row in rows])
@@ -79,7 +78,7 @@ def settling(tables: Tables) -> tuple[Floats, dict[str, list[float]], dict[str, 
         "power": {"six": six},
         "safety": {"wicket": -out},
         "economy": {"dot": ball["dot"]["tau_ratio"], "four": -ball["bd"]["tau_ratio"], "six": -ball["bd"]["tau_ratio"]},
-        # the spread of wickets is measured badly (0.04 over all, 0.14 at the death)
+        # the spread of wickets is uncertain (0.04 overall, 0.14 at the death)
         "threat": {"wicket": 0.07},
         "control": {"wide": -ball["wd"]["tau_ratio"]},
         "versus_spin_sd": spread["batter"]["pace_minus_spin_run_ratio_tau"]["tau"],
@@ -102,13 +101,13 @@ def settling(tables: Tables) -> tuple[Floats, dict[str, list[float]], dict[str, 
 
 
 def bowling_types(tables: Tables) -> tuple[Floats, Floats]:
-    """f64[phase, type, outcomes] against the mean of the phase, and f64[type, hand] in log runs."""
+    """f64[phase, type, outcomes] relative to the mean of the phase, and f64[type, hand] in log runs."""
     effects = np.zeros((3, len(TYPES), 10))
     for p, phase in enumerate(PHASES):
         rows = {row["btype"]: row for row in tables.rows("outcome_by_phase_bowltype", phase=phase)}
         observed = counts([rows[kind] for kind in TYPES])
         mean = observed.sum(0) / observed.sum()
-        # an effect seen in few balls is shrunk towards none
+        # effects with few balls shrink towards zero
         padded = observed + 800 * mean
         ratio = np.log(padded / padded.sum(1, keepdims=True) / mean)
         effects[p] = ratio - ratio[:, 1:2]
@@ -123,7 +122,7 @@ def bowling_types(tables: Tables) -> tuple[Floats, Floats]:
 
 
 def dismissals(tables: Tables) -> tuple[dict[str, Floats], dict[str, Floats]]:
-    """By era: shares of the bowler's dismissals [phase, pace or spin, 6], run outs' share of wickets [over]."""
+    """By era: shares of the bowlers' dismissals [phase, pace or spin, 6], and run outs' share of wickets [over]."""
     names = HOWS[1:-1]
     by_kind = np.stack([column(tables.rows("dismissal_by_pacespin"), n) for n in names], axis=1)
     overall = column(tables.rows("dismissal_types"), "share")
@@ -147,7 +146,7 @@ def dismissals(tables: Tables) -> tuple[dict[str, Floats], dict[str, Floats]]:
 
 
 def static(tables: Tables) -> dict[str, Any]:
-    """All that is read off the tables; the base rates are a first guess."""
+    """Everything that comes directly from the tables; the base rates are an initial guess."""
     extras = tables.numbers("extras_detail")
     smooth = by_over(tables)
     settle, positions, skills = settling(tables)
@@ -156,7 +155,7 @@ def static(tables: Tables) -> dict[str, Any]:
     free = {row["fh"]: shares(row) for row in tables.rows("outcome_free_hit")}
     free_hit = np.log(free["True"] / free["False"])
     free_hit = (free_hit - free_hit[1]) * np.array([1, 0, 1, 0, 1, 1, 0, 1, 1, 1])
-    # some of it is that a wicket is not to be feared: the weight of a wicket falls to the run outs by law
+    # the laws already reduce the weight of a wicket to run outs
     typical = np.mean([smooth[era].mean(0) for era in ERAS], axis=0)
     level = _level(typical)
 
@@ -176,7 +175,7 @@ def static(tables: Tables) -> dict[str, Any]:
                 "level_sd": list(LEVEL_SD[era]),
                 "run_out": run_out[era],
                 "how": how[era],
-                "runs": smooth[era] @ WORTH / (1 - smooth[era][:, 7] - smooth[era][:, 8]),
+                "runs": smooth[era] @ MEAN_RUNS / (1 - smooth[era][:, 7] - smooth[era][:, 8]),
             }
             for era in ERAS
         },
@@ -188,7 +187,7 @@ def static(tables: Tables) -> dict[str, Any]:
         "match_ups": hands,
         "level": level,
         "pressure": np.zeros((2, 10)),
-        "worn": np.zeros(10),
+        "excess_wickets": np.zeros(10),
         "free_hit": free_hit,
         "extras": {
             "wide": listed(extras["wide_runs_dist"], "12345"),
@@ -208,7 +207,7 @@ def _level(typical: Floats) -> Floats:
 
     def log_runs(scale: float) -> float:
         p = typical * np.exp(scale * direction)
-        return float(np.log(p @ WORTH / p.sum()))
+        return float(np.log(p @ MEAN_RUNS / p.sum()))
 
     slope: Floats = direction / ((log_runs(0.05) - log_runs(-0.05)) / 0.1)
     return slope
@@ -226,7 +225,7 @@ def plain(value: Any) -> Any:
 
 
 def save(fitted: dict[str, Any], path: Path = FILE) -> None:
-    """One line for each innermost list: readable differences."""
+    """Writes one line per innermost list, for readable diffs."""
     import re
 
     text = json.dumps(plain(fitted), indent=1)
@@ -234,7 +233,7 @@ def save(fitted: dict[str, Any], path: Path = FILE) -> None:
     path.write_text(text + "\n", encoding="utf-8")
 
 
-Tell = Callable[[str], None]
+Report = Callable[[str], None]
 
 
 def over_shares(balls: Any, second: int) -> Floats:
@@ -246,29 +245,29 @@ def over_shares(balls: Any, second: int) -> Floats:
     return result
 
 
-COMMON = np.array([1, 0, 1, 0, 1, 1, 1, 0, 0, 0])  # slopes of rare outcomes would be noise
-RATES = (4, 6, 7, 8, 9, 10, 11, 12, 14, 17, 22)  # edges of the tables by required rate
-BINS = ("<4", "4-6", "6-7", "7-8", "8-9", "9-10", "10-11", "11-12", "12-14", "14-17", "17-22", "22+")
+COMMON = np.array([1, 0, 1, 0, 1, 1, 1, 0, 0, 0])  # outcomes common enough to fit slopes
+RATE_EDGES = (4, 6, 7, 8, 9, 10, 11, 12, 14, 17, 22)  # required rates, in runs per over
+RATE_BINS = ("<4", "4-6", "6-7", "7-8", "8-9", "9-10", "10-11", "11-12", "12-14", "14-17", "17-22", "22+")
 
 
-def chase_cells(balls: Any, rest: Floats) -> tuple[Floats, Floats]:
-    """Of simulated chases: outcomes counted [phase, rate, outcome], and the summed hinges [phase, rate, 2]."""
+def chase_cells(balls: Any, runs_left: Floats) -> tuple[Floats, Floats]:
+    """Counts of outcomes in simulated chases [phase, rate, outcome], and summed hinges [phase, rate, 2]."""
     here = (balls.live == 1) & (balls.supers == 0) & (balls.second == 1)
     legal, needed = balls.legal[here].astype(int), balls.needed[here].astype(float)
     over = legal // 6
-    phase = (over >= 6) * 1 + (over >= 15) * 1
-    cell = phase * 12 + np.digitize(6 * needed / (120 - legal), RATES)
-    behind = np.clip(np.log(np.maximum(needed, 1) / np.maximum(rest[legal], 1)), -1.2, 1.2)
+    cell = phase_of(over) * 12 + np.digitize(6 * needed / (120 - legal), RATE_EDGES)
+    log_rate_needed = np.clip(np.log(np.maximum(needed, 1) / np.maximum(runs_left[legal], 1)), -1.2, 1.2)
+    hinges = np.minimum(log_rate_needed, 0), np.maximum(log_rate_needed - 0.3, 0)
     tally = np.bincount(cell * 10 + balls.outcome[here], minlength=360).reshape(3, 12, 10)
-    sums = [np.bincount(cell, h, minlength=36) for h in (np.minimum(behind, 0), np.maximum(behind - 0.3, 0))]
+    sums = [np.bincount(cell, h, minlength=36) for h in hinges]
     return np.asarray(tally, np.float64), np.asarray(np.stack(sums, axis=-1).reshape(3, 12, 2), np.float64)
 
 
-def calibrate(fitted: dict[str, Any], tables: Tables, rounds: int, matches: int, tell: Tell) -> None:
+def calibrate(fitted: dict[str, Any], tables: Tables, rounds: int, matches: int, report: Report) -> None:
     """Moves the base rates until default captains reproduce the smoothed shares by over.
 
-    What a chase adds is one set of numbers for all eras: an offset in each phase, and the two
-    hinges of pressure, regressed on the outcomes by required rate.
+    All eras share the effects of a chase: an offset in each phase, and two hinges of pressure,
+    regressed on the outcomes by required rate.
     """
     from kibitz.games.cricket.fitting.simulate import POOL, deliveries, innings
     from kibitz.games.cricket.options import CricketOptions
@@ -276,13 +275,13 @@ def calibrate(fitted: dict[str, Any], tables: Tables, rounds: int, matches: int,
     seen = {(row["phase"], row["rrrb"]): row for row in tables.rows("outcome_chase_by_phase_rrr")}
     real = np.zeros((3, 12, 10))
     for (phase, rate), row in seen.items():
-        real[PHASES.index(phase), BINS.index(rate)] = shares(row) * number(row, "deliveries")
+        real[PHASES.index(phase), RATE_BINS.index(rate)] = shares(row) * number(row, "deliveries")
     real_down = np.zeros((3, 9, 10))
     for row in tables.rows("outcome_by_phase_wickets"):
         real_down[PHASES.index(row["phase"]), int(row["wkb"][0])] = shares(row) * number(row, "deliveries")
     played = [sum(row["era"] == era for row in tables.rows("innings_rows")) / 2 for era in ERAS]
     for turn in range(rounds):
-        pace = 1.0 if turn < rounds // 2 else 0.5  # small steps at the end average the luck out
+        pace = 1.0 if turn < rounds // 2 else 0.5  # smaller steps at the end average out the noise
         ours, hinges = np.zeros((3, 12, 10)), np.zeros((3, 12, 2))
         down, excess = np.zeros((3, 9, 10)), np.zeros((3, 9, 1))
         for era, weight in zip(ERAS, played, strict=True):
@@ -292,33 +291,34 @@ def calibrate(fitted: dict[str, Any], tables: Tables, rounds: int, matches: int,
             ratio = np.log(np.asarray(mine["share"]) / over_shares(balls, 0))
             change = ratio - ratio[:, 1:2]
             mine["base"] = np.asarray(mine["base"]) + pace * change
-            rest = np.asarray(settings.course.rest).reshape(3, 121)[ERAS.index(era)]
-            cells, sums = chase_cells(balls, rest)
+            runs_left = np.asarray(settings.par.runs_left).reshape(3, 121)[ERAS.index(era)]
+            cells, sums = chase_cells(balls, runs_left)
             ours, hinges = ours + cells * weight, hinges + sums * weight
-            cells, sums = wicket_cells(balls, np.asarray(settings.course.wickets))
+            cells, sums = wicket_cells(balls, np.asarray(settings.par.wickets))
             down, excess = down + cells * weight, excess + sums * weight
             rows = innings(balls, final, 36, 20)
             first = rows["inn"] == 1
-            tell(
+            report(
                 f"round {turn}, {era}: first innings {rows['total'][first].mean():.1f} "
                 f"+- {rows['total'][first].std():.1f}, wickets {rows['wkts'][first].mean():.2f}, "
                 f"all out {(rows['wkts'][first] == 10).mean():.3f}, chases won {rows['won'][~first].mean():.3f}, "
                 f"largest change {np.abs(change[:, [0, 4, 5, 6]]).max():.3f}"
             )
         offsets, slopes = _step(real, ours, hinges, 30.0)
-        fitted["worn"] = np.asarray(fitted["worn"]) + pace * _step(real_down, down, excess, 30.0)[1][0] * COMMON
+        per_wicket = _step(real_down, down, excess, 30.0)[1][0]
+        fitted["excess_wickets"] = np.asarray(fitted["excess_wickets"]) + pace * per_wicket * COMMON
         fitted["pressure"] = np.asarray(fitted["pressure"]) + pace * slopes * COMMON
         for era in ERAS:
             fitted["eras"][era]["second"] = np.asarray(fitted["eras"][era]["second"]) + pace * offsets
 
 
-def wicket_cells(balls: Any, usual: Floats) -> tuple[Floats, Floats]:
-    """Of simulated innings: outcomes counted [phase, wickets down, outcome], and the summed excess of wickets."""
+def wicket_cells(balls: Any, par_wickets: Floats) -> tuple[Floats, Floats]:
+    """Counts of outcomes in simulated innings [phase, wickets down, outcome], and summed excess wickets."""
     here = (balls.live == 1) & (balls.supers == 0)
     legal, wickets = balls.legal[here].astype(int), balls.wickets[here].astype(int)
     over = legal // 6
-    cell = ((over >= 6) * 1 + (over >= 15) * 1) * 9 + np.minimum(wickets, 8)
-    excess = np.clip(wickets - usual[legal], -3, 4)
+    cell = phase_of(over) * 9 + np.minimum(wickets, 8)
+    excess = np.clip(wickets - par_wickets[legal], -3, 4)
     tally = np.bincount(cell * 10 + balls.outcome[here], minlength=270).reshape(3, 9, 10)
     return np.asarray(tally, np.float64), np.asarray(
         np.bincount(cell, excess, minlength=27).reshape(3, 9, 1), np.float64
@@ -326,7 +326,7 @@ def wicket_cells(balls: Any, usual: Floats) -> tuple[Floats, Floats]:
 
 
 def _step(real: Floats, ours: Floats, sums: Floats, ridge: float) -> tuple[Floats, Floats]:
-    """Offsets by phase and slopes of features that bring simulated cells [phase, .., outcome] to the real ones."""
+    """Offsets by phase and slopes of features that move simulated cells [phase, .., outcome] to the real ones."""
     total = ours.sum(-1).reshape(-1)
     keep = (real.sum(-1).reshape(-1) > 200) & (total > 200)
     mean = sums.reshape(len(total), -1)[keep] / total[keep, None]
@@ -344,24 +344,25 @@ def _step(real: Floats, ours: Floats, sums: Floats, ridge: float) -> tuple[Float
 
 
 def fit(
-    folder: str | Path, out: Path = FILE, rounds: int = 8, matches: int = 8192, tell: Tell = print
+    folder: str | Path, out: Path = FILE, rounds: int = 8, matches: int = 8192, report: Report = print
 ) -> dict[str, Any]:
-    """Tables in, `calibration.json` out; a few minutes on two cores."""
+    """Writes `calibration.json` from the tables; takes a few minutes on two cores."""
     tables = Tables(folder)
     fitted = static(tables)
     if out.is_file():
-        # the last fit is a good first guess
+        # start from the last fit
         last = json.loads(out.read_text(encoding="utf-8"))
-        fitted["pressure"], fitted["worn"] = np.array(last["pressure"]), np.array(last["worn"])
+        for name in ("pressure", "excess_wickets"):
+            fitted[name] = np.array(last[name])
         for era in ERAS:
             for name in ("base", "second"):
                 fitted["eras"][era][name] = np.array(last["eras"][era][name])
-    calibrate(fitted, tables, rounds, matches, tell)
+    calibrate(fitted, tables, rounds, matches, report)
     return _with_winprob(fitted, tables, out)
 
 
 def refit_winprob(folder: str | Path, out: Path = FILE) -> dict[str, Any]:
-    """Win probability anew for the ball model that is there; a minute on two cores."""
+    """Refits win probability to the current ball model; takes a minute on two cores."""
     return _with_winprob(json.loads(out.read_text(encoding="utf-8")), Tables(folder), out)
 
 

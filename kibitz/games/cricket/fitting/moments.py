@@ -1,4 +1,4 @@
-"""Every ball of simulated matches as a position and what came of it, for fitting and judging win probability."""
+"""Every ball of simulated matches with its position and outcome, to fit and judge win probability."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kibitz.games.cricket.chances import winprob
-from kibitz.games.cricket.chances.solve import MOST
 from kibitz.games.cricket.fitting.simulate import POOL, deliveries, innings
 from kibitz.games.cricket.model.calibration import ERAS
 from kibitz.games.cricket.model.delivery import LEVELS
+from kibitz.games.cricket.model.par import MAX_RUNS
 from kibitz.games.cricket.options import CricketOptions
 
 Ints = NDArray[np.int64]
@@ -20,17 +20,17 @@ Floats = NDArray[np.float64]
 
 
 class Moments(NamedTuple):
-    """Before each ball; all of the same length but `totals`. Super overs are left out."""
+    """The position before each ball, without super overs. All arrays but `totals` have the same length."""
 
     match: Ints
     second: NDArray[np.bool_]
     legal: Ints
     lost: Ints  # wickets
     score: Ints
-    first: Ints  # what the first side made; it is still to come in a first innings
+    first: Ints  # the first-innings total, in a first innings too
     outcome: Ints
-    won: Ints  # 1 if the batting side did in the end
-    level: Floats  # of the match, in log runs; hidden
+    won: Ints  # 1 if the batting side won the match
+    level: Floats  # of the match, in log runs
     totals: Ints  # [matches], of first innings
 
     def of(self, second: bool) -> Moments:
@@ -44,7 +44,7 @@ class Moments(NamedTuple):
 def moments(
     overs: int, era: int, matches: int, seed: int, fitted: dict[str, Any] | None = None, sides: int = 3
 ) -> Moments:
-    """Of matches between default captains; `sides` is the seed of the elevens."""
+    """Moments of matches between default captains; `sides` is the seed of the elevens."""
     options = CricketOptions.read({"max_overs": overs, "era": ERAS[era], "pool": POOL, "seed": sides})
     settings = options.settings(fitted)
     balls, final = deliveries(settings, matches, seed)
@@ -62,7 +62,7 @@ def moments(
 
 
 def chances(played: Moments, overs: int, era: int) -> Floats:
-    """What win probability said before each ball."""
+    """The win probability before each ball."""
     setting = winprob.first_innings(played.score, played.legal, played.lost, overs, era)
     needed = played.first + 1 - played.score
     chasing = winprob.chase(6 * overs - played.legal, needed, 10 - played.lost, played.first, era, overs)
@@ -70,7 +70,7 @@ def chances(played: Moments, overs: int, era: int) -> Floats:
 
 
 def jumps(played: Moments, overs: int, era: int) -> Floats:
-    """f64[matches], how far the first side's chance moved from before its last ball to after the break."""
+    """f64[matches], the change of the first side's chance from before its last ball to after the break."""
     ball = played.of(second=False)
     last = ball.some(np.append(np.diff(ball.match) > 0, True))
-    return winprob.total_worth(overs, era)[np.minimum(played.totals, MOST)] - chances(last, overs, era)
+    return winprob.total_worth(overs, era)[np.minimum(played.totals, MAX_RUNS)] - chances(last, overs, era)

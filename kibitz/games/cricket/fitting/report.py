@@ -1,4 +1,4 @@
-"""How true the simulator is: our figure, the real one and its standard error, for each era."""
+"""The accuracy of the simulator: our figure, the real one and its standard error, for each era."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from kibitz.games.cricket.fitting import moments
 from kibitz.games.cricket.fitting.simulate import POOL, Record, deliveries, innings
 from kibitz.games.cricket.fitting.tables import PHASES, Floats, Table, Tables, column, number, shares
 from kibitz.games.cricket.model.calibration import ERAS
-from kibitz.games.cricket.model.delivery import HOWS, NO_BALL, RUN_OUT, TYPES, WICKET, WIDE
+from kibitz.games.cricket.model.delivery import BYE, HOWS, NO_BALL, RUN_OUT, TYPES, WICKET, WIDE, phase_of
 from kibitz.games.cricket.model.tactics import OUTCOMES
 from kibitz.games.cricket.options import CricketOptions
 
-SHORT, SHORT_MATCHES = (5, 7, 10, 20), 4096  # overs and matches that win probability is judged on
+WINPROB_OVERS, WINPROB_MATCHES = (5, 7, 10, 20), 4096  # the matches that judge win probability
 FACED_EDGES = (1, 2, 3, 6, 10, 15, 20, 30, 45)
 
 
 class Line(NamedTuple):
-    """One statistic. `within` is the tolerance of the design, looser by two for the older eras."""
+    """One statistic. `within` is the tolerance, twice as large for the older eras."""
 
     era: str
     name: str
@@ -37,7 +37,7 @@ class Line(NamedTuple):
 
 
 class Play:
-    """A simulation of one era, with the statistics the tables have."""
+    """A simulation of one era, with the statistics of the tables."""
 
     def __init__(self, era: str, matches: int, seed: int, fitted: dict[str, Any] | None = None) -> None:
         options = CricketOptions.read({"max_overs": 20, "era": era, "pool": POOL, "seed": seed})
@@ -47,18 +47,17 @@ class Play:
         self.rows = innings(balls, final, 36, 20)
         self.ties = float(np.mean(np.asarray(final.supers) > 0))
         self.there = (balls.live == 1) & (balls.supers == 0)
-        over = balls.legal // 6
-        self.phase = (over >= 6) * 1 + (over >= 15) * 1
+        self.phase = phase_of(balls.legal // 6)
 
     def share(self, here: NDArray[np.bool_]) -> Floats:
-        """f64[outcomes] of the balls picked out."""
+        """f64[outcomes] of the selected balls."""
         tally = np.bincount(self.balls.outcome[here & self.there], minlength=10).astype(np.float64)
         result: Floats = tally / max(tally.sum(), 1)
         return result
 
 
 def lines(tables: Tables, play: Play) -> Iterator[Line]:
-    """The table of the design for one era; shapes by balls faced, position and type are over all eras."""
+    """The statistics of one era; `shapes` has those over all eras."""
     era = play.era
     slack = 1 if era == "2023+" else 2
     real = [row for row in tables.rows("innings_rows") if row["era"] == era]
@@ -150,7 +149,7 @@ def _phases(tables: Tables, play: Play, slack: int) -> Iterator[Line]:
 
 
 def shapes(tables: Tables, plays: list[Play]) -> Iterator[Line]:
-    """Settling in, positions, types, dismissals and extras, over all eras as the tables are."""
+    """Settling in, positions, types, dismissals and extras, over all eras like the tables."""
     weight = [sum(row["era"] == play.era for row in tables.rows("innings_rows")) for play in plays]
 
     def mixed(pick: Any) -> Floats:
@@ -234,17 +233,17 @@ def _kinds(tables: Tables, plays: list[Play]) -> Iterator[Line]:
 
 def _extras(balls: Record, there: NDArray[np.bool_]) -> tuple[int, int, int, int]:
     kinds = balls.outcome[there]
-    return int((kinds == WIDE).sum()), int((kinds == NO_BALL).sum()), int((kinds == 9).sum()), len(kinds)
+    return int((kinds == WIDE).sum()), int((kinds == NO_BALL).sum()), int((kinds == BYE).sum()), len(kinds)
 
 
 def brier(tables: Tables) -> Iterator[Line]:
-    """Win probability on real chases, at overs' starts.
+    """Win probability on real chases, at the start of each over.
 
-    `real` is the plain logit on other matches at every ball; on these states a plain logit has 0.155
-    by cross-validation over matches, so they are the harder set.
+    `real` is a plain logit on other matches at every ball. These states are harder: a plain logit scores
+    0.155 on them by cross-validation over matches.
     """
     rows = tables.rows("chase_states_by_over")
-    states = {name: column(rows, name) for name in winprob.INPUTS}
+    states = {name: column(rows, name) for name in winprob.CHASE_COLUMNS}
     eras = np.array([ERAS.index(row["era"]) for row in rows])
     wrong = (winprob.score_states(states, eras) - column(rows, "won")) ** 2
     plain = tables.numbers("winprob_baselines")["all_balls"]["logit_3raw(need,balls_left,wkts_left)"]
@@ -256,13 +255,13 @@ def brier(tables: Tables) -> Iterator[Line]:
 
 
 def chances(era: int, matches: int, seed: int) -> Iterator[Line]:
-    """Win probability in simulated matches of several lengths, where the truth is who won: its error should be 0."""
+    """The error of win probability in simulated matches of several lengths; it should be 0."""
     slack = 1 if ERAS[era] == "2023+" else 2
-    for overs in SHORT:
+    for overs in WINPROB_OVERS:
         played = moments.moments(overs, era, matches, seed, sides=seed)
         wrong = moments.chances(played, overs, era) - played.won
         for name, here in (("first innings", ~played.second), ("chase", played.second)):
-            # summed, not averaged, in a match: a long chase is more often a lost one
+            # sums over a match, not averages: long chases are lost more often
             by_match = np.bincount(played.match[here], wrong[here], matches) * matches / here.sum()
             error = float(by_match.std() / np.sqrt(matches))
             mean = float(by_match.mean())
@@ -277,11 +276,11 @@ def report(tables: Tables, matches: int = 12288, seed: int = 7, fitted: dict[str
     plays = [Play(era, matches, seed, fitted) for era in ERAS]
     made = [line for play in plays for line in lines(tables, play)]
     made += [*shapes(tables, plays), *brier(tables)]
-    return made + [line for era in range(len(ERAS)) for line in chances(era, SHORT_MATCHES, seed)]
+    return made + [line for era in range(len(ERAS)) for line in chances(era, WINPROB_MATCHES, seed)]
 
 
-def told(made: list[Line]) -> dict[str, Any]:
-    """The same for machines: numbers that JSON has, null where there is none."""
+def as_json(made: list[Line]) -> dict[str, Any]:
+    """The report as JSON data, null for numbers that are not finite."""
 
     def number(value: float | None) -> float | None:
         return None if value is None or not np.isfinite(value) else float(value)
@@ -294,8 +293,8 @@ def told(made: list[Line]) -> dict[str, Any]:
     return {"lines": lines, "missed": sum(not x.holds for x in made)}
 
 
-def printed(made: list[Line]) -> str:
-    """A table for the terminal; `!` marks a line outside its tolerance."""
+def as_text(made: list[Line]) -> str:
+    """The report as a table; `!` marks a line outside its tolerance."""
     head = f"{'era':10} {'statistic':44} {'ours':>8} {'real':>8} {'s.e.':>7} {'within':>7}"
     body = [
         f"{x.era:10} {x.name:44} {x.ours:8.3f} {x.real:8.3f} {x.error:7.3f} "

@@ -1,4 +1,4 @@
-"""The calibration tables as arrays. They are read where they lie and never copied into the product."""
+"""The calibration tables as arrays. kibitz reads them in place and ships none of them."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ PHASES = ("powerplay", "middle", "death")
 
 
 class Table(dict[str, Any]):
-    """A row of a CSV, or an object of JSON, that says what it lacks and where."""
+    """A CSV row or JSON object that raises BadInput for a missing name."""
 
     def __init__(self, content: Any, file: Path) -> None:
         super().__init__(content)
         self.file = file
 
     def __missing__(self, name: str) -> Any:
-        raise BadInput(f"The calibration table {str(self.file)!r} has no {name!r}; give the tables whole.")
+        raise BadInput(f"The calibration table {str(self.file)!r} has no {name!r}; supply the complete table.")
 
 
 Rows = Sequence[Table]
@@ -41,10 +41,10 @@ class Tables:
     def __init__(self, folder: str | Path) -> None:
         self.folder = named(folder)
         if not (self.folder / "innings_rows.csv").is_file():
-            raise BadInput(f"There are no calibration tables in {str(folder)!r}; it should hold innings_rows.csv.")
+            raise BadInput(f"There are no calibration tables in {str(folder)!r}; name a folder with innings_rows.csv.")
 
     def rows(self, name: str, **where: str) -> Rows:
-        """At least one, or BadInput."""
+        """The matching rows; BadInput if there are none."""
         file, text = self._text(f"{name}.csv")
         rows: list[Table] = []
         try:
@@ -52,7 +52,7 @@ class Tables:
             for row in reader:
                 if None in row or None in row.values():
                     raise BadInput(
-                        f"Line {reader.line_num} of {str(file)!r} should have {len(reader.fieldnames or ())} fields."
+                        f"Line {reader.line_num} of {str(file)!r} must have {len(reader.fieldnames or ())} fields."
                     )
                 rows.append(Table(row, file))
         except csv.Error as error:
@@ -75,22 +75,24 @@ class Tables:
         try:
             return file, file.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError):
-            raise BadInput(f"There is no readable {name} in {str(self.folder)!r}, the calibration tables.") from None
+            raise BadInput(
+                f"{name} in the calibration tables {str(self.folder)!r} cannot be read; supply it."
+            ) from None
 
 
 def number(row: Table, name: str) -> float:
-    """What stands in this column, or BadInput."""
+    """The number in this column, or BadInput."""
     try:
         value = float(row[name])
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        raise BadInput(f"{row[name]!r} under {name!r} in {str(row.file)!r} should be a number.")
+        raise BadInput(f"{row[name]!r} under {name!r} in {str(row.file)!r} must be a number.")
     return value
 
 
 def shares(row: Table) -> Floats:
-    """f64[outcomes]; fives are rare enough to be left out."""
+    """f64[outcomes]; omits fives, which are rare."""
     p = np.array([number(row, column) for column in COLUMNS])
     return np.asarray(p / p.sum())
 
@@ -105,9 +107,9 @@ def column(rows: Rows, name: str) -> Floats:
 
 
 def multinomial(design: Floats, observed: Floats, ridge: Floats, steps: int = 60) -> Floats:
-    """f64[features, outcomes], log-odds against a single, with a penalty for each feature.
+    """f64[features, outcomes], log-odds relative to a single, with a ridge penalty for each feature.
 
-    Newton steps on the upper bound of Boehning (1992): slow and sure, and the tables are small.
+    Newton steps on the bound of Boehning (1992): slow but certain to converge, and the tables are small.
     """
     total = observed.sum(1, keepdims=True)
     beta = np.zeros((design.shape[1], observed.shape[1]))

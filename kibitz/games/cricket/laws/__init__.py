@@ -1,1 +1,1 @@
-"""A match as pure functions: state, start, step, view. How likely a ball is comes from `model`."""
+"""A match as pure functions: state, start, step, view. `model` gives the probabilities of a ball."""

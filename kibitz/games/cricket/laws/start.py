@@ -1,4 +1,4 @@
-"""How a match begins: sides, levels and toss, or a plausible position in the middle of one."""
+"""The first state of a match: sides, levels and toss, or a plausible position in mid-match."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from jax import Array
 
 from kibitz.core.bots import where
 from kibitz.core.chance import pick
-from kibitz.games.cricket.laws.state import NOBODY, State, start
+from kibitz.games.cricket.laws.state import State, start
 from kibitz.games.cricket.laws.step import Settings
-from kibitz.games.cricket.model.delivery import LEVELS
+from kibitz.games.cricket.model.delivery import LEVELS, NOBODY
 from kibitz.games.cricket.teams.ratings import VARIANTS
 
 NEW_UNIFORMS = 9
 
 
 def new(settings: Settings, u: Array) -> State:
-    """Two different sides (the same twice if there is but one), levels, toss; `u` is f32[NEW_UNIFORMS]."""
+    """Draws two sides (one side plays itself if there is only one), levels and toss; `u` is f32[NEW_UNIFORMS]."""
     count = settings.sides.size
     home, _ = pick(u[0], count)
     away, _ = pick(u[1], max(count - 1, 1))
     away = away + (away >= home) if count > 1 else away
     levels = tuple(pick(u[2 + i], LEVELS)[0] for i in range(3))
     batting = (u[5] >= settings.bats_first).astype(jnp.int32)
-    if count == 2:  # a person's two sides keep their seats
+    if count == 2:  # two sides keep their seats
         home, away = jnp.int32(0), jnp.int32(1)
     state = start((home, away), (levels[0], levels[1], levels[2]), batting)
     begun: State = where(settings.random_start, _midway(settings, state, u), state)
@@ -31,20 +31,20 @@ def new(settings: Settings, u: Array) -> State:
 
 
 def _midway(settings: Settings, state: State, u: Array) -> State:
-    """After some overs of either innings, with an ordinary score and wickets for the moment."""
+    """A state after some overs of either innings, with a typical score and wickets."""
     second, rest = pick(u[6], 2)
     overs, rest = pick(rest, settings.overs)
     balls = 6 * overs
     normal = settings.model.normal
-    par = settings.course.rest[settings.era * 121]
-    made = par - settings.course.rest[settings.era * 121 + balls]
+    par_total = settings.par.runs_left[settings.era * 121]
+    made = par_total - settings.par.runs_left[settings.era * 121 + balls]
     level = normal[state.levels[0]] * settings.model.level_sd[settings.era, 0]
     luck = 1 + level + 0.15 * normal[pick(u[7], LEVELS)[0]]
     score = jnp.where(balls > 0, jnp.maximum(jnp.round(made * luck), 0), 0).astype(jnp.int32)
-    lost, spread = settings.course.wickets[balls], pick(u[8], LEVELS)[0]
+    lost, spread = settings.par.wickets[balls], pick(u[8], LEVELS)[0]
     wickets = jnp.clip(jnp.round(lost + jnp.sqrt(lost) * 0.75 * normal[spread]), 0, jnp.minimum(9, balls))
     wickets = wickets.astype(jnp.int32)
-    first = jnp.maximum(jnp.round(par * (1 + level + 0.12 * normal[pick(rest, LEVELS)[0]])), 1).astype(jnp.int32)
+    first = jnp.maximum(jnp.round(par_total * (1 + level + 0.12 * normal[pick(rest, LEVELS)[0]])), 1).astype(jnp.int32)
     bowling = jnp.where(state.batting == 0, state.elevens[1], state.elevens[0])
     low, high, last = jnp.int32(0), jnp.int32(0), jnp.int32(NOBODY)
     for i in range(20):

@@ -7,22 +7,21 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 from jax import Array
 
-from kibitz.games.cricket.model.delivery import LEVELS, NOTHING
+from kibitz.games.cricket.model.delivery import LEVELS, NOBODY, NOTHING
 from kibitz.games.cricket.model.tactics import ACCUMULATE, BALANCED, GOOD
 
-NOBODY = 15  # in place of a player
-TIE, UNDECIDED = 2, 3  # in place of a winner
+TIE, UNDECIDED = 2, 3  # values of `winner` that are no seat
 
 
 class Ball(NamedTuple):
-    """The last delivery, for whoever keeps the scorecard; `NOTHING` before the first."""
+    """The last delivery, for the scorecard; its outcome is `NOTHING` before the first."""
 
     outcome: Array  # i32[]
-    runs: Array  # i32[], to the score
-    how: Array  # i32[], index of ball.HOWS
-    out: Array  # i32[], who is out, or NOBODY
+    runs: Array  # i32[], added to the score
+    how: Array  # i32[], index of `delivery.HOWS`
+    out: Array  # i32[], the player who is out, or NOBODY
     leg_bye: Array  # bool[]
-    batter: Array  # i32[], who faced
+    batter: Array  # i32[], the player on strike
     bowler: Array  # i32[]
     intent: Array
     plan: Array
@@ -30,27 +29,27 @@ class Ball(NamedTuple):
 
 
 class State(NamedTuple):
-    elevens: tuple[Array, Array]  # i32[], the seats' sides among `Sides`
-    levels: tuple[Array, Array, Array]  # i32[], of the match, of its first innings, of its second; hidden
+    elevens: tuple[Array, Array]  # i32[], each seat's index into `Sides`
+    levels: tuple[Array, Array, Array]  # i32[], of the match, its first and its second innings; hidden
     batting: Array  # i32[], the seat that bats
-    second: Array  # bool[], the innings of the chase
-    supers: Array  # i32[], super overs begun; 0 in the match itself
-    first: Array  # i32[], what the side before made; 0 in a first innings
+    second: Array  # bool[], whether this is the chase
+    supers: Array  # i32[], super overs started; 0 in the match itself
+    first: Array  # i32[], score of the innings to beat; 0 in a first innings
     first_wickets: Array  # i32[]
     first_legal: Array  # i32[]
     score: Array  # i32[]
     wickets: Array  # i32[]
-    legal: Array  # i32[], legal balls of this innings
-    striker: Array  # i32[], place in the batting order 0..10
-    other: Array  # i32[], at the far end
-    faced: tuple[Array, Array]  # i32[], balls the striker and the other have had
+    legal: Array  # i32[], legal balls bowled in this innings
+    striker: Array  # i32[], index into the batting order, 0 to 10
+    other: Array  # i32[], the non-striker
+    faced: tuple[Array, Array]  # i32[], balls faced by the striker and the non-striker
     batted: Array  # i32[], bit i: player i has come in
     bowler: Array  # i32[], of this over; NOBODY before its first delivery
-    last_bowler: Array  # i32[], of the over before, or NOBODY
-    overs: tuple[Array, Array]  # i32[], four bits for each bowler's overs begun: players 0..5, 6..10
-    super_bowlers: tuple[Array, Array]  # i32[], who bowled each seat's last super over
+    last_bowler: Array  # i32[], of the previous over, or NOBODY
+    overs: tuple[Array, Array]  # i32[], overs started, four bits per bowler: players 0 to 5, 6 to 10
+    super_bowlers: tuple[Array, Array]  # i32[], the bowler of each seat's last super over
     free_hit: Array  # bool[]
-    deliveries: Array  # i32[], of the whole match
+    deliveries: Array  # i32[], in the whole match
     ball: Ball
     over: Array  # bool[]
     winner: Array  # i32[], a seat, TIE or UNDECIDED
@@ -66,7 +65,7 @@ STATE_BITS: dict[str, Any] = {
     "faced": (8, 8), "batted": 11, "bowler": 4, "last_bowler": 4, "overs": (24, 20), "super_bowlers": (4, 4),
     "free_hit": 1, "deliveries": 11, "ball": Ball(**BALL_BITS), "over": 1, "winner": 2,
 }  # fmt: skip
-WIDTHS = State(**STATE_BITS)
+BIT_WIDTHS = State(**STATE_BITS)
 assert 1 << STATE_BITS["levels"][0] == LEVELS
 
 

@@ -1,9 +1,9 @@
 """A limited-overs match between two captains, ball by ball. One match, no batch axis.
 
-Every step is one delivery. Both captains choose at the same time: the batting side its intent and
-who comes in if a wicket falls, the bowling side plan and field and, on the first delivery of an
-over, who bowls it. Small numbers live in scalars and bit masks, so that a batch of matches packs
-into a few words (`kibitz.core.xla.packing`).
+Every step is one delivery. Both captains choose at the same time: the batting side its intent and the
+next batter if a wicket falls, the bowling side its plan and field and, on the first delivery of an
+over, the bowler. Scalars and bit masks let a batch of matches pack into a few words
+(`kibitz.core.xla.packing`).
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from jax import Array, lax
 
 from kibitz.core.act import Act, Head, Masks
 from kibitz.core.bots import where
-from kibitz.games.cricket.chances.potential import Potential, chance
-from kibitz.games.cricket.laws.state import NOBODY, TIE, UNDECIDED, Ball, State
-from kibitz.games.cricket.model.delivery import BYE, NO_BALL, WIDE, Model, Situation, bowl, phase_of
-from kibitz.games.cricket.model.par import Course
+from kibitz.games.cricket.laws.shaping import Potential, chance
+from kibitz.games.cricket.laws.state import TIE, UNDECIDED, Ball, State
+from kibitz.games.cricket.model.delivery import BYE, FIRST_SPIN, NO_BALL, NOBODY, WIDE, Model, Situation, bowl, phase_of
+from kibitz.games.cricket.model.par import Par
 from kibitz.games.cricket.model.tactics import ACCUMULATE, BALANCED, FIELDS, GOOD, INTENTS, PLANS, open_in_powerplay
 from kibitz.games.cricket.teams.ratings import Sides
 
@@ -31,24 +31,24 @@ HEADS = (
     Head("next_batter", 11),
 )
 STEP_UNIFORMS = 1
-ALL = (1 << 11) - 1  # a bit for each player
+ALL_PLAYERS = (1 << 11) - 1  # one bit per player
 OPEN_IN_POWERPLAY = sum(int(is_open) << i for i, is_open in enumerate(open_in_powerplay()))
 
 
 class Settings(NamedTuple):
     overs: Array  # i32[]
     era: Array  # i32[]
-    powerplay: Array  # i32[], its length in balls
-    bats_first: Array  # f32[], how often seat 0 bats first
+    powerplay: Array  # i32[], length in balls
+    bats_first: Array  # f32[], probability that seat 0 bats first
     random_start: Array  # bool[]
     model: Model
     sides: Sides
-    course: Course
+    par: Par
     potential: Potential
 
 
-def cap(settings: Settings) -> Array:
-    """Deliveries after which a match is called a tie: wides have no end by law, an episode must."""
+def max_deliveries(settings: Settings) -> Array:
+    """Deliveries after which a match is a tie: the laws allow endless wides, an episode must end."""
     return 18 * settings.overs + 200
 
 
@@ -61,54 +61,55 @@ def in_powerplay(settings: Settings, state: State) -> Array:
 
 
 def twenty_over(settings: Settings, state: State) -> Array:
-    """The over of a twenty-over innings that this ball resembles; a super over is a last over."""
-    return jnp.where(state.supers > 0, 19, settings.course.over[state.legal])
+    """The equivalent over of a twenty-over innings; a super over counts as the last."""
+    return jnp.where(state.supers > 0, 19, settings.par.over[state.legal])
 
 
-def behind(settings: Settings, state: State) -> Array:
-    """log(runs needed / runs an ordinary side makes from here), within -1.2..1.2; 0 outside a chase."""
-    rest = settings.course.rest[settings.era * 121 + state.legal]
+def log_rate_needed(settings: Settings, state: State) -> Array:
+    """log(runs needed / par runs from here), clipped to -1.2..1.2; 0 outside a chase."""
+    par_runs = settings.par.runs_left[settings.era * 121 + state.legal]
     needed = jnp.maximum(state.first + 1 - state.score, 1)
-    ratio = jnp.clip(jnp.log(needed / jnp.maximum(rest, 1.0)), -1.2, 1.2)
+    ratio = jnp.clip(jnp.log(needed / jnp.maximum(par_runs, 1.0)), -1.2, 1.2)
     return jnp.where(state.second & (state.supers == 0), ratio, 0.0)
 
 
-def worn(settings: Settings, state: State) -> Array:
-    """Wickets lost more than an ordinary side has by now, within -3..4."""
-    more = jnp.clip(state.wickets - settings.course.wickets[state.legal], -3.0, 4.0)
-    return jnp.where(state.supers > 0, 0.0, more)
+def excess_wickets(settings: Settings, state: State) -> Array:
+    """Wickets lost beyond par, clipped to -3..4."""
+    excess = jnp.clip(state.wickets - settings.par.wickets[state.legal], -3.0, 4.0)
+    return jnp.where(state.supers > 0, 0.0, excess)
 
 
 def overs_of(overs: tuple[Array, Array], player: Array) -> Array:
+    """i32[], overs the player has started."""
     low = player < 6
     return (jnp.where(low, overs[0], overs[1]) >> (4 * jnp.where(low, player, player - 6))) & 15
 
 
 def may_bowl(settings: Settings, state: State) -> Array:
-    """i32[], bit i: player i may, were an over to begin now.
+    """i32[], bit i: player i may bowl an over that starts now.
 
-    Nobody bowls two overs running or two super overs running; a fifth of the overs is the limit,
-    and if five does not divide them, as many bowlers as are left over may bowl one more. The
-    keeper does not bowl.
+    A bowler may not bowl two overs in a row, nor two super overs in a row. The limit is a fifth of the
+    overs; if five does not divide them, as many bowlers as the remainder may bowl one more. The keeper
+    does not bowl.
     """
     eleven = jnp.where(state.batting == 0, state.elevens[1], state.elevens[0])
     is_super = state.supers > 0
     limit = jnp.where(is_super, 1, settings.overs // 5)
     spare = jnp.where(is_super, 0, settings.overs % 5)
-    # all counts at once: adding 8 - x to a count of four bits sets its top bit if the count is at least x
+    # all counts at once: adding 8 - x to a four-bit count sets its top bit if the count is at least x
     tops, ones = (0x888888, 0x88888), (0x111111, 0x11111)
     beyond = [(n + (7 - limit) * one) & top for n, one, top in zip(state.overs, ones, tops, strict=True)]
     full = [(n + (8 - limit) * one) & top for n, one, top in zip(state.overs, ones, tops, strict=True)]
     used = lax.population_count(beyond[0]) + lax.population_count(beyond[1])
-    closed = [jnp.where(used < spare, more, most) for more, most in zip(beyond, full, strict=True)]
+    closed = [jnp.where(used < spare, above, at) for above, at in zip(beyond, full, strict=True)]
     closed_bits = _top_bits(closed[0]) | (_top_bits(closed[1]) << 6)
     barred = jnp.where(state.batting == 0, state.super_bowlers[1], state.super_bowlers[0])
     shut = (1 << settings.sides.keeper[eleven]) | (1 << state.last_bowler) | jnp.where(is_super, 1 << barred, 0)
-    return jnp.asarray(ALL & ~(closed_bits | shut))
+    return jnp.asarray(ALL_PLAYERS & ~(closed_bits | shut))
 
 
 def _top_bits(nibbles: Array) -> Array:
-    """The top bits of six nibbles, side by side."""
+    """The top bits of six nibbles, in adjacent bits."""
     bits = jnp.int32(0)
     for i in range(6):
         bits = bits | ((nibbles >> (3 * i + 3)) & (1 << i))
@@ -116,22 +117,22 @@ def _top_bits(nibbles: Array) -> Array:
 
 
 def waiting(state: State) -> Array:
-    """i32[], bit i: player i has not come in."""
-    return ALL & ~state.batted
+    """i32[], bit i: player i has not batted yet."""
+    return ALL_PLAYERS & ~state.batted
 
 
 def first_of(bits: Array) -> Array:
-    """The lowest of them, 0 if there is none."""
+    """Index of the lowest set bit, 0 if there is none."""
     return jnp.where(bits == 0, 0, lax.population_count(~bits & (bits - 1)))
 
 
 def last_of(bits: Array) -> Array:
-    """The highest of them, 0 if there is none."""
+    """Index of the highest set bit, 0 if there is none."""
     return jnp.where(bits == 0, 0, 31 - lax.clz(bits))
 
 
 def comes_in(state: State) -> Array:
-    """Whether somebody does if a wicket falls now."""
+    """Whether a batter comes in if a wicket falls now."""
     return state.wickets + 1 < jnp.where(state.supers > 0, 2, 10)
 
 
@@ -142,8 +143,8 @@ def to_act(state: State) -> Array:
 def legal(settings: Settings, state: State, seat: int) -> Masks:
     """The batting side chooses intent and next batter, the bowling side the rest.
 
-    A head that is not the seat's to choose has one open value: the neutral choice, the bowler in the
-    middle of his over, or 0.
+    A head that the seat does not choose has one open value: the neutral choice, the bowler of the
+    current over, or 0.
     """
     bats = (state.batting == seat) & ~state.over
     bowls = (state.batting != seat) & ~state.over
@@ -165,7 +166,7 @@ def legal(settings: Settings, state: State, seat: int) -> Masks:
 
 
 def situation(settings: Settings, state: State, bowler: Array, intent: Array, plan: Array, field: Array) -> Situation:
-    """What the weights of the coming ball depend on, once everybody has chosen."""
+    """Everything that the weights of the next ball depend on, once both captains have chosen."""
     eleven = where(state.batting == 0, state.elevens, state.elevens[::-1])  # of batters, of bowlers
     over = twenty_over(settings, state)
     kind = settings.sides.types[eleven[1] * 11 + bowler]
@@ -182,11 +183,11 @@ def situation(settings: Settings, state: State, bowler: Array, intent: Array, pl
         faced=state.faced[0],
         level=level,
         free_hit=state.free_hit,
-        behind=behind(settings, state),
-        worn=worn(settings, state),
+        log_rate_needed=log_rate_needed(settings, state),
+        excess_wickets=excess_wickets(settings, state),
         batter=(eleven[0] * 11 + state.striker) * 6 + kind,
         bowler=(eleven[1] * 11 + bowler) * 3 + phase_of(over),
-        spin=(kind >= 2).astype(jnp.int32),
+        spin=(kind >= FIRST_SPIN).astype(jnp.int32),
         powerplay=in_powerplay(settings, state).astype(jnp.int32),
         intent=intent,
         plan=plan,
@@ -195,10 +196,10 @@ def situation(settings: Settings, state: State, bowler: Array, intent: Array, pl
 
 
 def step(settings: Settings, state: State, acts: tuple[Act, Act], u: Array) -> tuple[State, Array, Array]:
-    """One delivery. A choice against the mask is replaced by the neutral or the first open one.
+    """Plays one delivery. A neutral or the first legal choice replaces an illegal one.
 
-    Rewards come with the last ball: 1 for the winner, 0 for the loser, a half each for a tie. With
-    `shaping` a share of them comes ball by ball as the win probability moves, between -1 and 1.
+    The last ball pays 1 to the winner, 0 to the loser, or a half to each in a tie. With `shaping`, each
+    ball pays a share of that as win probability changes, between -1 and 1.
     """
     batting_first = state.batting == 0
     bat, field_side = where(batting_first, acts[0], acts[1]), where(batting_first, acts[1], acts[0])
@@ -222,7 +223,7 @@ def step(settings: Settings, state: State, acts: tuple[Act, Act], u: Array) -> t
     legal_balls = state.legal + counts
     over_ends = counts & (legal_balls % 6 == 0)
 
-    # who stands where: the new batter takes the place of the one who is out, then the runs are run
+    # the new batter replaces the one who is out, then the batters run
     enters = out & comes_in(state)
     gone = jnp.where(result.striker_out, state.striker, state.other)
     striker = jnp.where(enters & result.striker_out, next_batter, state.striker)
@@ -230,7 +231,7 @@ def step(settings: Settings, state: State, acts: tuple[Act, Act], u: Array) -> t
     faced = jnp.minimum(state.faced[0] + ~wide, 255)
     faced_striker = jnp.where(enters & result.striker_out, 0, faced)
     faced_other = jnp.where(enters & ~result.striker_out, 0, state.faced[1])
-    cross = (result.run % 2 == 1) ^ over_ends
+    cross = (result.crossings % 2 == 1) ^ over_ends
     striker, other = jnp.where(cross, other, striker), jnp.where(cross, striker, other)
     faced_striker, faced_other = (
         jnp.where(cross, faced_other, faced_striker),
@@ -270,7 +271,7 @@ def step(settings: Settings, state: State, acts: tuple[Act, Act], u: Array) -> t
 
 
 def _rewards(settings: Settings, before: State, after: State) -> Array:
-    """f32[2]. The shaped part pays what the ball changed of the win probability, so it sums to result - start."""
+    """f32[2]. The shaped part pays each change in win probability, so it sums to the result less the first chance."""
     ended = after.over & ~before.over
     won = jnp.stack([after.winner == 0, after.winner == 1])
     rewards = jnp.where(ended, jnp.where(after.winner == TIE, 0.5, won), 0.0).astype(jnp.float32)
@@ -282,17 +283,17 @@ def _rewards(settings: Settings, before: State, after: State) -> Array:
 
 
 def _close(settings: Settings, state: State) -> State:
-    """Ends the innings or the match if this ball did, and opens what follows."""
+    """Ends the innings or the match if this ball ended it, and starts the next innings."""
     is_super = state.supers > 0
     balls = jnp.where(is_super, 6, 6 * settings.overs)
     all_out = state.wickets >= jnp.where(is_super, 2, 10)
     passed = state.second & (state.score > state.first)
     ended = all_out | passed | (state.legal >= balls)
     level = state.score == state.first
-    # a side that batted second in a tie bats first in the super over
+    # the side that batted second in a tie bats first in the super over
     tied = ended & state.second & level
     decided = ended & state.second & ~level
-    spent = (state.deliveries >= cap(settings)) & ~decided
+    spent = (state.deliveries >= max_deliveries(settings)) & ~decided
     turns = ended & ~state.second
     opens = turns | tied
     batting = jnp.where(turns, 1 - state.batting, state.batting)
@@ -302,7 +303,7 @@ def _close(settings: Settings, state: State) -> State:
     striker = jnp.where(supers > 0, hitters[2 * eleven], 0)
     other = jnp.where(supers > 0, hitters[2 * eleven + 1], 1)
     bowled = jnp.where(ended & is_super, state.ball.bowler, NOBODY)
-    by_first = ended & is_super & (state.batting == 1)  # seat 0 bowled it
+    by_first = ended & is_super & (state.batting == 1)  # seat 0 bowled
     by_second = ended & is_super & (state.batting == 0)
     nobody = jnp.int32(NOBODY)
     winner = jnp.where(state.score > state.first, state.batting, 1 - state.batting)
@@ -338,12 +339,12 @@ def _inside(choice: Array, size: int, neutral: int) -> Array:
 
 
 def _one_of(open_bits: Array, choice: Array) -> Array:
-    """The choice if it is open, else the first that is."""
+    """The choice if it is open, else the first open one."""
     fits = (choice >= 0) & (choice < 11) & ((open_bits >> jnp.clip(choice, 0, 10)) & 1 == 1)
     return jnp.where(fits, choice, first_of(open_bits)).astype(jnp.int32)
 
 
 def extras(ball: Ball) -> Array:
-    """Runs of a ball that are no batter's."""
-    all_of_it = (ball.outcome == WIDE) | (ball.outcome == BYE)
-    return jnp.where(all_of_it, ball.runs, (ball.outcome == NO_BALL).astype(jnp.int32))
+    """Runs of a ball that are not credited to a batter."""
+    all_extras = (ball.outcome == WIDE) | (ball.outcome == BYE)
+    return jnp.where(all_extras, ball.runs, (ball.outcome == NO_BALL).astype(jnp.int32))

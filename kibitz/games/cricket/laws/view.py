@@ -1,4 +1,4 @@
-"""What a captain may know, and the same as numbers for a network."""
+"""What a captain may see, and the same as features for a network."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import Array
 
-from kibitz.games.cricket.laws.state import NOBODY, Ball, State
+from kibitz.games.cricket.laws.state import Ball, State
 from kibitz.games.cricket.laws.step import (
     Settings,
     comes_in,
@@ -17,21 +17,21 @@ from kibitz.games.cricket.laws.step import (
     twenty_over,
     waiting,
 )
-from kibitz.games.cricket.model.delivery import FIRST_SPIN, NOTHING
+from kibitz.games.cricket.model.delivery import FIRST_SPIN, NOBODY, NOTHING, phase_of
 
 
 class View(NamedTuple):
-    """The scoreboard, who is in the middle, and the last ball. Levels of match and innings are hidden.
+    """The scoreboard, the players in the middle and the last ball. The levels of match and innings are hidden.
 
-    Nothing here depends on what the other captain has chosen for the ball to come.
+    Nothing here depends on the other captain's choice for the next ball.
     """
 
     seat: int
-    bats: Array  # bool[], this seat's side is batting
-    batting_eleven: Array  # i32[], index among the sides
+    bats: Array  # bool[], whether this seat is batting
+    batting_eleven: Array  # i32[], index into `Sides`
     bowling_eleven: Array
-    batting_mark: Array  # i32[], by which `roster` knows the side
-    bowling_mark: Array
+    batting_team_id: Array  # i32[], key of `roster`
+    bowling_team_id: Array
     second: Array
     supers: Array
     first: Array
@@ -46,11 +46,11 @@ class View(NamedTuple):
     striker: Array
     other: Array
     faced: tuple[Array, Array]
-    waiting: Array  # i32[], bit i: player i of the batting side has not come in
-    comes_in: Array  # bool[], somebody does if a wicket falls
-    may_bowl: Array  # i32[], bit i: player i may bowl this ball
+    waiting: Array  # i32[], bit i: player i of the batting side has not batted yet
+    comes_in: Array  # bool[], whether a batter comes in if a wicket falls
+    may_bowl: Array  # i32[], bit i: player i may bowl the next ball
     bowler: Array  # NOBODY before the first delivery of an over
-    bowler_type: Array  # of the bowler, of the last one before an over begins
+    bowler_type: Array  # of the bowler; of the last bowler before an over starts
     last_bowler: Array
     overs: tuple[Array, Array]
     free_hit: Array
@@ -71,8 +71,8 @@ def view(settings: Settings, state: State, seat: int) -> View:
         bats=state.batting == seat,
         batting_eleven=batting,
         bowling_eleven=bowling,
-        batting_mark=settings.sides.marks[batting],
-        bowling_mark=settings.sides.marks[bowling],
+        batting_team_id=settings.sides.team_ids[batting],
+        bowling_team_id=settings.sides.team_ids[bowling],
         second=state.second,
         supers=state.supers,
         first=state.first,
@@ -104,15 +104,15 @@ def view(settings: Settings, state: State, seat: int) -> View:
 def features(settings: Settings, view: View) -> Array:
     """f32[n], each about -1..1 or 0..1."""
     sides = settings.sides
-    rest = settings.course.rest[settings.era * 121 + view.legal]
-    par = settings.course.rest[settings.era * 121]
+    runs_left = settings.par.runs_left[settings.era * 121 + view.legal]
+    par_total = settings.par.runs_left[settings.era * 121]
     needed = jnp.where(view.second, view.first + 1 - view.score, 0)
     rate = jnp.where(view.second, needed / jnp.maximum(view.balls_left, 1), 0.0)
-    behind = jnp.where(view.second, jnp.log(jnp.maximum(needed, 1) / jnp.maximum(rest, 1.0)), 0.0)
-    made = par - rest
+    log_rate_needed = jnp.where(view.second, jnp.log(jnp.maximum(needed, 1) / jnp.maximum(runs_left, 1.0)), 0.0)
+    par_made = par_total - runs_left
     bowler = jnp.minimum(jnp.where(view.bowler == NOBODY, view.last_bowler, view.bowler), 10)
-    phase = (view.twenty_over >= 6) * 1 + (view.twenty_over >= 15) * 1
-    left = [overs_of(view.overs, jnp.int32(i)) / 4 for i in range(11)]
+    phase = phase_of(view.twenty_over)
+    overs_bowled = [overs_of(view.overs, jnp.int32(i)) / 4 for i in range(11)]
     outcome = view.ball.outcome
     numbers = [
         view.bats,
@@ -122,12 +122,12 @@ def features(settings: Settings, view: View) -> Array:
         view.balls_left / jnp.maximum(6 * settings.overs, 6),
         settings.overs / 20,
         view.wickets / 10,
-        (view.wickets - settings.course.wickets[view.legal]) / 4,
+        (view.wickets - settings.par.wickets[view.legal]) / 4,
         view.score / 200,
-        (view.score - made) / 40,
+        (view.score - par_made) / 40,
         needed / 200,
         jnp.clip(rate, 0, 4) / 2,
-        jnp.clip(behind, -1.5, 1.5),
+        jnp.clip(log_rate_needed, -1.5, 1.5),
         view.powerplay,
         phase == 1,
         phase == 2,
@@ -144,6 +144,6 @@ def features(settings: Settings, view: View) -> Array:
         *((view.ball.intent == i) & (outcome != NOTHING) for i in range(5)),
         *((view.ball.plan == i) & (outcome != NOTHING) for i in range(6)),
         *((view.ball.field == i) & (outcome != NOTHING) for i in range(4)),
-        *left,
+        *overs_bowled,
     ]
     return jnp.stack([jnp.asarray(x, jnp.float32) for x in numbers])

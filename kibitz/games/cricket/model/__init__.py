@@ -1,1 +1,1 @@
-"""One delivery and what shapes it: calibration, tactics, par. Matches are in `laws`, fitting in `fitting`."""
+"""One delivery and what shapes it: calibration, tactics, par. `laws` plays matches, `fitting` fits the numbers."""

@@ -1,4 +1,4 @@
-"""The fitted numbers, read from `calibration.json`; `fit.py` writes them."""
+"""The fitted numbers of `calibration.json`, which `kibitz cricket fit` writes."""
 
 from __future__ import annotations
 
@@ -13,6 +13,6 @@ ERAS = ("pre2018", "2018-2022", "2023+")
 
 @cache
 def calibration() -> dict[str, Any]:
-    """Numbers computed from T20 ball-by-ball records, Cricsheet (licence believed to be ODC-BY)."""
+    """Computed from Cricsheet's T20 ball-by-ball records (licence believed to be ODC-BY)."""
     loaded: dict[str, Any] = json.loads(FILE.read_text(encoding="utf-8"))
     return loaded

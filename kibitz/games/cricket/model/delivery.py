@@ -1,8 +1,8 @@
-"""One delivery: how likely each outcome is, and what a uniform makes of it.
+"""One delivery: the probability of each outcome, and the outcome that a uniform number selects.
 
-Log-weights are sums: era, innings and over; how long the batter has been in; the two players; the
-level of the match and of the innings; the choices of both captains. A single is the yardstick, so a
-sum of 0.1 means ten per cent more likely against a single.
+Log-weights are sums of effects: era, innings and over; balls faced by the batter; the two players; the
+level of the match and of the innings; both captains' choices. A single is the reference outcome, so a
+sum of 0.1 makes an outcome ten per cent more likely relative to a single.
 """
 
 from __future__ import annotations
@@ -21,51 +21,52 @@ from kibitz.games.cricket.model.calibration import ERAS
 from kibitz.games.cricket.model.tactics import FIELDS, INTENTS, OUTCOMES, PLANS
 
 DOT, ONE, TWO, THREE, FOUR, SIX, WICKET, WIDE, NO_BALL, BYE = range(10)
-NOTHING = 15  # in place of an outcome: no ball yet
-RUNS = (0, 1, 2, 3, 4, 6)  # off the bat, by outcome
+NOTHING = 15  # outcome before the first ball
+NOBODY = 15  # player index when there is no player
+RUNS = (0, 1, 2, 3, 4, 6)  # off the bat, for outcomes DOT to SIX
 HOWS = ("", "caught", "bowled", "lbw", "stumped", "caught and bowled", "hit wicket", "run out")
 RUN_OUT = HOWS.index("run out")
 TYPES = ("pace_right", "pace_left", "spin_off", "spin_leg", "spin_left_orth", "spin_left_wrist")
-FIRST_SPIN = 2  # types from here on are spin
-LEVELS = 256  # a level is kept as one of so many equally likely steps
-# on the host: operation by operation JAX compiles thirty kernels for it, in every process anew
+FIRST_SPIN = 2  # TYPES from this index on are spin
+LEVELS = 256  # a level is stored as one of this many equally likely steps
+# computed on the host: eager JAX would compile thirty kernels for it in every process
 NORMAL = np.array([NormalDist().inv_cdf((step + 0.5) / LEVELS) for step in range(LEVELS)], np.float32)
 K = len(OUTCOMES)
 
 
 class Model(NamedTuple):
-    """Tables, flat because a gather from a flat table is the cheapest; f32."""
+    """f32 tables, flat because gathering from a flat table is cheapest."""
 
     base: Array  # [era, innings, over of twenty, outcome]
-    settle: Array  # [2, outcome]: just in, and long in
+    settle: Array  # [2, outcome]: new to the crease, and settled
     free_hit: Array  # [outcome]
-    pressure: Array  # [2, outcome]: a chase well ahead of the usual rate, and well behind it
-    worn: Array  # [outcome], for each wicket lost more than usual
+    pressure: Array  # [2, outcome]: per unit of log rate ahead of par, and behind it
+    excess_wickets: Array  # [outcome], per wicket lost beyond par
     tactics: Array  # [pace or spin, later or powerplay, intent, plan, field, outcome]
-    level: Array  # [outcome], what one unit of level adds: about one unit of log runs
-    level_sd: Array  # [era, 2]: of a match, of an innings
+    level: Array  # [outcome], per unit of level; one unit is about one unit of log runs
+    level_sd: Array  # [era, 2]: of the match, of the innings
     normal: Array  # [LEVELS], normal quantiles
     run_out: Array  # [era, over], share of wickets
-    how: Array  # [era, phase, pace or spin, 6], cumulative shares of the bowler's dismissals
+    how: Array  # [era, phase, pace or spin, 6], cumulative shares of dismissals credited to the bowler
     wide_runs: Array  # [5], cumulative shares of 1, 2, 3, 4, 5 runs
-    no_ball_runs: Array  # [6], of 0, 1, 2, 3, 4, 6 off the bat
-    bye_runs: Array  # [4], of 1 to 4
-    run_out_runs: Array  # [3], of 0 to 2 completed
-    leg_bye: Array  # []
-    striker_out: Array  # [], share of run outs
+    no_ball_runs: Array  # [6], cumulative shares of 0, 1, 2, 3, 4, 6 off the bat
+    bye_runs: Array  # [4], cumulative shares of 1 to 4
+    run_out_runs: Array  # [3], cumulative shares of 0 to 2 completed runs
+    leg_bye: Array  # [], share of byes that are leg byes
+    striker_out: Array  # [], share of run outs in which the striker is out
 
 
 class Situation(NamedTuple):
-    """What the weights of a ball depend on."""
+    """Everything that the weights of a ball depend on."""
 
     era: Array
-    second: Array  # bool[], the innings of the chase
-    over: Array  # i32[], of twenty
-    faced: Array  # i32[], balls the striker has had
+    second: Array  # bool[], whether this is the chase
+    over: Array  # i32[], the equivalent over of a twenty-over innings
+    faced: Array  # i32[], balls faced by the striker
     level: Array  # f32[], of match and innings together
     free_hit: Array  # bool[]
-    behind: Array  # f32[], log(runs needed / runs usual from here); 0 outside a chase
-    worn: Array  # f32[], wickets lost more than usual
+    log_rate_needed: Array  # f32[], log(runs needed / par runs from here); 0 outside a chase
+    excess_wickets: Array  # f32[], wickets lost beyond par
     batter: Array  # i32[], row of `Sides.batters`
     bowler: Array  # i32[], row of `Sides.bowlers`
     spin: Array  # bool[]
@@ -76,19 +77,19 @@ class Situation(NamedTuple):
 
 
 class Result(NamedTuple):
-    """What came of it."""
+    """The outcome of a delivery."""
 
     outcome: Array  # i32[]
-    runs: Array  # i32[], to the score
-    run: Array  # i32[], times the batters crossed for good; a boundary counts none of them
-    how: Array  # i32[], index of HOWS, 0 when nobody is out
+    runs: Array  # i32[], added to the score
+    crossings: Array  # i32[], how often the batters changed ends; even for a boundary
+    how: Array  # i32[], index of HOWS, 0 when no batter is out
     striker_out: Array  # bool[]
     leg_bye: Array  # bool[]
 
 
 def model(fitted: dict[str, Any], overs: int = 20) -> Model:
-    """The arrays for every era. In a short match batters do not take their time: an assumption."""
-    hurry = np.array([[1 - 0.7 * (1 - overs / 20)], [1.0]])
+    """The tables for every era. In short matches batters settle faster: an assumption, not data."""
+    settling = np.array([[1 - 0.7 * (1 - overs / 20)], [1.0]])
     first = np.array([fitted["eras"][era]["base"] for era in ERAS], np.float32)  # [era, over, outcome]
     later = np.array([fitted["eras"][era]["second"] for era in ERAS], np.float32)  # [era, phase, outcome]
     phase = np.array([phase_of(over) for over in range(20)])
@@ -100,10 +101,10 @@ def model(fitted: dict[str, Any], overs: int = 20) -> Model:
 
     return Model(
         base=jnp.asarray(base.reshape(-1)),
-        settle=jnp.asarray(np.asarray(fitted["settle"]) * hurry, jnp.float32),
+        settle=jnp.asarray(np.asarray(fitted["settle"]) * settling, jnp.float32),
         free_hit=jnp.asarray(fitted["free_hit"], jnp.float32),
         pressure=jnp.asarray(fitted["pressure"], jnp.float32),
-        worn=jnp.asarray(fitted["worn"], jnp.float32),
+        excess_wickets=jnp.asarray(fitted["excess_wickets"], jnp.float32),
         tactics=jnp.asarray(tactics.effects().reshape(-1)),
         level=jnp.asarray(fitted["level"], jnp.float32),
         level_sd=jnp.asarray([fitted["eras"][era]["level_sd"] for era in ERAS], jnp.float32),
@@ -120,23 +121,23 @@ def model(fitted: dict[str, Any], overs: int = 20) -> Model:
 
 
 def phase_of(over: Any) -> Any:
-    """0 powerplay, 1 middle, 2 death, of an over of twenty."""
+    """0 powerplay, 1 middle, 2 death, for an over of a twenty-over innings."""
     return (over >= 6) * 1 + (over >= 15) * 1
 
 
-def hinges(behind: Any) -> tuple[Any, Any]:
-    """How far a chase is ahead of the usual rate, and how far behind it, in log runs."""
-    return jnp.minimum(behind, 0.0), jnp.maximum(behind - 0.3, 0.0)
+def hinges(log_rate_needed: Any) -> tuple[Any, Any]:
+    """How far a chase is ahead of par, and how far behind it, in log runs."""
+    return jnp.minimum(log_rate_needed, 0.0), jnp.maximum(log_rate_needed - 0.3, 0.0)
 
 
 def weights(model: Model, batters: Array, bowlers: Array, at: Situation) -> tuple[Array, ...]:
-    """f32[] for each outcome, not normalised."""
+    """f32[] for each outcome, unnormalised."""
     base = ((at.era * 2 + at.second) * 20 + at.over) * K
     choice = (at.spin * 2 + at.powerplay) * len(INTENTS) + at.intent
     choice = ((choice * len(PLANS) + at.plan) * len(FIELDS) + at.field) * K
     fresh = jnp.exp(at.faced * jnp.float32(-0.25))
     settled = jnp.minimum(at.faced, 60) * jnp.float32(1 / 30)
-    ease, strain = hinges(at.behind)
+    ahead, behind = hinges(at.log_rate_needed)
     row = []
     for k in range(K):
         logit = (
@@ -147,20 +148,20 @@ def weights(model: Model, batters: Array, bowlers: Array, at: Situation) -> tupl
             + model.settle[0, k] * fresh
             + model.settle[1, k] * settled
             + model.level[k] * at.level
-            + model.pressure[0, k] * ease
-            + model.pressure[1, k] * strain
-            + model.worn[k] * at.worn
+            + model.pressure[0, k] * ahead
+            + model.pressure[1, k] * behind
+            + model.excess_wickets[k] * at.excess_wickets
             + jnp.where(at.free_hit, model.free_hit[k], 0)
         )
         row.append(jnp.exp(logit))
-    # only a run out counts on a free hit
+    # only a run out can dismiss a batter on a free hit
     share = model.run_out[at.era, at.over]
     row[WICKET] = row[WICKET] * jnp.where(at.free_hit, share, 1)
     return tuple(row)
 
 
 def bowl(model: Model, batters: Array, bowlers: Array, at: Situation, u: Array) -> Result:
-    """The delivery: one uniform decides everything, each choice using up some of its bits."""
+    """Bowls the delivery. One uniform decides everything; each decision consumes some of its bits."""
     row = weights(model, batters, bowlers, at)
     place = u * reduce(lambda a, b: a + b, row)
     passed, outcome, edge, width = jnp.float32(0), jnp.int32(0), jnp.float32(0), row[0]
@@ -194,12 +195,12 @@ def bowl(model: Model, batters: Array, bowlers: Array, at: Situation, u: Array) 
     runs = jnp.where(outcome == WIDE, wide, runs)
     runs = jnp.where(outcome == NO_BALL, 1 + struck, runs)
     runs = jnp.where(outcome == BYE, byes, runs)
-    # the penalty run of a wide or no-ball is not run; the run that failed was crossed on
-    ran = runs - ((outcome == WIDE) | (outcome == NO_BALL)) + run_out
+    # the batters do not run the penalty of a wide or no-ball; they crossed on the run that failed
+    crossings = runs - ((outcome == WIDE) | (outcome == NO_BALL)) + run_out
     return Result(
         outcome=outcome.astype(jnp.int32),
         runs=runs.astype(jnp.int32),
-        run=ran.astype(jnp.int32),
+        crossings=crossings.astype(jnp.int32),
         how=how,
         striker_out=striker_out,
         leg_bye=(outcome == BYE) & (left < model.leg_bye),
@@ -207,7 +208,7 @@ def bowl(model: Model, batters: Array, bowlers: Array, at: Situation, u: Array) 
 
 
 def _index(u: Array, cumulative: Array) -> Array:
-    """By cumulative shares."""
+    """The index that `u` selects from cumulative shares."""
     index = jnp.int32(0)
     for j in range(cumulative.shape[0] - 1):
         index = index + (u >= cumulative[j])
@@ -215,7 +216,7 @@ def _index(u: Array, cumulative: Array) -> Array:
 
 
 def _pick(u: Array, cumulative: Array) -> tuple[Array, Array]:
-    """An index by cumulative shares, and what is left of `u`."""
+    """The index that `u` selects from cumulative shares, and a fresh uniform from what remains of `u`."""
     last = cumulative.shape[0] - 1
     index, edge, width = jnp.int32(0), jnp.float32(0), cumulative[0]
     for j in range(last):

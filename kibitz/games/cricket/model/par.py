@@ -1,7 +1,8 @@
-"""What an ordinary innings of a given length does from ball to ball: the yardstick of captains and rules."""
+"""Par: what an ordinary innings of a given length does from ball to ball. Laws, captains and chances use it."""
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -9,14 +10,17 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
-from kibitz.games.cricket.model.calibration import ERAS
+from kibitz.games.cricket.model.calibration import ERAS, calibration
+
+MAX_RUNS = 300  # win probability does not change beyond this many runs, made or needed
+Floats = NDArray[np.float64]
 
 
-class Course(NamedTuple):
-    """How an innings of this length runs; by legal balls bowled, 0..120."""
+class Par(NamedTuple):
+    """An ordinary innings of this length, by legal balls bowled, 0 to 120."""
 
-    over: Array  # i32[121], the over of a twenty-over innings it resembles
-    rest: Array  # f32[era * 121], runs an ordinary side still makes
+    over: Array  # i32[121], the equivalent over of a twenty-over innings
+    runs_left: Array  # f32[era * 121], runs an ordinary side still makes
     wickets: Array  # f32[121], wickets an ordinary side has lost
 
 
@@ -25,11 +29,11 @@ def powerplay_balls(overs: int) -> int:
     return (18 * overs + 5) // 10
 
 
-def resembles(overs: int) -> NDArray[np.int32]:
-    """i32[121], the over of twenty that each ball of an innings resembles.
+def equivalent_overs(overs: int) -> NDArray[np.int32]:
+    """i32[121], the over of a twenty-over innings that each ball of this innings resembles.
 
-    Phase by phase; a shorter innings skips the quiet overs at the start of each. An assumption: there
-    are no short matches in the data.
+    Phase by phase; a shorter innings skips the quiet overs at the start of each. This is an assumption:
+    the data has no short matches.
     """
     powerplay, balls, short = powerplay_balls(overs), 6 * overs, 1 - overs / 20
     at = np.arange(121)
@@ -39,23 +43,29 @@ def resembles(overs: int) -> NDArray[np.int32]:
     return np.asarray(np.clip(ball // 6, 0, 19), np.int32)
 
 
-def course(overs: int, fitted: dict[str, Any]) -> Course:
-    """What an ordinary innings of this length does from ball to ball."""
-    over = resembles(overs)
+def par(overs: int, fitted: dict[str, Any]) -> Par:
+    """Par for an innings of this length, from the fitted numbers."""
+    over = equivalent_overs(overs)
     balls = 6 * overs
-    rests = []
+    by_era = []
     for era in ERAS:
         per_ball = np.asarray(fitted["eras"][era]["runs"])[over[:balls]]
-        # a short innings is played faster (captains.URGENCY) by batters new to the crease: as simulated
+        # a short innings is faster (`captains.bots.URGENCY`) but its batters are new to the crease: from simulations
         short = 1 - overs / 20
         per_ball = per_ball * (1 + 0.26 * short - 0.28 * short**2)
-        left = np.concatenate([np.cumsum(per_ball[::-1])[::-1], np.zeros(121 - balls)])
-        rests.append(left)
+        by_era.append(np.concatenate([np.cumsum(per_ball[::-1])[::-1], np.zeros(121 - balls)]))
     falls = np.asarray(fitted["wickets"])[over[:balls]]
     lost = np.concatenate([[0], np.cumsum(falls)])
     lost = np.concatenate([lost, np.full(121 - len(lost), lost[-1])])
-    return Course(
+    return Par(
         over=jnp.asarray(over),
-        rest=jnp.asarray(np.concatenate(rests), jnp.float32),
+        runs_left=jnp.asarray(np.concatenate(by_era), jnp.float32),
         wickets=jnp.asarray(lost, jnp.float32),
     )
+
+
+@cache
+def par_path(overs: int) -> tuple[Floats, Floats]:
+    """On the host: runs left f64[era, 121] and wickets lost f64[121], from the committed calibration."""
+    path = par(overs, calibration())
+    return np.asarray(path.runs_left, np.float64).reshape(3, 121), np.asarray(path.wickets, np.float64)

@@ -22,14 +22,14 @@ Floats = NDArray[np.float32]
 
 @cache
 def declared() -> dict[str, Any]:
-    """The file as it stands."""
+    """The contents of `tactics.yaml`."""
     text = (Path(__file__).parent / "tactics.yaml").read_text(encoding="utf-8")
     loaded: dict[str, Any] = yaml.safe_load(text)
     return loaded
 
 
 def row(effects: dict[str, float] | None) -> Floats:
-    """f32[outcomes] of a mapping from outcome names."""
+    """f32[outcomes] from a mapping of outcome names to values."""
     values = np.zeros(len(OUTCOMES), np.float32)
     for name, value in (effects or {}).items():
         values[OUTCOMES.index(name)] = value
@@ -46,7 +46,7 @@ def _pairs(table: dict[str, Any], rows: tuple[str, ...], columns: tuple[str, ...
 
 @cache
 def effects() -> Floats:
-    """f32[pace or spin, later or powerplay, intent, plan, field, outcome]: added to log-weights."""
+    """f32[pace or spin, later or powerplay, intent, plan, field, outcome]: effects on log-weights."""
     file = declared()
     alone = (
         _rows(file["intents"], INTENTS)[:, None, None]
@@ -63,9 +63,9 @@ def effects() -> Floats:
 
 
 @cache
-def levels() -> Floats:
-    """f32[intent], risk in units of the observed trade-off."""
-    return np.array([declared()["levels"][name] for name in INTENTS], np.float32)
+def intent_risks() -> Floats:
+    """f32[intent], the risk of each intent in units of the observed trade-off."""
+    return np.array([declared()["risk"][name] for name in INTENTS], np.float32)
 
 
 @cache
@@ -85,5 +85,5 @@ def default_fields() -> Floats:
 
 @cache
 def open_in_powerplay() -> NDArray[np.bool_]:
-    """bool[field]: at most two men outside the ring."""
+    """bool[field]: whether the field has at most two fielders outside the ring."""
     return np.array([declared()["outside_ring"][name] <= 2 for name in FIELDS])

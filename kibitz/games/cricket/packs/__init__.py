@@ -1,20 +1,20 @@
-"""Packs of cricket scenarios: the files in `packs/`, or a person's own.
+"""Packs of cricket scenarios: the shipped YAML files, or a user's own.
 
-    packs() -> ("default", "powerplay", ...)                 the names that are shipped
-    pack(name) -> kibitz.core.play.packs.Pack                  one of them, or the path of a YAML file
+    packs() -> ("default", "powerplay", ...)                 the shipped names
+    pack(name) -> kibitz.core.play.packs.Pack                a shipped pack, or the path of a YAML file
     scenario(name, index) -> (options, settings, state)      match `index` of a pack
 
-`pack(name).matches` says how many matches (tasks) there are, and `index` counts them from 0. Matches 2 i and 2 i + 1
-are the same scenario with the sides swapped; in both the captain who is judged sits in seat 0. `options` is a
-`CricketOptions`, `settings` its arrays and `state` the first position, for `play_episode(..., state=state)` or to be
-stepped by hand. `pack(name).seed(index)` is the seed of the match's luck, the same for both of a pair.
+`pack(name).matches` is the number of matches (tasks), and `index` counts them from 0. Matches 2 i and 2 i + 1
+are the same scenario with the sides swapped; the captain under evaluation sits in seat 0 in both. `options` is a
+`CricketOptions`, `settings` its arrays and `state` the first position, for `play_episode(..., state=state)`.
+`pack(name).seed(index)` is the seed of the match's luck, the same for both matches of a pair.
 
-A file is a table with `about` (a sentence) and `scenarios`, a list of entries:
+A file is a mapping with `about` (a sentence) and `scenarios`, a list of entries:
 
     - {seed: 7, count: 20, overs: 5, era: 2023+, innings: 2, score: 21, wickets: 3, legal: 12, target: 58, side: bat}
 
-`count` stands for so many scenarios, with seeds from `seed` on. Sides, levels and luck come from the seed; `legal` are
-legal balls bowled; `side` is what seat 0 does in the first of the two matches.
+An entry makes `count` scenarios, with successive seeds from `seed`. The seed determines sides, levels and luck;
+`legal` is the number of legal balls bowled; `side` is what seat 0 does in the first of the two matches.
 """
 
 from __future__ import annotations
@@ -34,20 +34,21 @@ from kibitz.core.options import Options, load_yaml
 from kibitz.core.play.packs import Pack, Scenario
 from kibitz.games.cricket.chances.regret import REGRET
 from kibitz.games.cricket.laws.start import NEW_UNIFORMS, new
-from kibitz.games.cricket.laws.state import NOBODY, State
+from kibitz.games.cricket.laws.state import State
 from kibitz.games.cricket.laws.step import Settings
+from kibitz.games.cricket.model.delivery import NOBODY
 from kibitz.games.cricket.options import CricketOptions
 from kibitz.games.cricket.teams.ratings import VARIANTS
 
 FOLDER = Path(__file__).parent
-MOST = 10_000  # scenarios in a file
+MAX_SCENARIOS = 10_000  # per file
 
 
 class Entry(Options):
-    """A position, and the seeds it is played with."""
+    """A position and its seeds."""
 
     seed: int = Field(ge=0, lt=2**32, description="of sides, levels and luck")
-    count: int = Field(1, ge=1, le=MOST, description="so many seeds from this one on")
+    count: int = Field(1, ge=1, le=MAX_SCENARIOS, description="number of successive seeds")
     overs: int = Field(5, ge=1, le=20)
     era: Literal["pre2018", "2018-2022", "2023+"] = "2023+"
     innings: int = Field(1, ge=1, le=2)
@@ -58,42 +59,42 @@ class Entry(Options):
     side: Literal["bat", "bowl"] = Field("bat", description="what seat 0 does in the first of the two matches")
 
     @model_validator(mode="after")
-    def _can_happen(self) -> Entry:
+    def _check_position(self) -> Entry:
         if self.legal >= 6 * self.overs:
             raise ValueError(
-                f"legal is {self.legal}, but {self.overs} overs have {6 * self.overs} balls; one must be left."
+                f"legal is {self.legal}, but {self.overs} overs have {6 * self.overs} balls; leave at least one."
             )
         if self.innings == 1 and self.target is not None:
-            raise ValueError("target belongs to innings 2; leave it away in a first innings.")
+            raise ValueError("target belongs to innings 2; omit it in a first innings.")
         if self.innings == 2 and self.target is None:
-            raise ValueError("a second innings needs a target.")
+            raise ValueError("a second innings needs a target; add one.")
         if self.target is not None and self.score >= self.target:
-            raise ValueError(f"score is {self.score} and the target {self.target}: the match would be over.")
+            raise ValueError(f"score is {self.score} and the target is {self.target}; the score must be lower.")
         if self.wickets > self.legal:
-            raise ValueError(f"wickets is {self.wickets} after {self.legal} legal balls; it should be at most as many.")
+            raise ValueError(f"wickets is {self.wickets} after {self.legal} legal balls; it cannot exceed them.")
         return self
 
     def options(self) -> CricketOptions:
         return CricketOptions(max_overs=self.overs, era=self.era)
 
 
-class File(Options):
+class PackFile(Options):
     about: str = Field(min_length=1, max_length=200)
     scenarios: list[Any] = Field(min_length=1)
 
 
 def packs() -> tuple[str, ...]:
-    """`default` first, the others by name."""
+    """The names of the shipped packs: `default` first, the others by name."""
     names = sorted(path.stem for path in FOLDER.glob("*.yaml"))
     return ("default", *(name for name in names if name != "default"))
 
 
 def pack(name: str) -> Pack:
-    """A shipped pack, or one from the file of this path."""
+    """A shipped pack, or the pack in a YAML file."""
     if name in packs():
         return _read(FOLDER / f"{name}.yaml", name)
     if not name.endswith((".yaml", ".yml")):
-        raise BadInput(f"There is no pack {name!r}; there are {', '.join(packs())}, or give the path of a YAML file.")
+        raise BadInput(f"There is no pack {name!r}; choose one of {', '.join(packs())}, or name a YAML file.")
     return _read(Path(name), name)
 
 
@@ -104,17 +105,17 @@ def scenario(name: str, index: int) -> Scenario:
 
 def _read(path: Path, name: str) -> Pack:
     try:
-        changed = path.stat().st_mtime_ns
+        modified = path.stat().st_mtime_ns
     except OSError as error:
         raise BadInput(f"The pack {str(path)!r} cannot be read ({error.strerror}); give a YAML file.") from None
-    return _pack(path, name, changed)
+    return _pack(path, name, modified)
 
 
 @lru_cache(maxsize=16)
-def _pack(path: Path, name: str, changed: int) -> Pack:
-    """Kept until the file changes."""
+def _pack(path: Path, name: str, modified: int) -> Pack:
+    """Cached until the file changes."""
     about, entries = read(path)
-    # first seeds of all entries, then the second ones: a part of a pack is a part of every position
+    # the first seeds of all entries, then the second: any prefix of a pack covers every position
     rounds = range(max(entry.count for entry in entries))
     single = [(entry, entry.seed + k) for k in rounds for entry in entries if k < entry.count]
 
@@ -133,7 +134,7 @@ def _pack(path: Path, name: str, changed: int) -> Pack:
 
 
 def read(path: Path) -> tuple[str, list[Entry]]:
-    """The entries of a file; BadInput names the file and the entry."""
+    """The entries of a file. BadInput names the file and the entry."""
     try:
         loaded = load_yaml(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError):
@@ -144,18 +145,18 @@ def read(path: Path) -> tuple[str, list[Entry]]:
             f"The pack {str(path)!r}{f', line {mark.line + 1}' if mark else ''} is not valid YAML."
         ) from None
     if not isinstance(loaded, dict):
-        raise BadInput(f"The pack {str(path)!r} should be a table with 'about' and 'scenarios'.")
-    file = File.read(loaded, f"key of the pack {str(path)!r}")
+        raise BadInput(f"The pack {str(path)!r} must be a mapping with 'about' and 'scenarios'.")
+    file = PackFile.read(loaded, f"key of the pack {str(path)!r}")
     entries = [_entry(path, number, values) for number, values in enumerate(file.scenarios, 1)]
-    if sum(entry.count for entry in entries) > MOST:
-        raise BadInput(f"The pack {str(path)!r} has more than {MOST:,} scenarios; make it smaller.")
+    if sum(entry.count for entry in entries) > MAX_SCENARIOS:
+        raise BadInput(f"The pack {str(path)!r} has more than {MAX_SCENARIOS:,} scenarios; split it.")
     return file.about, entries
 
 
 def _entry(path: Path, number: int, values: Any) -> Entry:
     where = f"Entry {number} of the pack {str(path)!r}"
     if not isinstance(values, dict):
-        raise BadInput(f"{where} is {values!r}; it should be a table such as {{seed: 1, overs: 5}}.")
+        raise BadInput(f"{where} is {values!r}; it must be a mapping such as {{seed: 1, overs: 5}}.")
     try:
         return Entry.read(values, "key")
     except BadInput as wrong:
@@ -177,13 +178,13 @@ def _settings(options: CricketOptions) -> Settings:
 
 
 def position(settings: Settings, entry: Entry, seed: int) -> State:
-    """Sides and levels of the seed in the entry's position; the batters in are the usual ones."""
+    """The entry's position with the sides and levels of the seed; the batters come in order."""
     state: State = jax.device_get(_fresh()(settings, seed_key(seed)))
     batting = 0 if entry.side == "bat" else 1
-    begun = -(-entry.legal // 6)  # overs
+    started = -(-entry.legal // 6)  # overs
     whole = entry.legal // 6
     order = jax.device_get(settings.sides.orders)[int(state.elevens[1 - batting]) * VARIANTS * 20 :][:20]
-    counts = [sum(int(order[i]) == player for i in range(begun)) for player in range(11)]
+    counts = [sum(int(order[i]) == player for i in range(started)) for player in range(11)]
     chase = entry.innings == 2
     stay = min(entry.legal // (entry.wickets + 1), 60)
     changed: dict[str, Any] = {
@@ -211,7 +212,7 @@ def position(settings: Settings, entry: Entry, seed: int) -> State:
 
 
 def _typed(state: State, changed: dict[str, Any]) -> State:
-    """On the host: a pack has a thousand of them, and placing each number on a device would take seconds."""
+    """Stays on the host: a pack has a thousand positions, and moving each number to a device would take seconds."""
     parts = {
         name: jax.tree.map(lambda old, new: np.asarray(new, old.dtype), getattr(state, name), value)
         for name, value in changed.items()

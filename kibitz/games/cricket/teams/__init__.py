@@ -1,1 +1,1 @@
-"""Who plays: ratings, names, rosters, bowling orders. How they are captained is in `captains`."""
+"""The sides: ratings, names, rosters and bowling orders. `captains` decides how they play."""

@@ -1,7 +1,7 @@
-"""Two sides of eleven: invented by a seed, or supplied by a person in YAML.
+"""Sides of eleven, invented from a seed or read from YAML, and the tables that the ball model reads.
 
-Ratings run from 0 to 100: 50 is an ordinary specialist (a batter of the first seven, a regular
-bowler) and ten points are one standard deviation of the spread measured among professionals.
+Ratings run from 0 to 100: 50 is an ordinary specialist (a top-seven batter, a regular bowler) and ten
+points are one standard deviation of the spread measured among professionals.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 from kibitz.core.errors import BadInput
 from kibitz.games.cricket.model.delivery import FIRST_SPIN, TYPES, phase_of
 from kibitz.games.cricket.model.tactics import row
-from kibitz.games.cricket.teams.roster import Eleven, Player, mark
+from kibitz.games.cricket.teams.roster import Eleven, Player, team_id
 
 Floats = NDArray[np.float64]
 BATTING = ("strike", "power", "safety", "versus_spin")
 BOWLING = ("economy", "threat", "control")
-VARIANTS = 8  # orders of bowling each captain has prepared
+VARIANTS = 8  # bowling orders prepared for each side
 
 
 @cache
@@ -35,18 +35,18 @@ def names() -> dict[str, list[str]]:
 
 
 class Sides(NamedTuple):
-    """Elevens as tables. Rows of `batters` are [eleven, player, bowling type], of `bowlers` [.., phase]."""
+    """Sides as tables. Rows of `batters` are [eleven, player, bowling type], rows of `bowlers` [.., phase]."""
 
     batters: Array  # f32[elevens * 11 * 6 * outcomes]
     bowlers: Array  # f32[elevens * 11 * 3 * outcomes]
     types: Array  # i32[elevens * 11]
     keeper: Array  # i32[elevens]
-    merit: Array  # f32[elevens * 11 * 3], runs a ball a bowler saves, by phase
-    bat_merit: Array  # f32[elevens * 11], runs a ball a batter adds, with wickets counted in runs
-    hitters: Array  # i32[elevens * 2], who opens a super over
-    closers: Array  # i32[elevens * 2], who bowls it, and who if he may not
-    orders: Array  # i32[elevens * VARIANTS * 20], prepared orders of bowling, see captains.orders
-    marks: Array  # i32[elevens], by which `roster` knows their names
+    merit: Array  # f32[elevens * 11 * 3], runs per ball that a bowler saves, by phase
+    bat_merit: Array  # f32[elevens * 11], runs per ball that a batter adds, wickets counted in runs
+    hitters: Array  # i32[elevens * 2], the openers of a super over
+    closers: Array  # i32[elevens * 2], the first and second choice to bowl a super over
+    orders: Array  # i32[elevens * VARIANTS * 20], see `bowling_orders`
+    team_ids: Array  # i32[elevens], the keys of `roster`
 
     @property
     def size(self) -> int:
@@ -54,16 +54,16 @@ class Sides(NamedTuple):
 
 
 def read(path: str | Path) -> tuple[Eleven, Eleven]:
-    """Two sides from a YAML file with a list `elevens`."""
+    """Reads two sides from a YAML file with a list `elevens`."""
     file = Path(path)
     try:
         loaded = yaml.safe_load(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError):
-        raise BadInput(f"The file of elevens {str(file)!r} cannot be read; give the path of a YAML file.") from None
+        raise BadInput(f"The elevens file {str(file)!r} cannot be read; give the path of a YAML file.") from None
     except yaml.YAMLError:
-        raise BadInput(f"The file of elevens {str(file)!r} is not valid YAML.") from None
+        raise BadInput(f"The elevens file {str(file)!r} is not valid YAML.") from None
     if not isinstance(loaded, dict) or not isinstance(loaded.get("elevens"), list) or len(loaded["elevens"]) != 2:
-        raise BadInput(f"{str(file)!r} should hold a list 'elevens' of two sides, each with 'name' and 'players'.")
+        raise BadInput(f"{str(file)!r} needs a list 'elevens' of two sides, each with 'name' and 'players'.")
     sides = []
     for given in loaded["elevens"]:
         if not isinstance(given, dict) or not isinstance(given.get("players"), list):
@@ -73,13 +73,13 @@ def read(path: str | Path) -> tuple[Eleven, Eleven]:
 
 
 def write(sides: tuple[Eleven, ...]) -> str:
-    """The YAML a person can edit and give back."""
+    """The sides as YAML that `read` accepts."""
     plain = [{"name": side.name, "players": [player.model_dump() for player in side.players]} for side in sides]
     return yaml.safe_dump({"elevens": plain}, sort_keys=False)
 
 
 def invent(seed: int, count: int, fitted: dict[str, Any]) -> list[Eleven]:
-    """Sides drawn from the measured spread. A large pool is centred, so that it plays like the league."""
+    """Draws sides from the measured spread. A pool of eight or more is centred, so that it plays like the league."""
     rng = np.random.default_rng([seed, 0xC41C])
     called = names()
     first, last, towns, beasts = called["first"], called["last"], called["town"], called["beast"]
@@ -91,7 +91,7 @@ def invent(seed: int, count: int, fitted: dict[str, Any]) -> list[Eleven]:
     sides = []
     for team in range(count):
         pick = rng.choice(len(first) * len(last), 11, replace=False)
-        types, keeper, regular = _cast(rng)
+        types, keeper, regular = _roles(rng)
         players = []
         for i in range(11):
             bat = [*(mean[:, i] + 10 * z[team, i, :3]), 50 + 10 * z[team, i, 3]]
@@ -110,8 +110,8 @@ def invent(seed: int, count: int, fitted: dict[str, Any]) -> list[Eleven]:
     return sides
 
 
-def _cast(rng: np.random.Generator) -> tuple[list[str], int, set[int]]:
-    """Bowling types, keeper and regular bowlers: five specialists from seven down, one all-rounder above."""
+def _roles(rng: np.random.Generator) -> tuple[list[str], int, set[int]]:
+    """Bowling types, keeper and regular bowlers: numbers seven to eleven and one all-rounder above them."""
     allrounder = int(rng.choice([4, 5]))
     keeper = int(rng.choice([i for i in range(6) if i != allrounder]))
     regular = {allrounder, 6, 7, 8, 9, 10}
@@ -119,7 +119,7 @@ def _cast(rng: np.random.Generator) -> tuple[list[str], int, set[int]]:
     spin_share = [0.4, 0.35, 0.25]
     kinds = []
     for i in range(11):
-        # 7 and 8 are more often spinning all-rounders, 9 to 11 fast bowlers
+        # numbers 7 and 8 are often spinning all-rounders, 9 to 11 often fast bowlers
         chance = {6: 0.6, 7: 0.4, 8: 0.35, 9: 0.25, 10: 0.2}.get(i, 0.5)
         if rng.random() < chance:
             kind = str(rng.choice(spin, p=spin_share))
@@ -130,7 +130,7 @@ def _cast(rng: np.random.Generator) -> tuple[list[str], int, set[int]]:
 
 
 def sides(elevens: list[Eleven], fitted: dict[str, Any], orders: NDArray[np.int32]) -> Sides:
-    """The tables the ball model reads."""
+    """The tables that the ball model reads."""
     skill, types = fitted["skills"], np.array([[TYPES.index(p.bowls) for p in e.players] for e in elevens])
     rating = np.array([[[getattr(p, n) for n in BATTING + BOWLING] for p in e.players] for e in elevens])
     z = (rating - 50) / 10.0  # [eleven, player, 7]
@@ -139,10 +139,10 @@ def sides(elevens: list[Eleven], fitted: dict[str, Any], orders: NDArray[np.int3
     level = np.asarray(fitted["level"])
     bat = z[..., :3] @ directions[:3]  # [eleven, player, outcome]
     spin = np.arange(len(TYPES)) >= FIRST_SPIN
-    # better against spin means worse against pace by as much
-    turn = z[..., 3, None] * skill["versus_spin_sd"] * np.where(spin, 0.5, -0.5)
+    # a batter who is better against spin is worse against pace by as much
+    versus_spin = z[..., 3, None] * skill["versus_spin_sd"] * np.where(spin, 0.5, -0.5)
     match_up = np.asarray(fitted["match_ups"])[:, left].transpose(1, 2, 0)  # [eleven, player, type]
-    batters = bat[:, :, None] + (turn + match_up)[..., None] * level
+    batters = bat[:, :, None] + (versus_spin + match_up)[..., None] * level
     by_type = np.asarray(fitted["types"])[:, types].transpose(1, 2, 0, 3)  # [eleven, player, phase, outcome]
     bowlers = (z[..., 4:] @ directions[3:])[:, :, None] + by_type
     typical = np.array([np.mean([fitted["eras"]["2023+"]["share"][o] for o in range(20) if phase_of(o) == p], 0)
@@ -164,15 +164,15 @@ def sides(elevens: list[Eleven], fitted: dict[str, Any], orders: NDArray[np.int3
         hitters=jnp.asarray(np.sort(hitters, axis=1).reshape(-1), jnp.int32),
         closers=jnp.asarray(closers.reshape(-1), jnp.int32),
         orders=jnp.asarray(orders.reshape(-1), jnp.int32),
-        marks=jnp.asarray([mark(e) for e in elevens], jnp.int32),
+        team_ids=jnp.asarray([team_id(e) for e in elevens], jnp.int32),
     )
 
 
-WICKET_RUNS = 6.0  # what a wicket costs in runs, about the middle of an innings
+WICKET_RUNS = 6.0  # the cost of a wicket around the middle of an innings
 
 
 def value(shares: Floats, effect: Floats) -> Floats:
-    """Runs a ball that an effect adds to typical shares, a wicket counted as WICKET_RUNS."""
+    """Runs per ball that an effect adds to typical shares, a wicket counted as WICKET_RUNS."""
     worth = np.array([0, 1, 2, 3, 4, 6, -WICKET_RUNS, 1.1, 2.3, 1.4])
     moved = shares * np.exp(effect)
     moved = moved / moved.sum(-1, keepdims=True)

@@ -1,8 +1,7 @@
-"""Who is who: sides in full, on the host.
+"""Sides and players with their names, on the host.
 
-Settings are arrays, and arrays hold no names. So `Sides.marks` holds a number for each side, worked
-out from all that is known of it, and this table, one for a process, leads from the number to the
-side: whoever has a view or settings can say names.
+Settings are arrays and cannot hold names. So `Sides.team_ids` holds a hash of each side, and a table in
+this process maps the hash back to the side: code that has a view or settings can find the names.
 """
 
 from __future__ import annotations
@@ -15,11 +14,11 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from kibitz.core.options import Options
-from kibitz.games.cricket.laws.state import NOBODY
+from kibitz.games.cricket.model.delivery import NOBODY
 
 
 class Player(Options):
-    """One of eleven, with ratings from 0 to 100."""
+    """A player with ratings from 0 to 100."""
 
     name: str = Field(min_length=1, max_length=40)
     hand: Literal["right", "left"] = "right"
@@ -27,11 +26,11 @@ class Player(Options):
         "pace_right"
     )
     keeper: bool = False
-    strike: int = Field(50, ge=0, le=100, description="finds runs: fewer dots, more fours")
+    strike: int = Field(50, ge=0, le=100, description="scores freely: fewer dots, more fours")
     power: int = Field(50, ge=0, le=100, description="hits sixes")
     safety: int = Field(50, ge=0, le=100, description="is hard to get out")
     versus_spin: int = Field(50, ge=0, le=100, description="runs against spin rather than pace")
-    economy: int = Field(25, ge=0, le=100, description="concedes little")
+    economy: int = Field(25, ge=0, le=100, description="concedes few runs")
     threat: int = Field(40, ge=0, le=100, description="takes wickets")
     control: int = Field(40, ge=0, le=100, description="bowls few wides")
 
@@ -43,7 +42,7 @@ class Eleven(Options):
     players: tuple[Player, ...]
 
     @model_validator(mode="after")
-    def _is_a_side(self) -> Eleven:
+    def _check_side(self) -> Eleven:
         if len(self.players) != 11:
             raise ValueError(f"{self.name} has {len(self.players)} players; a side has eleven.")
         keepers = sum(player.keeper for player in self.players)
@@ -51,7 +50,7 @@ class Eleven(Options):
             raise ValueError(f"{self.name} has {keepers} wicketkeepers; mark exactly one player 'keeper: true'.")
         names = [player.name for player in self.players]
         if len(set(names)) != 11:
-            raise ValueError(f"{self.name} names a player twice; give each of the eleven a name of his own.")
+            raise ValueError(f"{self.name} names a player twice; give each of the eleven a different name.")
         return self
 
     @property
@@ -63,18 +62,18 @@ _KNOWN: dict[int, Eleven] = {}
 _LOCK = Lock()
 
 
-def mark(side: Eleven) -> int:
-    """The number of a side, the same in every process; the side is known here from now on."""
+def team_id(side: Eleven) -> int:
+    """Registers the side and returns its id, a hash that is the same in every process."""
     digest = hashlib.blake2b(side.model_dump_json().encode(), digest_size=4).digest()
     number = int.from_bytes(digest) & 0x7FFFFFFF
     with _LOCK:
-        while _KNOWN.setdefault(number, side) != side:  # two sides with one number: the next free one
+        while _KNOWN.setdefault(number, side) != side:  # hash collision: take the next free number
             number = (number + 1) & 0x7FFFFFFF
     return number
 
 
 def side(number: Any) -> Eleven:
-    """The side with this number; one without names if it was never met in this process."""
+    """The side with this id, or a nameless one if this process has not registered it."""
     return _KNOWN.get(int(number)) or _nameless()
 
 
@@ -85,17 +84,17 @@ def _nameless() -> Eleven:
 
 
 def name(number: Any, player: Any) -> str:
-    """Of one player, or `nobody`."""
+    """The player's name, or `nobody`."""
     return "nobody" if int(player) == NOBODY else side(number).players[int(player)].name
 
 
 def surname(full: str) -> str:
-    """What a commentator calls him."""
+    """The name a commentator uses."""
     return full.split()[-1] if not full.startswith("no. ") else full
 
 
 def role(eleven: Eleven, place: int) -> str:
-    """keeper, batter, all-rounder or bowler: who is given the ball, and who is sent in for runs."""
+    """keeper, batter, all-rounder or bowler."""
     player = eleven.players[place]
     if player.keeper:
         return "keeper"
@@ -105,7 +104,7 @@ def role(eleven: Eleven, place: int) -> str:
 
 
 def card(eleven: Eleven) -> dict[str, Any]:
-    """A side as plain data, with what a captain may know of its players."""
+    """A side as plain data, with the skills that captains may see."""
     players = []
     for place, player in enumerate(eleven.players):
         known = player.model_dump(exclude={"name", "hand", "bowls", "keeper"})
@@ -122,6 +121,6 @@ def card(eleven: Eleven) -> dict[str, Any]:
 
 
 def cast(settings: Any, state: Any) -> dict[str, Any]:
-    """Both sides by seat, for whoever draws or tells the match."""
-    marks = [int(settings.sides.marks[int(place)]) for place in state.elevens]
-    return {"sides": [card(side(number)) for number in marks]}
+    """Both sides by seat, for pages and commentary."""
+    team_ids = [int(settings.sides.team_ids[int(place)]) for place in state.elevens]
+    return {"sides": [card(side(number)) for number in team_ids]}

@@ -1,1 +1,1 @@
-"""A match in words: prompts, parsing, commentary. What is drawn is in `drawing`."""
+"""A match in words: prompts, parsing, commentary. `drawing` makes the frames."""

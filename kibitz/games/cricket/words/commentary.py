@@ -1,4 +1,4 @@
-"""What a commentator says. Which of several lines is chosen depends on turn and score, never on chance."""
+"""The commentary. Turn and score choose among several lines, never chance."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from kibitz.games.cricket.teams import roster
 from kibitz.games.cricket.teams.roster import surname
 from kibitz.games.cricket.words.phrases import PHRASES
 
-SWING = 0.12  # of win probability: a ball worth a word of its own
+SWING = 0.12  # a change of win probability that deserves its own line
 
 
 def commentary(event: Mapping[str, Any], frame: Mapping[str, Any]) -> str:
-    """A line for an event, or nothing; `frame` is the whole frame after it."""
+    """A line for an event, or an empty string; `frame` is the whole frame after it."""
     if event["type"] == "episode.started":
         return _opening(frame)
     if event["type"] == "step":
@@ -67,10 +67,10 @@ def _kind(ball: Mapping[str, Any]) -> str:
 
 
 def _after(frame: Mapping[str, Any], ball: Mapping[str, Any], turn: int) -> list[str]:
-    """What the ball means: innings, milestones, the end of an over, what is needed. At most two short ones."""
+    """At most two short remarks: innings, milestones, the end of an over, runs needed."""
     legal, score, side = frame["legal"], frame["score"], frame["sides"][frame["batting"]]
     if frame["over"]:
-        return []  # the result comes with the end of the episode
+        return []  # the end of the episode brings the result
     if legal == 0 and score == 0:
         return [_innings_over(frame, ball)]
     said: list[str] = []
@@ -133,13 +133,13 @@ def _board(frame: Mapping[str, Any]) -> str:
 
 
 def _pick(lines: Sequence[str], turn: int, frame: Mapping[str, Any], kind: str) -> str:
-    """Two balls running of an over never get the same line, unless there is but one."""
+    """Two successive balls of an over never get the same line, unless there is only one."""
     key = f"{frame['legal'] // 6} {frame['batting']} {kind}"
     return lines[(turn + zlib.crc32(key.encode())) % len(lines)]
 
 
 def _called(frame: Mapping[str, Any], name: str) -> str:
-    """A surname, unless two in the match have it."""
+    """The surname, unless two players in the match share it."""
     last = surname(name)
-    people = [player.name for mark in frame["marks"] for player in roster.side(mark).players]
+    people = [player.name for team_id in frame["marks"] for player in roster.side(team_id).players]
     return last if sum(surname(other) == last for other in people) <= 1 else name

@@ -1,4 +1,4 @@
-"""Lines for a ball, by outcome or dismissal, some only after an intent or a plan (`dot/block`, `six/short`)."""
+"""Commentary lines by outcome or dismissal; some apply only to an intent or a plan (`dot/block`, `six/short`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The match in words: prompt variables, the answer's fields, acts said and typed."""
+"""The match in words: prompt variables, answer fields, acts as text and text as acts."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import numpy as np
 
 from kibitz.core.errors import BadInput
 from kibitz.games.cricket.chances import winprob
-from kibitz.games.cricket.laws.state import NOBODY
-from kibitz.games.cricket.model.delivery import HOWS, NO_BALL, NOTHING, WIDE
+from kibitz.games.cricket.model.delivery import BYE, HOWS, NO_BALL, NOBODY, NOTHING, WIDE, phase_of
 from kibitz.games.cricket.model.tactics import (
     ACCUMULATE,
     BALANCED,
@@ -36,7 +35,7 @@ def overs_text(legal: int) -> str:
 
 
 def outcome_text(ball: Any) -> str:
-    """What the last ball brought, in a few words."""
+    """The outcome of the last ball in a few words."""
     outcome, runs, how = int(ball.outcome), int(ball.runs), int(ball.how)
     if outcome == NOTHING:
         return "no ball yet"
@@ -46,18 +45,18 @@ def outcome_text(ball: Any) -> str:
         return f"wide, {runs} in all"
     if outcome == NO_BALL:
         return f"no-ball, {runs} in all, free hit"
-    if outcome == 9:
+    if outcome == BYE:
         return f"{runs} {'leg bye' if ball.leg_bye else 'bye'}" + "s" * (runs > 1)
     return {0: "dot ball", 4: "four", 6: "six"}.get(runs, f"{runs} run" + "s" * (runs > 1))
 
 
 def prompt_variables(settings: Any, view: Any, history: list[Mapping[str, Any]]) -> dict[str, str]:
-    """Prompt variables; every one is a string and none knows more than the view."""
+    """Prompt variables. All are strings and none reveals more than the view."""
     left, second = int(view.balls_left), bool(view.second)
     needed = int(view.first) + 1 - int(view.score)
     chance = _chance(settings, view)
     bats = bool(view.bats)
-    batters, bowlers = roster.side(view.batting_mark), roster.side(view.bowling_mark)
+    batters, bowlers = roster.side(view.batting_team_id), roster.side(view.bowling_team_id)
     overs, era = int(settings.overs), int(settings.era)
     projected = winprob.projected(int(view.score), int(view.legal), int(view.wickets), overs, era)
     return {
@@ -76,9 +75,9 @@ def prompt_variables(settings: Any, view: Any, history: list[Mapping[str, Any]])
         "par": f"{winprob.par_score(overs, era):.0f}",
         "projected": "none" if second or int(view.supers) else f"{float(projected):.0f}",
         "phase": phase_text(view),
-        "striker": f"{_strength(batters, int(view.striker))}, {int(view.faced[0])} balls faced",
-        "non_striker": f"{_strength(batters, int(view.other))}, {int(view.faced[1])} balls faced",
-        "bowler": "to be chosen" if int(view.bowler) == NOBODY else _guile(bowlers, int(view.bowler)),
+        "striker": f"{_batter_text(batters, int(view.striker))}, {int(view.faced[0])} balls faced",
+        "non_striker": f"{_batter_text(batters, int(view.other))}, {int(view.faced[1])} balls faced",
+        "bowler": "to be chosen" if int(view.bowler) == NOBODY else _bowler_text(bowlers, int(view.bowler)),
         "free_hit": "yes" if bool(view.free_hit) else "no",
         "last_ball": last_ball_text(view),
         "win_probability": f"{chance if bats else 1 - chance:.2f}",
@@ -87,53 +86,49 @@ def prompt_variables(settings: Any, view: Any, history: list[Mapping[str, Any]])
             name for name, up in zip(FIELDS, open_in_powerplay(), strict=True) if up or not bool(view.powerplay)
         ),
         "legal_players": "; ".join(
-            _strength(batters, i) if bats else _guile(bowlers, i)
+            _batter_text(batters, i) if bats else _bowler_text(bowlers, i)
             for i in range(11)
             if (int(view.waiting if bats else view.may_bowl) >> i) & 1
         ),
     }
 
 
-def _strength(side: Eleven, place: int) -> str:
-    """A batter with the ratings that matter to his captain."""
+def _batter_text(side: Eleven, place: int) -> str:
+    """A batter with the ratings that matter to the captain."""
     player = side.players[place]
     return f"{player.name} ({player.hand}-hander, power {player.power}, safety {player.safety})"
 
 
-def _guile(side: Eleven, place: int) -> str:
+def _bowler_text(side: Eleven, place: int) -> str:
     player = side.players[place]
     return f"{player.name} ({player.bowls.replace('_', ' ')}, economy {player.economy}, threat {player.threat})"
 
 
 def phase_text(view: Any) -> str:
-    return "powerplay" if bool(view.powerplay) else PHASES[_phase(view)]
+    return "powerplay" if bool(view.powerplay) else PHASES[phase_of(int(view.twenty_over))]
 
 
 def last_ball_text(view: Any) -> str:
-    """The last ball with its players, unless the innings has just begun: they were other sides' then."""
+    """The last ball with its players, or without them if it belongs to the previous innings."""
     ball = view.ball
     text = outcome_text(ball)
     if int(ball.outcome) == NOTHING or (int(view.legal) == 0 and int(view.score) == 0):
         return text
-    who = f"{roster.name(view.bowling_mark, ball.bowler)} to {roster.name(view.batting_mark, ball.batter)}"
+    who = f"{roster.name(view.bowling_team_id, ball.bowler)} to {roster.name(view.batting_team_id, ball.batter)}"
     plan, field, intent = PLANS[int(ball.plan)], FIELDS[int(ball.field)], INTENTS[int(ball.intent)]
     return f"{who}, {plan} ball to a {field} field, batter's intent {intent}: {text}"
 
 
 def position_text(view: Any) -> str:
-    """The position, for the person in the seat."""
+    """The position in a sentence, for a person in this seat."""
     doing = "You are batting" if bool(view.bats) else "You are bowling"
     board = f"{int(view.score)}/{int(view.wickets)} after {overs_text(int(view.legal))} overs"
     chasing = f", {int(view.first) + 1 - int(view.score)} needed from {int(view.balls_left)} balls"
-    bowling = "a new over" if int(view.bowler) == NOBODY else f"{roster.name(view.bowling_mark, view.bowler)} bowling"
-    middle = f"{roster.name(view.batting_mark, view.striker)} on strike, {bowling}"
+    bowler = roster.name(view.bowling_team_id, view.bowler)
+    bowling = "a new over" if int(view.bowler) == NOBODY else f"{bowler} bowling"
+    middle = f"{roster.name(view.batting_team_id, view.striker)} on strike, {bowling}"
     extra = " Free hit." if bool(view.free_hit) else ""
     return f"{doing}: {board}{chasing if bool(view.second) else ''}; {middle}.{extra}"
-
-
-def _phase(view: Any) -> int:
-    over = int(view.twenty_over)
-    return (over >= 6) + (over >= 15)
 
 
 def _chance(settings: Any, view: Any) -> float:
@@ -159,31 +154,31 @@ def history_line(entry: Mapping[str, Any]) -> str:
 
 
 def is_batting(act: Any) -> bool:
-    """Whose act it looks like: what a side does not choose is neutral in its act.
+    """Whether the act is a batting side's. The heads that a side does not choose are neutral.
 
-    Both read the same only when nothing but neutral choices were made.
+    An act with only neutral choices counts as batting.
     """
     intent, plan, field, bowler, coming = (int(x) for x in act)
     return bool(coming) or intent != ACCUMULATE or (plan == GOOD and field == BALANCED and bowler == 0)
 
 
 def answer_fields(view: Any, masks: Any) -> dict[str, Any]:
-    """The answer's fields with the values that are open now: only what this side can choose."""
+    """The answer fields that this side can choose, with the values open now."""
     opened = [np.flatnonzero(np.asarray(mask)).tolist() for mask in masks]
     mine = (0, 4) if bool(view.bats) else (1, 2, 3)
-    people = roster.side(view.batting_mark if bool(view.bats) else view.bowling_mark).players
+    people = roster.side(view.batting_team_id if bool(view.bats) else view.bowling_team_id).players
     chosen: dict[str, Any] = {}
     for head in mine:
         name = NAMES[head]
         if name in HEAD_VALUES:
             chosen[name] = [HEAD_VALUES[name][i] for i in opened[head]]
-        elif len(opened[head]) > 1:  # a single man is no choice, and costs an LLM tokens
+        elif len(opened[head]) > 1:  # a single player is no choice, and costs an LLM tokens
             chosen[name] = [people[i].name for i in opened[head]]
     return chosen | {"confidence": list(CONFIDENCES)}
 
 
 def act_text(act: Any) -> str:
-    """An act in words, without the parts the side does not choose."""
+    """An act in words, without the heads that the side does not choose."""
     intent, plan, field, bowler, coming = (int(x) for x in act)
     if is_batting(act):
         return f"bat {INTENTS[intent]}" + (f" (no. {coming + 1} comes in next)" if coming else "")
@@ -191,7 +186,7 @@ def act_text(act: Any) -> str:
 
 
 def parse(view: Any, masks: Any, text: str) -> tuple[int, ...]:
-    """What a person typed: `attack`, `attack 5`, `yorker death`, `good balanced redfern`. Players count from 1."""
+    """A typed act: `attack`, `attack 5`, `yorker death`, `good balanced redfern`. Players count from 1."""
     words = re.findall(r"[^\W\d]+|\d+", text.lower())
     if not words:
         raise BadInput(f"Type one of {choices_text(view, masks)}.")
@@ -199,14 +194,14 @@ def parse(view: Any, masks: Any, text: str) -> tuple[int, ...]:
     act = [values[0] for values in opened]
     mine = [0] if bool(view.bats) else [1, 2]
     who = 4 if bool(view.bats) else 3
-    people = roster.side(view.batting_mark if bool(view.bats) else view.bowling_mark).players
+    people = roster.side(view.batting_team_id if bool(view.bats) else view.bowling_team_id).players
     for head, neutral in ((0, ACCUMULATE), (1, GOOD), (2, BALANCED)):
         act[head] = neutral if neutral in opened[head] else act[head]
     for word in words:
         if word.isdecimal():
             if int(word) - 1 not in opened[who]:
                 choices = ", ".join(str(i + 1) for i in opened[who])
-                raise BadInput(f"Player {word} cannot be chosen now; there are {choices}.")
+                raise BadInput(f"Player {word} is not available now; choose one of {choices}.")
             act[who] = int(word) - 1
             continue
         found = [(h, i) for h in mine for i, v in enumerate(HEAD_VALUES[NAMES[h]]) if v.startswith(word)]
@@ -221,16 +216,16 @@ def parse(view: Any, masks: Any, text: str) -> tuple[int, ...]:
 
 
 def choices_text(view: Any, masks: Any) -> str:
-    """What may be typed now."""
+    """The choices that a person may type now."""
     opened = [np.flatnonzero(np.asarray(mask)).tolist() for mask in masks]
     bats = bool(view.bats)
-    people = roster.side(view.batting_mark if bats else view.bowling_mark).players
+    people = roster.side(view.batting_team_id if bats else view.bowling_team_id).players
 
-    def men(head: int) -> str:
+    def players(head: int) -> str:
         return ", ".join(f"{i + 1} {people[i].name}" for i in opened[head])
 
     if bats:
-        coming = f", and the number of the next batter ({men(4)})" if len(opened[4]) > 1 else ""
+        coming = f", and the number of the next batter ({players(4)})" if len(opened[4]) > 1 else ""
         return f"{' | '.join(INTENTS)}{coming}"
     allowed = " | ".join(FIELDS[i] for i in opened[2])
-    return f"{' | '.join(PLANS)}, a field {allowed}, and the number of the bowler ({men(3)})"
+    return f"{' | '.join(PLANS)}, a field {allowed}, and the number of the bowler ({players(3)})"
