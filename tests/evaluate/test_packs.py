@@ -113,7 +113,7 @@ def test_an_odd_number_of_matches_and_unknown_packs_and_players_are_refused(smal
         evaluate_pack(GAME, small, "balanced", "balanced", 3)
     with pytest.raises(BadInput, match="no player 'nobody'"):
         evaluate_pack(GAME, small, "nobody", "balanced")
-    with pytest.raises(BadInput, match="there are default, "):
+    with pytest.raises(BadInput, match="choose one of default, "):
         get_pack("cricket", "nothing")
     with pytest.raises(BadInput, match="deal_or_no_deal has no packs"):
         get_pack("deal_or_no_deal", "default")
@@ -173,7 +173,7 @@ def test_the_command_prints_one_object_and_refuses_an_unknown_pack(
     found = json.loads(done.stdout)
     assert found["episodes"] == 4 and found["pack"] == str(path)
     wrong = kibitz(*words, "--pack", "nothing")
-    assert wrong.returncode == 2 and "there are default" in wrong.stderr and not wrong.stdout
+    assert wrong.returncode == 2 and "choose one of default" in wrong.stderr and not wrong.stdout
 
 
 def test_people_get_a_table_with_both_players(small: Pack) -> None:
