@@ -1,4 +1,4 @@
-"""`kibitz bench live`: what the server delivers, how late, and what it costs."""
+"""`kibitz bench live`: how many events the server delivers, how late, and at what cost."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ import httpx
 import numpy as np
 import orjson
 
-FILLER = {"calls": [{"tool": "set_field", "arguments": {"field": "balanced"}}] * 4, "pad": "x" * 500}
+FRAME = {"calls": [{"tool": "set_field", "arguments": {"field": "balanced"}}] * 4, "pad": "x" * 500}
+METRICS = {"cpu": "process_cpu_seconds_total", "memory": "process_resident_memory_bytes"}
 
 
 @dataclass(frozen=True)
 class Load:
-    """One run: a real server, an HTTP publisher, and watchers in processes of their own, over loopback.
+    """One run over loopback: a real server, an HTTP publisher, and watchers in their own processes.
 
-    A delay is from the moment an event is made to the moment a watcher has read it: request, commit
-    and all.
+    A delay lasts from the creation of an event until a watcher has read it, so it includes the request and the commit.
     """
 
     watchers: int
@@ -51,16 +51,16 @@ class Load:
             publisher = Publisher(client)
             publisher.begin()
             clients = self._clients(url, publisher.episode_id, count + 1, folder)
-            before = _figures(client)
+            before = _metrics(client)
             began = time.monotonic()
             behind = publisher.publish(count, self.rate)
             took = time.monotonic() - began
-            told = [json.loads(one.communicate(timeout=self.seconds + 120)[0].splitlines()[-1]) for one in clients]
+            reports = [json.loads(one.communicate(timeout=self.seconds + 120)[0].splitlines()[-1]) for one in clients]
             elapsed = time.monotonic() - began
-            after = _figures(client)
+            after = _metrics(client)
         delays = np.concatenate([np.fromfile(folder / f"{i}.f32", np.float32) for i in range(len(clients))]) * 1000
-        delays = delays[self.watchers :] if len(delays) > self.watchers else delays  # the first event came before them
-        received = sum(one["received"] for one in told)
+        delays = delays[self.watchers :] if len(delays) > self.watchers else delays  # the first event predates them
+        received = sum(report["received"] for report in reports)
         return {
             "watchers": self.watchers,
             "rate": self.rate,
@@ -71,39 +71,32 @@ class Load:
             "p50_ms": round(float(np.percentile(delays, 50)), 2) if len(delays) else None,
             "p99_ms": round(float(np.percentile(delays, 99)), 2) if len(delays) else None,
             "max_ms": round(float(delays.max()), 2) if len(delays) else None,
-            "lost": sum(one["lost"] for one in told),
-            "doubles": sum(one["doubles"] for one in told),
+            "lost": sum(report["lost"] for report in reports),
+            "doubles": sum(report["doubles"] for report in reports),
             "server_cpu": round((after["cpu"] - before["cpu"]) / elapsed, 3),
             "server_memory_mb": round(after["memory"] / 1e6, 1),
-            "client_cpu": round(sum(one["cpu"] for one in told) / elapsed, 3),
+            "client_cpu": round(sum(report["cpu"] for report in reports) / elapsed, 3),
             "publisher_behind_ms": round(1000 * behind, 1),
         }
 
     def _clients(self, url: str, episode_id: str, events: int, folder: Path) -> list[subprocess.Popen[str]]:
-        """Started and connected."""
+        """Starts the watchers and returns once all are connected."""
         started = []
         for i in range(self.processes):
             share = self.watchers // self.processes + (i < self.watchers % self.processes)
-            words = [
-                sys.executable,
-                "-m",
-                "kibitz.bench.live_client",
-                "--watchers",
-                str(share),
-                "--events",
-                str(events),
-            ]
-            words += ["--seconds", str(self.seconds + 60), "--out", str(folder / f"{i}.f32")]
-            words += ["--url", f"{url}/custom/ws?episode_id={episode_id}&batch={self.batch}"]
-            words += ["--stalled", str(self.stalled if i == 0 else 0)]
-            started.append(subprocess.Popen(words, stdout=subprocess.PIPE, text=True))
-        for one in started:
-            assert one.stdout is not None and one.stdout.readline().strip() == "ready"
+            command = [sys.executable, "-m", "kibitz.bench.live_client"]
+            command += ["--watchers", str(share), "--events", str(events)]
+            command += ["--seconds", str(self.seconds + 60), "--out", str(folder / f"{i}.f32")]
+            command += ["--url", f"{url}/custom/ws?episode_id={episode_id}&batch={self.batch}"]
+            command += ["--stalled", str(self.stalled if i == 0 else 0)]
+            started.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
+        for client in started:
+            assert client.stdout is not None and client.stdout.readline().strip() == "ready"
         return started
 
 
 class Publisher:
-    """Events of about a kilobyte, as a match has them, at a steady rate."""
+    """Sends events of about a kilobyte, as in a real match, at a steady rate."""
 
     def __init__(self, client: httpx.Client) -> None:
         self._client, self.episode_id, self._seq = client, f"load-{os.getpid()}", 0
@@ -112,7 +105,7 @@ class Publisher:
         self._send("episode.started", {"game": "load", "version": 1, "players": ["a", "b"], "frame": {}, "about": {}})
 
     def publish(self, count: int, rate: float) -> float:
-        """How many seconds it fell behind, at the worst."""
+        """Returns by how many seconds it fell behind at worst."""
         began, behind = time.monotonic(), 0.0
         for i in range(count):
             due = began + (i + 1) / rate
@@ -120,20 +113,21 @@ class Publisher:
             if wait > 0:
                 time.sleep(wait)
             behind = max(behind, -wait)
-            self._send("step", {"turn": i, "acts": [[0], [1]], "rewards": [0.0, 0.0], "frame": FILLER})
+            self._send("step", {"turn": i, "acts": [[0], [1]], "rewards": [0.0, 0.0], "frame": FRAME})
         return behind
 
     def _send(self, kind: str, payload: dict[str, Any]) -> None:
-        event = {"v": 1, "episode_id": self.episode_id, "seq": self._seq, "ts": time.time(), "type": kind, "payload": payload}  # fmt: skip  # noqa: E501
-        self._client.post("/custom/events", content=orjson.dumps(event)).raise_for_status()
+        event = {"v": 1, "episode_id": self.episode_id, "seq": self._seq, "ts": time.time(), "type": kind}
+        body = orjson.dumps(event | {"payload": payload})
+        self._client.post("/custom/events", content=body).raise_for_status()
         self._seq += 1
 
 
 @contextmanager
 def _server(store: str, bus: str) -> Iterator[str]:
-    words = [sys.executable, "-m", "kibitz", "serve", "--port", "0", "--store", store, "--json", "--no-warm"]
-    words += ["--connections", "1000000", *(["--bus", bus] if bus else [])]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
+    command = [sys.executable, "-m", "kibitz", "serve", "--port", "0", "--store", store, "--json", "--no-warm"]
+    command += ["--connections", "1000000", *(["--bus", bus] if bus else [])]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
             yield json.loads(process.stdout.readline())["url"]
@@ -142,7 +136,6 @@ def _server(store: str, bus: str) -> Iterator[str]:
             process.wait(20)
 
 
-def _figures(client: httpx.Client) -> dict[str, float]:
+def _metrics(client: httpx.Client) -> dict[str, float]:
     text = client.get("/metrics").text
-    named = {"cpu": "process_cpu_seconds_total", "memory": "process_resident_memory_bytes"}
-    return {key: float(re.findall(rf"^{name} (.+)$", text, re.MULTILINE)[0]) for key, name in named.items()}
+    return {key: float(re.findall(rf"^{name} (.+)$", text, re.MULTILINE)[0]) for key, name in METRICS.items()}

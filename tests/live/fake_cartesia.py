@@ -1,4 +1,4 @@
-"""A server that speaks Cartesia's protocol for `POST /tts/bytes` and behaves as its path says."""
+"""A server with Cartesia's `POST /tts/bytes`; the first part of the path selects how it behaves."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def handle(self) -> None:
-        with suppress(ConnectionError):  # the caller has given up
+        with suppress(ConnectionError):  # the caller has disconnected
             super().handle()
 
     def log_message(self, *_: Any) -> None:

@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pytest
 
-RECENT = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: int(path.parent.name))
+VERSIONS = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: int(path.parent.name))
 
 
 def missing(reason: str) -> None:
-    """Skips, but under CI=true what is missing is a failure."""
+    """Skips the test; fails it on CI."""
     if os.environ.get("CI") == "true":
         pytest.fail(reason)
     pytest.skip(reason)
@@ -32,10 +32,10 @@ def free_port() -> int:
 
 
 def wait_until(holds: Callable[[], bool], seconds: float = 20.0, what: str = "it") -> None:
-    """Asks again and again; fails once it has waited for so long."""
+    """Polls; fails after `seconds`."""
     ends = time.monotonic() + seconds
     while not holds():
-        assert time.monotonic() < ends, f"{what} did not come in {seconds:g} s"
+        assert time.monotonic() < ends, f"{what} did not happen within {seconds:g} s"
         time.sleep(0.01)
 
 
@@ -46,7 +46,7 @@ def answers(port: int) -> bool:
 
 
 class Redis:
-    """Can be taken away and brought back at the same port."""
+    """Can be stopped and started again on the same port."""
 
     def __init__(self, folder: Path) -> None:
         program = shutil.which("redis-server")
@@ -61,7 +61,7 @@ class Redis:
         return f"redis://127.0.0.1:{self.port}/0"
 
     def start(self) -> None:
-        words = [
+        command = [
             self._program,
             "--port",
             str(self.port),
@@ -72,7 +72,7 @@ class Redis:
             "--dir",
             str(self._folder),
         ]
-        self._process = subprocess.Popen(words, stdout=subprocess.DEVNULL)
+        self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
         wait_until(lambda: answers(self.port), what="redis")
 
     def stop(self) -> None:
@@ -83,20 +83,20 @@ class Redis:
 
 
 class Postgres:
-    """Can be taken away and brought back with what it had."""
+    """Can be stopped and started again with its data."""
 
     def __init__(self) -> None:
-        if not RECENT:
+        if not VERSIONS:
             missing("PostgreSQL is not installed (apt-get install postgresql)")
-        # not in pytest's folder: pytest closes that to everybody but its own user again and again
+        # not in pytest's folder, which only its own user may enter
         self._folder = Path(tempfile.mkdtemp(prefix="kibitz-postgres-"))
-        self._bin, self._data, self.port = RECENT[-1], self._folder / "data", free_port()
+        self._bin, self._data, self.port = VERSIONS[-1], self._folder / "data", free_port()
         self._as: list[str] = []
         if os.geteuid() == 0:  # PostgreSQL refuses to run as root
             self._as = ["runuser", "-u", "postgres", "--"]
             shutil.chown(self._folder, "postgres")
         self._process: subprocess.Popen[bytes] | None = None
-        words = [
+        command = [
             str(self._bin / "initdb"),
             "-D",
             str(self._data),
@@ -108,25 +108,25 @@ class Postgres:
             "-E",
             "UTF8",
         ]
-        subprocess.run([*self._as, *words], check=True, stdout=subprocess.DEVNULL, cwd="/")
+        subprocess.run([*self._as, *command], check=True, stdout=subprocess.DEVNULL, cwd="/")
         self.start()
         self._made = 0
 
     def start(self) -> None:
-        words = [str(self._bin / "postgres"), "-D", str(self._data), "-p", str(self.port), "-k", str(self._data)]
-        quick = ["-c", "fsync=off", "-c", "listen_addresses=127.0.0.1", "-c", "shared_buffers=16MB"]
+        command = [str(self._bin / "postgres"), "-D", str(self._data), "-p", str(self.port), "-k", str(self._data)]
+        settings = ["-c", "fsync=off", "-c", "listen_addresses=127.0.0.1", "-c", "shared_buffers=16MB"]
         with open(self._data.parent / "log", "ab") as log:
-            self._process = subprocess.Popen([*self._as, *words, *quick], stdout=log, stderr=log, cwd="/")
+            self._process = subprocess.Popen([*self._as, *command, *settings], stdout=log, stderr=log, cwd="/")
         ready = [str(self._bin / "pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(self.port)]
         wait_until(lambda: subprocess.run(ready).returncode == 0, what="postgresql")
 
     def stop(self) -> None:
-        """At once, as if it had crashed."""
+        """Immediately, like a crash."""
         pid = self._data / "postmaster.pid"
         if pid.exists():
-            words = [str(self._bin / "pg_ctl"), "-D", str(self._data), "-m", "immediate", "-w", "stop"]
+            command = [str(self._bin / "pg_ctl"), "-D", str(self._data), "-m", "immediate", "-w", "stop"]
             subprocess.run(
-                [*self._as, *words], check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd="/"
+                [*self._as, *command], check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd="/"
             )
         if self._process is not None:
             self._process.wait(20)
@@ -134,17 +134,17 @@ class Postgres:
 
     @contextmanager
     def frozen(self) -> Iterator[None]:
-        """It takes connections and requests, and does nothing."""
-        first = (self._data / "postmaster.pid").read_text().splitlines()[0]
-        others = Path(f"/proc/{first}/task/{first}/children").read_text().split()
-        everyone = [int(pid) for pid in [first, *others]]
-        for pid in everyone:
+        """Accepts connections and requests, but answers none."""
+        postmaster = (self._data / "postmaster.pid").read_text().splitlines()[0]
+        others = Path(f"/proc/{postmaster}/task/{postmaster}/children").read_text().split()
+        pids = [int(pid) for pid in [postmaster, *others]]
+        for pid in pids:
             os.kill(pid, signal.SIGSTOP)
         try:
             yield
         finally:
             # runuser stops itself when its child is stopped
-            for pid in [*everyone, *([self._process.pid] if self._process else [])]:
+            for pid in [*pids, *([self._process.pid] if self._process else [])]:
                 os.kill(pid, signal.SIGCONT)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""The bus between servers, when it cannot keep up."""
+"""The bus between servers, when Redis is unreachable."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kibitz.live.store.base import open_store
-from kibitz.live.stream import redis_bus as bus_redis
+from kibitz.live.stream import redis_bus
 from kibitz.live.stream.bus import Bus
 from kibitz.live.stream.hub import Watcher
 from kibitz.live.stream.redis_bus import RedisLink
@@ -20,11 +20,11 @@ from tests.live.record import row, stored_events
 
 
 @pytest.mark.conformance
-def test_a_full_queue_leaves_the_oldest_out_says_so_once_and_others_miss_nothing(
+def test_a_full_queue_drops_the_oldest_logs_once_and_other_servers_miss_nothing(
     own_redis: Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Two servers on one store; Redis is away while one of them plays, twice."""
-    monkeypatch.setattr(bus_redis, "MAX_QUEUED_EVENTS", 10)
+    """Two servers on one store; Redis stops twice while one of them plays."""
+    monkeypatch.setattr(redis_bus, "MAX_QUEUED_EVENTS", 10)
     caplog.set_level(logging.INFO, "kibitz.live")
     store = open_store(str(tmp_path / "a.db"))
     links = RedisLink(own_redis.url), RedisLink(own_redis.url)
@@ -66,16 +66,16 @@ def test_a_full_queue_leaves_the_oldest_out_says_so_once_and_others_miss_nothing
             while not holds():
                 await asyncio.sleep(0.01)
 
-    said = [json.loads(text) for text in asyncio.run(asyncio.wait_for(play(), 60))]
-    assert [event["seq"] for message in said for event in message.get("events", [message])] == list(range(82))
+    messages = [json.loads(text) for text in asyncio.run(asyncio.wait_for(play(), 60))]
+    assert [event["seq"] for message in messages for event in message.get("events", [message])] == list(range(82))
     full = [one for one in caplog.records if "events are queued for the bus" in one.getMessage()]
-    assert len(full) == 2, "once each time it is away"
+    assert len(full) == 2, "once for each outage"
     store.close()
 
 
 @pytest.mark.conformance
-def test_what_is_sent_before_the_bus_runs_goes_out_when_it_does(redis: Redis, tmp_path: Path) -> None:
-    """What a crash has left is closed at the start."""
+def test_events_queued_before_the_bus_runs_are_sent_once_it_does(redis: Redis, tmp_path: Path) -> None:
+    """The server closes orphaned episodes at its start, before the bus runs."""
     store = open_store(str(tmp_path / "a.db"))
     link = RedisLink(redis.url)
     bus = Bus(store, link)

@@ -1,4 +1,4 @@
-"""kill -9 at any moment: what was seen is stored, there are no holes, and the interrupted episode says so."""
+"""kill -9 at any moment: every event that was seen is stored, without gaps, and the episode ends as interrupted."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ LONG = {
 }  # fmt: skip
 
 
-def _look(served: Served, seen: list[int]) -> None:
+def _watch(served: Served, seen: list[int]) -> None:
     try:
         with connect(served.ws) as socket:
             for message in socket:
-                said = json.loads(message)
-                seen.extend(event["seq"] for event in said.get("events", [said]) if "seq" in event)
+                data = json.loads(message)
+                seen.extend(event["seq"] for event in data.get("events", [data]) if "seq" in event)
     except (ConnectionClosed, OSError):
         return
 
@@ -46,13 +46,13 @@ def _kill_at_random(serve: Serve, store: Path, times: int, seed: int) -> None:
         if len(killed) == times:
             break
         seen: list[int] = []
-        looking = threading.Thread(target=_look, args=(served, seen))
-        looking.start()
+        watching = threading.Thread(target=_watch, args=(served, seen))
+        watching.start()
         episode_id = served.start(**LONG, seed=moments.randrange(10**6))
         wait_until(lambda seen=seen: bool(seen), 60, "an event")  # type: ignore[misc]
         time.sleep(moments.uniform(0, 0.3))
         served.kill()
-        looking.join(10)
+        watching.join(10)
         killed.append((episode_id, seen))
     assert any(seen for _, seen in killed)
 

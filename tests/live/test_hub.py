@@ -1,4 +1,4 @@
-"""Watchers that lag: told so, never lost, never in the others' way."""
+"""Watchers that lag are resynchronised, miss nothing and do not delay the others."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ async def _publish(bus: Bus, events: list[Any]) -> None:
 
 
 def _seqs(texts: list[str]) -> list[int]:
-    said = [json.loads(text) for text in texts]
-    return [event["seq"] for message in said for event in message.get("events", [message]) if "seq" in event]
+    messages = [json.loads(text) for text in texts]
+    return [event["seq"] for message in messages for event in message.get("events", [message]) if "seq" in event]
 
 
-def test_one_that_does_not_read_is_told_to_resync_and_others_get_everything(bus: Bus) -> None:
+def test_a_watcher_that_does_not_read_gets_a_resync_and_the_others_get_everything(bus: Bus) -> None:
     async def play() -> tuple[list[str], list[str]]:
         hub, sent = await _begin(bus, MAX_LAG_EVENTS + 100)
         channel = hub.channels["ep-1"]
@@ -83,7 +83,7 @@ def test_one_that_does_not_read_is_told_to_resync_and_others_get_everything(bus:
     assert bus.hub.resyncs == 1
 
 
-def test_one_that_stops_acknowledging_is_paused_and_goes_on_behind_its_next_acknowledgement(bus: Bus) -> None:
+def test_a_watcher_that_stops_acknowledging_pauses_until_its_next_acknowledgement(bus: Bus) -> None:
     async def play() -> list[str]:
         hub, sent = await _begin(bus, MAX_UNACKED_EVENTS + 100)
         watcher, texts = Watcher(), []
@@ -109,13 +109,13 @@ def test_one_that_stops_acknowledging_is_paused_and_goes_on_behind_its_next_ackn
 
     texts = asyncio.run(play())
     assert any("resync" in text for text in texts)
-    assert _seqs(texts) == list(range(MAX_UNACKED_EVENTS + 102)), "nothing is missing once it has come back"
+    assert _seqs(texts) == list(range(MAX_UNACKED_EVENTS + 102)), "nothing is missing after the pause"
 
 
-def test_large_events_leave_memory_early_and_every_watcher_gets_all_of_them_in_order(
+def test_large_events_leave_memory_early_and_still_reach_every_watcher_in_order(
     bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One who keeps up, one who stops for a while, one who joins late, one who is pushed to; a giant in the middle."""
+    """A watcher that keeps up, one that pauses, one that joins late, one that is pushed to; a giant event between."""
     monkeypatch.setattr(hub_module, "MAX_RING_BYTES", 50_000)
     sizes = [70_000 if seq == 60 else 4_000 for seq in range(122)]
 
@@ -160,23 +160,23 @@ def test_large_events_leave_memory_early_and_every_watcher_gets_all_of_them_in_o
             await _publish(bus, [one])
             await asyncio.sleep(0.002)
             assert channel.ring_bytes == sum(len(kept.body) for kept in channel.ring) <= 50_000
-            assert sum(len(part.text) for part in channel._messages.values()) <= 75_000, "what is kept ready, too"
+            assert sum(len(part.text) for part in channel._messages.values()) <= 75_000, "cached messages, too"
         await asyncio.gather(*tasks)
         return texts, frames, reads
 
     texts, frames, reads = asyncio.run(play())
-    assert reads >= 2, "the slow one and the late one read what had left memory"
+    assert reads >= 2, "the paused and the late watcher read from the store"
     assert len(frames) > 100
     assert bus.hub.resyncs == 0
     for place in (0, 1, 3):
         assert _seqs(texts[place]) == list(range(122))
-        said = [event for text in texts[place] for event in json.loads(text).get("events", [json.loads(text)])]
-        assert [len(event["payload"]["pad"]) for event in said] == sizes
+        events = [event for text in texts[place] for event in json.loads(text).get("events", [json.loads(text)])]
+        assert [len(event["payload"]["pad"]) for event in events] == sizes
     bodies = [json.loads(frame[10 if frame[1] == 127 else 4 :]) for frame in frames]
     assert [body["seq"] for body in bodies] + _seqs(texts[2]) == list(range(122))
 
 
-def test_a_watcher_with_a_short_way_gets_frames_without_being_woken(bus: Bus) -> None:
+def test_an_idle_watcher_gets_pushed_frames_without_being_woken(bus: Bus) -> None:
     async def play() -> tuple[list[bytes], int]:
         hub, sent = await _begin(bus, 20)
         pushed: list[bytes] = []
@@ -210,7 +210,7 @@ def test_a_watcher_with_a_short_way_gets_frames_without_being_woken(bus: Bus) ->
     assert json.loads(pushed[0][4:])["seq"] == 0
 
 
-def test_events_that_come_twice_or_too_early_are_shown_once_and_in_order(bus: Bus) -> None:
+def test_duplicate_and_early_events_are_shown_once_and_in_order(bus: Bus) -> None:
     async def play() -> list[str]:
         hub, sent = await _begin(bus, 10)
         texts: list[str] = []
@@ -222,7 +222,7 @@ def test_events_that_come_twice_or_too_early_are_shown_once_and_in_order(bus: Bu
         task = asyncio.create_task(read())
         for one in sent:
             await asyncio.to_thread(bus.store.append, one)
-        for i in (0, 0, 5, 2, 11, 3):  # another server's messages, as a bad day brings them
+        for i in (0, 0, 5, 2, 11, 3):  # another server's messages, duplicated and out of order
             hub.deliver(sent[i])
             await asyncio.sleep(0.01)
         await task
@@ -232,8 +232,8 @@ def test_events_that_come_twice_or_too_early_are_shown_once_and_in_order(bus: Bu
 
 
 @pytest.mark.parametrize("since", [-1, 3])
-def test_an_episode_that_ends_while_somebody_joins_is_told_to_its_end(bus: Bus, since: int) -> None:
-    """Between the look at the list and the first word the last event may come and go; nobody tells it again."""
+def test_a_watcher_that_joins_during_the_last_event_still_gets_the_end(bus: Bus, since: int) -> None:
+    """The last event may be delivered after the watcher read the row and before it joined."""
 
     async def play() -> list[str]:
         hub, sent = await _begin(bus, 10)
@@ -256,27 +256,27 @@ def test_an_episode_that_ends_while_somebody_joins_is_told_to_its_end(bus: Bus, 
     assert _seqs(asyncio.run(play())) == list(range(since + 1, 12))
 
 
-def test_what_was_committed_and_never_shown_is_found_by_the_next_round(bus: Bus) -> None:
-    """The server that committed it may have died, or have heard of its commit too late."""
+def test_catching_up_finds_events_that_were_committed_and_never_shown(bus: Bus) -> None:
+    """The server that committed them may have died before it showed them."""
 
     async def play() -> list[str]:
         hub, sent = await _begin(bus, 3)
         await _publish(bus, sent[:-1])
-        watching = asyncio.create_task(_told(hub))
+        watching = asyncio.create_task(_texts(hub))
         await asyncio.to_thread(bus.store.append, sent[-1])
         await hub.catch_up_all(60.0)
-        assert hub.channels, "it has only just been heard of"
+        assert hub.channels, "its last event is recent"
         await hub.catch_up_all(0.0)
         async with asyncio.timeout(10):
             return await watching
 
-    async def _told(hub: Hub) -> list[str]:
+    async def _texts(hub: Hub) -> list[str]:
         return [part.text async for part in hub.follow(hub.channels["ep-1"], Watcher())]
 
     assert _seqs(asyncio.run(play())) == list(range(5))
 
 
-def test_whoever_opens_an_old_episode_does_not_make_it_the_newest(bus: Bus) -> None:
+def test_opening_an_old_episode_does_not_make_it_the_newest(bus: Bus) -> None:
     async def play() -> list[str | None]:
         hub = bus.hub
         now, old = row("ep-now"), replace(row("ep-old"), started_at=1.0)
@@ -294,47 +294,75 @@ def test_whoever_opens_an_old_episode_does_not_make_it_the_newest(bus: Bus) -> N
     assert asyncio.run(play()) == ["ep-now", "ep-now", "ep-old"]
 
 
-def test_a_driver_whose_frame_is_no_frame_is_still_told_to_the_end(bus: Bus) -> None:
+def test_events_with_an_invalid_frame_are_still_shown_to_the_end(bus: Bus) -> None:
     async def play() -> list[str]:
         hub, sent = await _begin(bus, 3)
         for place in (1, -1):
             sent[place] = StoredEvent(replace(sent[place].event, payload={**sent[place].event.payload, "frame": 5}))
-        watching = asyncio.create_task(_told(hub))
+        watching = asyncio.create_task(_texts(hub))
         await _publish(bus, sent)
         async with asyncio.timeout(10):
             return await watching
 
-    async def _told(hub: Hub) -> list[str]:
+    async def _texts(hub: Hub) -> list[str]:
         return [part.text async for part in hub.follow(hub.channels["ep-1"], Watcher())]
 
     assert _seqs(asyncio.run(play())) == list(range(5))
 
 
-class Socket:
-    """As much of a WebSocket as `_watch` needs; remembers how it was closed."""
+def test_a_watcher_waits_for_an_episode_whose_players_are_still_loading(bus: Bus) -> None:
+    """Loading may compile for seconds; the id is known, but the store has no row yet."""
 
-    def __init__(self, bus: Bus, say: str = "") -> None:
+    async def play() -> list[str]:
+        bus.attach(asyncio.get_running_loop())
+        runner = SimpleNamespace(running={"ep-1": None}, seat_of=lambda *_: None)
+        session = WatchSession(SimpleNamespace(bus=bus, runner=runner), {"episode_id": "ep-1"})
+        finding = asyncio.create_task(session.find_episode())
+        await asyncio.sleep(0.1)
+        assert not finding.done()
+        await asyncio.to_thread(bus.begin, row())
+        await finding
+        watching = asyncio.create_task(_all(session))
+        await _publish(bus, stored_events())
+        async with asyncio.timeout(10):
+            return await watching
+
+    async def _all(session: WatchSession) -> list[str]:
+        return [message.text async for message in session.messages()]
+
+    assert _seqs(asyncio.run(play())) == list(range(7))
+
+
+class FakeWebSocket:
+    """What `_watch` needs of a WebSocket; records how it was closed."""
+
+    def __init__(self, bus: Bus, message: str = "") -> None:
         self.app = SimpleNamespace(
             state=SimpleNamespace(bus=bus, runner=SimpleNamespace(running={}, seat_of=lambda *_: None))
         )
-        self.query_params, self.scope, self.say, self.closed = {"episode_id": "ep-1"}, dict[str, Any](), say, (0, "")
+        self.query_params, self.scope, self.message, self.closed = (
+            {"episode_id": "ep-1"},
+            dict[str, Any](),
+            message,
+            (0, ""),
+        )
 
     async def accept(self) -> None: ...
 
     async def send(self, message: Any) -> None: ...
 
     async def receive(self) -> dict[str, Any]:
-        if self.say:
-            said, self.say = self.say, ""
-            return {"type": "websocket.receive", "text": said}
+        if self.message:
+            text, self.message = self.message, ""
+            return {"type": "websocket.receive", "text": text}
         await asyncio.sleep(60)
-        raise AssertionError("nobody closed it")
+        raise AssertionError("the socket was not closed")
 
     async def close(self, code: int, reason: str) -> None:
         self.closed = code, reason
 
 
-def test_a_watcher_whose_record_cannot_be_read_is_told_to_come_again_and_not_that_it_ended(bus: Bus) -> None:
+def test_an_unreadable_record_closes_the_watcher_with_try_again_later(bus: Bus) -> None:
     async def play() -> tuple[int, str]:
         _, sent = await _begin(bus, MAX_RING_EVENTS + 10)
         await _publish(bus, sent[:-1])
@@ -343,7 +371,7 @@ def test_a_watcher_whose_record_cannot_be_read_is_told_to_come_again_and_not_tha
             raise StoreUnavailable("gone")
 
         bus.store.events = away  # type: ignore[method-assign]
-        socket = Socket(bus)
+        socket = FakeWebSocket(bus)
         async with asyncio.timeout(10):
             await _watch(cast(Any, socket))
         return socket.closed
@@ -351,10 +379,10 @@ def test_a_watcher_whose_record_cannot_be_read_is_told_to_come_again_and_not_tha
     assert asyncio.run(play()) == (1013, "the server had a problem; reconnect")
 
 
-def test_an_acknowledgement_of_what_never_was_ends_the_connection(bus: Bus) -> None:
+def test_an_invalid_acknowledgement_ends_the_connection(bus: Bus) -> None:
     async def play() -> tuple[int, str]:
         await _begin(bus, 3)
-        socket = Socket(bus, '{"ack": -2}')
+        socket = FakeWebSocket(bus, '{"ack": -2}')
         async with asyncio.timeout(10):
             await _watch(cast(Any, socket))
         return socket.closed
@@ -362,12 +390,16 @@ def test_an_acknowledgement_of_what_never_was_ends_the_connection(bus: Bus) -> N
     assert asyncio.run(play())[0] == 1008
 
 
-def test_somebody_who_joins_while_the_store_is_away_gets_what_came_meanwhile_later(bus: Bus) -> None:
+def test_a_watcher_that_joins_while_the_store_is_unavailable_gets_everything_later(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hub_module, "STORE_RETRY_SECONDS", 0.01)
+
     async def play() -> list[str]:
         hub, sent = await _begin(bus, 10)
         old = hub.channels["ep-1"].row
         await _publish(bus, sent)
-        events, failures = bus.store.events, iter([StoreUnavailable("gone for a moment")])
+        events, failures = bus.store.events, iter([StoreUnavailable("briefly")])
 
         def away(*values: Any) -> list[bytes]:
             for failure in failures:

@@ -1,4 +1,4 @@
-"""What strangers cannot do."""
+"""Requests that the server refuses: without a token, from other sites, too large, too many, too slow."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.live.conftest import Serve, Served
 from tests.live.machines import wait_until
 from tests.live.nursery import ROOT
 
-TWICE = "^/custom/ws$|/stream$|^/envs/cricket/"  # two have no end; cricket is at the root already
+TWICE = "^/custom/ws$|/stream$|^/envs/cricket/"  # two never end; cricket is also at the root
 TOKEN = "a-long-secret"
 MARKUP = '<script>alert(1)</script><img src=x onerror="alert(2)">'
 
@@ -40,7 +40,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Any:
     one.stop()
 
 
-def test_another_address_is_refused_without_a_token() -> None:
+def test_a_public_address_requires_a_token() -> None:
     with pytest.raises(BadInput, match="--token"):
         LiveConfig(host="0.0.0.0").check()
     LiveConfig(host="0.0.0.0", token=TOKEN).check()
@@ -58,7 +58,7 @@ def test_every_changing_route_needs_the_token(guarded: Served, path: str, given:
     assert answer.headers["www-authenticate"] == "Bearer"
 
 
-def test_the_right_token_is_let_in_and_reading_needs_none(guarded: Served) -> None:
+def test_the_right_token_may_write_and_reading_needs_none(guarded: Served) -> None:
     headers = {"authorization": f"Bearer {TOKEN}"}
     sent = record.lines(record.events("ep-token"))
     assert httpx.post(f"{guarded.url}/custom/events", content=sent, headers=headers).status_code == 200
@@ -68,7 +68,7 @@ def test_the_right_token_is_let_in_and_reading_needs_none(guarded: Served) -> No
 @pytest.mark.parametrize(
     "origin", ["http://evil.example", "null", "http://127.0.0.1:1", "https://localhost.evil.example", "http://["]
 )
-def test_a_page_of_another_site_opens_no_socket_and_changes_nothing(served: Served, origin: str) -> None:
+def test_another_sites_page_can_neither_open_a_socket_nor_write(served: Served, origin: str) -> None:
     with pytest.raises(InvalidStatus) as refused, connect(served.ws, origin=origin):  # type: ignore[arg-type]
         pass
     assert refused.value.response.status_code == 403
@@ -85,12 +85,12 @@ def test_a_page_of_another_site_opens_no_socket_and_changes_nothing(served: Serv
         pass
 
 
-def test_a_name_that_another_site_points_here_is_not_served(served: Served) -> None:
+def test_a_foreign_host_name_is_refused(served: Served) -> None:
     for name in ("evil.example:80", "127.evil.example:80", "localhost.evil.example"):
         assert httpx.get(f"{served.url}/episodes", headers={"host": name}).status_code == 403
 
 
-def test_every_answer_has_the_headers_that_keep_browsers_safe(served: Served) -> None:
+def test_every_answer_has_the_security_headers(served: Served) -> None:
     for path in ("/custom", "/health", "/episodes", "/nothing"):
         headers = httpx.get(served.url + path).headers
         assert "default-src 'none'" in headers["content-security-policy"]
@@ -101,7 +101,7 @@ def test_every_answer_has_the_headers_that_keep_browsers_safe(served: Served) ->
     assert httpx.get(f"{served.url}/docs").status_code == 404
 
 
-def test_bodies_beyond_the_limit_are_refused_with_and_without_a_length(served: Served) -> None:
+def test_large_bodies_are_refused_with_and_without_a_length(served: Served) -> None:
     big = b"x" * (1 << 20) + b"x"
     assert httpx.post(f"{served.url}/custom/start_episode", content=big).status_code == 413
     for accept in ("*/*", "text/event-stream"):
@@ -111,11 +111,11 @@ def test_bodies_beyond_the_limit_are_refused_with_and_without_a_length(served: S
         assert list(streamed.json()) == ["error"]
 
 
-@pytest.mark.parametrize("said", ["x" * 5000, "[]", '{"ack": true}', '{"ack": "1"}', "nonsense", b"\0\1"])
-def test_a_watcher_that_says_anything_but_an_acknowledgement_is_let_go(served: Served, said: Any) -> None:
+@pytest.mark.parametrize("message", ["x" * 5000, "[]", '{"ack": true}', '{"ack": "1"}', "nonsense", b"\0\1"])
+def test_a_watcher_that_sends_anything_but_an_acknowledgement_is_disconnected(served: Served, message: Any) -> None:
     with connect(served.ws) as socket:
         socket.recv(5)
-        socket.send(said)
+        socket.send(message)
         with pytest.raises(ConnectionClosed):
             socket.recv(5)
         assert socket.protocol.close_rcvd is not None
@@ -123,14 +123,14 @@ def test_a_watcher_that_says_anything_but_an_acknowledgement_is_let_go(served: S
 
 
 @pytest.mark.parametrize("name", ["../../etc/passwd", "..%2F..%2Fetc%2Fpasswd", "%00", "a" * 100, "-x", "x y"])
-def test_ids_are_looked_up_and_never_paths(served: Served, name: str) -> None:
+def test_ids_are_never_used_as_paths(served: Served, name: str) -> None:
     for path in (f"/episodes/{name}", f"/episodes/{name}/events", f"/runs/{name}.json", f"/episodes/{name}/stream"):
         answer = httpx.get(served.url + path)
         assert answer.status_code in (404, 422), path
         assert list(answer.json()) == ["error"]
 
 
-def test_markup_in_every_text_stays_text(served: Served) -> None:
+def test_markup_in_events_is_served_as_json(served: Served) -> None:
     events = record.events("ep-markup", note=MARKUP)
     events[0]["payload"]["players"] = [MARKUP, MARKUP]
     events[-1]["payload"]["text"] = MARKUP
@@ -144,8 +144,8 @@ def test_markup_in_every_text_stays_text(served: Served) -> None:
     assert MARKUP not in page and "innerHTML" not in page
 
 
-def test_a_thousand_connections_of_one_address_leave_room_for_others(guarded: Served) -> None:
-    """Here the limit is 20; the rest are refused at once and the server answers on."""
+def test_one_address_may_open_only_so_many_sockets(guarded: Served) -> None:
+    """The limit is 20 here; the server refuses the rest at once and keeps answering."""
     host, port = guarded.url.removeprefix("http://").split(":")
     request = (
         f"GET /custom/ws HTTP/1.1\r\nHost: {host}:{port}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
@@ -168,29 +168,29 @@ def test_a_thousand_connections_of_one_address_leave_room_for_others(guarded: Se
             one.close()
 
 
-@pytest.mark.parametrize("said", [b"", b"GET /health HTTP/1.1\r\nHost: 127."], ids=["nothing", "half a request"])
-def test_connections_of_one_address_that_ask_nothing_are_counted_too(guarded: Served, said: bytes) -> None:
-    """Here 40 may be open; whoever comes from elsewhere is served meanwhile."""
+@pytest.mark.parametrize("sent", [b"", b"GET /health HTTP/1.1\r\nHost: 127."], ids=["nothing", "half a request"])
+def test_idle_connections_count_towards_an_addresss_limit(guarded: Served, sent: bytes) -> None:
+    """The limit is 40 here; other addresses are still served."""
     host, port = guarded.url.removeprefix("http://").split(":")
     opened = []
     try:
         for _ in range(1000):
             opened.append(sockets.create_connection((host, int(port)), 10))
-            opened[-1].sendall(said)
+            opened[-1].sendall(sent)
         assert opened[-1].recv(12)[9:12] == b"429"
         elsewhere = httpx.HTTPTransport(local_address="127.0.0.2")
         with httpx.Client(transport=elsewhere) as client:
             assert client.get(f"{guarded.url}/health").status_code == 200
         folder = Path(f"/proc/{guarded.process.pid}/fd")
-        wait_until(lambda: len(list(folder.iterdir())) < 100, what="an end of those too many")
+        wait_until(lambda: len(list(folder.iterdir())) < 100, what="the end of the refused connections")
     finally:
         for one in opened:
             one.close()
-    wait_until(lambda: httpx.get(f"{guarded.url}/health").status_code == 200, what="room again")
+    wait_until(lambda: httpx.get(f"{guarded.url}/health").status_code == 200, what="a free connection")
 
 
-@pytest.mark.parametrize("said", [b"", b"GET /health HT", b"GET /health HTTP/1.1\r\nHost: x\r\n\r\nGET /hea"])
-def test_a_connection_that_asks_nothing_for_long_is_closed(said: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("sent", [b"", b"GET /health HT", b"GET /health HTTP/1.1\r\nHost: x\r\n\r\nGET /hea"])
+def test_an_idle_connection_is_closed(sent: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     from kibitz.live.http import plain_socket
     from kibitz.live.openenv.sessions import Sessions
     from tests.live.openenv_server import NEGOTIATION, app, serving
@@ -201,15 +201,15 @@ def test_a_connection_that_asks_nothing_for_long_is_closed(said: bytes, monkeypa
         host, port = base.removeprefix("http://").split(":")
         with sockets.create_connection((host, int(port)), 10) as one:
             one.settimeout(10)
-            one.sendall(said)
-            heard = b""
+            one.sendall(sent)
+            received = b""
             with suppress(ConnectionResetError):
                 while more := one.recv(1000):
-                    heard += more
-            assert heard[9:12] == (b"200" if said.count(b"GET") == 2 else b"")
+                    received += more
+            assert received[9:12] == (b"200" if sent.count(b"GET") == 2 else b"")
 
 
-def test_a_body_that_never_comes_is_not_waited_for_forever(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_body_that_never_arrives_is_a_timeout(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     from kibitz.live.app import create_app
     from kibitz.live.http import security
     from tests.live.openenv_server import serving
@@ -226,7 +226,7 @@ def test_a_body_that_never_comes_is_not_waited_for_forever(monkeypatch: pytest.M
         app.state.bus.store.close()
 
 
-def test_too_many_starts_are_slowed_down(serve: Serve) -> None:
+def test_too_many_starts_are_refused(serve: Serve) -> None:
     served = serve("--no-warm")
     with httpx.Client() as client, ThreadPoolExecutor(8) as many:
         asked = [many.submit(client.post, f"{served.url}/custom/stop_episode", json={}) for _ in range(200)]
@@ -236,11 +236,11 @@ def test_too_many_starts_are_slowed_down(serve: Serve) -> None:
 
 @pytest.mark.conformance
 def test_schemathesis_finds_nothing(serve: Serve, tmp_path: Path) -> None:
-    """Every check over the whole OpenAPI; `fuzz_hooks` says what is not sent, and why."""
+    """Every check over the complete OpenAPI; `fuzz_hooks` says what is omitted and why."""
     pytest.importorskip("schemathesis")
     served = serve("--no-warm", "--max-episodes", "64", "--starts", "1000", "--pace", "0", "--human-seconds", "0.1")
-    words = [sys.executable, "-m", "schemathesis.cli", "run", f"{served.url}/openapi.json", "--max-examples", "10"]
-    words += ["--rate-limit", "400/s", "--seed", "1", "--request-timeout", "60", "--exclude-path-regex", TWICE]
-    told = {**os.environ, "SCHEMATHESIS_HOOKS": "tests.live.fuzz_hooks", "PYTHONPATH": str(ROOT)}
-    found = subprocess.run(words, capture_output=True, text=True, timeout=600, cwd=tmp_path, env=told)
+    command = [sys.executable, "-m", "schemathesis.cli", "run", f"{served.url}/openapi.json", "--max-examples", "10"]
+    command += ["--rate-limit", "400/s", "--seed", "1", "--request-timeout", "60", "--exclude-path-regex", TWICE]
+    environment = {**os.environ, "SCHEMATHESIS_HOOKS": "tests.live.fuzz_hooks", "PYTHONPATH": str(ROOT)}
+    found = subprocess.run(command, capture_output=True, text=True, timeout=600, cwd=tmp_path, env=environment)
     assert found.returncode == 0, found.stdout[-5000:] + found.stderr[-2000:]

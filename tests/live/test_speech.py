@@ -22,7 +22,6 @@ from fastapi import FastAPI
 from kibitz.core.errors import BadInput
 from kibitz.core.play.episode import play_episode
 from kibitz.core.play.events import Event
-from kibitz.games import get_game
 from kibitz.live.stream.bus_observer import with_audio
 from kibitz.live.voice import speech as speech_module
 from kibitz.live.voice.speakers import CartesiaTTS, Espeak, Piper, Silence, SpeechError, choose_speaker
@@ -30,6 +29,7 @@ from kibitz.live.voice.speech import Speech, open_speech
 from kibitz.players import player_named
 from tests.live.fake_cartesia import FakeCartesia, tone
 from tests.live.openenv_server import serving
+from tests.train import toy
 
 LINE = "Four runs, through the covers."
 KEY = "sk-never-shown"
@@ -268,10 +268,12 @@ def test_the_server_serves_the_sound_at_its_url(tmp_path: Path) -> None:
 def test_a_matchs_events_carry_the_urls_of_its_lines(tmp_path: Path, fails: bool) -> None:
     speech = Speech(FakeSpeaker(fails), tmp_path)
     committed: list[Event] = []
-    game = get_game("deal_or_no_deal")
+    game = toy.game()
     players = [player_named(game, "heuristic")] * 2
     observers = (lambda event: committed.append(with_audio(event, speech)),)
-    played = play_episode(game, game.options().settings(), players, seed=1, observers=observers)
+    played = play_episode(
+        game, game.options().settings(), players, seed=1, observers=observers, commentate=lambda event, frame: LINE
+    )
     assert [event.type for event in committed] == [event.type for event in played.events]
     lines = [event for event in committed if event.type in ("commentary", "episode.ended")]
     assert committed[-1].type == "episode.ended" and lines[0].payload["audio"].startswith("/audio/")

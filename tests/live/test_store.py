@@ -1,4 +1,4 @@
-"""Both stores keep the same promises."""
+"""SQLite and PostgreSQL pass the same tests, also when they are locked, frozen or full."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from kibitz.core.errors import BadInput
+from kibitz.live.store import sqlite
 from kibitz.live.store.base import EpisodeClosed, Query, Row, SequenceGap, StoreUnavailable, open_store
 from kibitz.live.store.sql import Store
 from kibitz.live.store.stored_event import StoredEvent
@@ -26,8 +27,8 @@ Open = Callable[..., Store]
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.conformance)])
-def open_one(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
-    """Opens the same store, again and again if wanted."""
+def open_again(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
+    """Opens the same store; may be called again."""
     postgres: Postgres = request.getfixturevalue("postgres") if request.param == "postgresql" else None
     url = postgres.fresh() if postgres else str(tmp_path / "a.db")
     opened: list[Store] = []
@@ -41,8 +42,8 @@ def open_one(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
         store.close()
 
 
-def test_what_is_appended_comes_back_byte_for_byte_and_in_order(open_one: Open) -> None:
-    store = open_one()
+def test_events_come_back_byte_for_byte_and_in_order(open_again: Open) -> None:
+    store = open_again()
     store.begin(row())
     sent = stored_events()
     for one in sent:
@@ -54,8 +55,8 @@ def test_what_is_appended_comes_back_byte_for_byte_and_in_order(open_one: Open) 
     assert (found.status, found.returns, found.text, found.last_seq) == ("ended", (3.0, 1.0), "It is over.", 6)
 
 
-def test_large_events_are_read_a_few_at_a_time_and_all_of_them(open_one: Open) -> None:
-    store = open_one()
+def test_large_events_are_read_in_several_parts(open_again: Open) -> None:
+    store = open_again()
     store.begin(row())
     first, second, *_ = stored_events()
     big = replace(second.event, payload={**second.event.payload, "text": "x" * 3_000_000})
@@ -68,11 +69,11 @@ def test_large_events_are_read_a_few_at_a_time_and_all_of_them(open_one: Open) -
         found += bodies
         parts.append(len(bodies))
     assert found == [one.body for one in sent]
-    assert parts == [4, 3, 1], "so many that the last begins within 8 MiB"
+    assert parts == [4, 3, 1], "as many as begin within 8 MiB"
 
 
-def test_doubles_are_taken_for_done_and_gaps_are_refused_with_the_seq_that_is_wanted(open_one: Open) -> None:
-    store = open_one()
+def test_duplicates_are_ignored_and_a_gap_names_the_expected_seq(open_again: Open) -> None:
+    store = open_again()
     store.begin(row())
     sent = stored_events()
     assert store.append(sent[0])
@@ -82,8 +83,8 @@ def test_doubles_are_taken_for_done_and_gaps_are_refused_with_the_seq_that_is_wa
     assert gap.value.expected == 1
 
 
-def test_nothing_is_added_to_an_episode_that_is_over_or_was_never_begun(open_one: Open) -> None:
-    store = open_one()
+def test_an_episode_that_is_over_or_unknown_accepts_no_events(open_again: Open) -> None:
+    store = open_again()
     with pytest.raises(EpisodeClosed):
         store.append(stored_events()[0])
     store.load(row(), stored_events())
@@ -96,8 +97,8 @@ def test_nothing_is_added_to_an_episode_that_is_over_or_was_never_begun(open_one
         store.load(row(), stored_events())
 
 
-def test_many_threads_append_at_once_and_every_episode_stays_whole(open_one: Open) -> None:
-    store = open_one()
+def test_concurrent_appends_keep_every_episode_complete(open_again: Open) -> None:
+    store = open_again()
 
     def play(name: str) -> None:
         store.begin(row(name))
@@ -113,8 +114,8 @@ def test_many_threads_append_at_once_and_every_episode_stays_whole(open_one: Ope
     assert store.writer.commits < 8 * 43, "commits of several threads were never grouped"
 
 
-def test_episodes_are_listed_newest_first_in_pages_and_by_filter(open_one: Open) -> None:
-    store = open_one()
+def test_episodes_are_listed_newest_first_in_pages_and_by_filter(open_again: Open) -> None:
+    store = open_again()
     for i in range(7):
         store.begin(Row(f"ep-{i}", "cricket" if i % 2 else "deal_or_no_deal", ("bayes", "human"), float(i)))
     names: list[str] = []
@@ -128,8 +129,8 @@ def test_episodes_are_listed_newest_first_in_pages_and_by_filter(open_one: Open)
     assert len(store.episodes(Query(player="human", status="running"))) == 7
 
 
-def test_the_leaderboard_counts_finished_episodes_of_both_seats(open_one: Open) -> None:
-    store = open_one()
+def test_the_leaderboard_counts_finished_episodes_of_both_seats(open_again: Open) -> None:
+    store = open_again()
     for i in range(3):
         store.load(row(f"ep-{i}"), stored_events(f"ep-{i}"))
     store.begin(row("ep-running"))
@@ -139,32 +140,32 @@ def test_the_leaderboard_counts_finished_episodes_of_both_seats(open_one: Open) 
     ]
 
 
-def test_what_a_dead_server_left_running_is_found_and_what_a_driver_plays_is_not(open_one: Open) -> None:
-    store = open_one()
+def test_a_dead_servers_episodes_are_orphaned_and_a_drivers_are_not(open_again: Open) -> None:
+    store = open_again()
     store.begin(row("ep-mine", owner=store.owner))
     store.begin(row("ep-elsewhere", origin="driver"))
-    assert store.orphaned() == [], "it lives"
+    assert store.orphaned() == [], "its server is alive"
     store.close()
-    again = open_one()
+    again = open_again()
     wait_until(lambda: [one.episode_id for one in again.orphaned()] == ["ep-mine"])
 
 
 @pytest.mark.conformance
-def test_a_second_server_takes_only_dead_ones_for_dead(postgres: Postgres) -> None:
+def test_a_living_servers_episodes_are_not_orphaned(postgres: Postgres) -> None:
     url = postgres.fresh()
     first, second = open_store(url), open_store(url)
     try:
-        first.begin(row("ep-living", owner=first.owner))
+        first.begin(row("ep-first", owner=first.owner))
         assert second.orphaned() == []
         first.close()
-        # PostgreSQL gives the lock free once it has noticed
-        wait_until(lambda: [one.episode_id for one in second.orphaned()] == ["ep-living"])
+        # PostgreSQL releases the lock once it notices
+        wait_until(lambda: [one.episode_id for one in second.orphaned()] == ["ep-first"])
     finally:
         second.close()
 
 
 @pytest.mark.conformance
-def test_a_lock_that_somebody_holds_in_postgresql_ends_in_a_sentence_not_in_silence(postgres: Postgres) -> None:
+def test_a_lock_in_postgresql_ends_in_an_error_within_the_timeout(postgres: Postgres) -> None:
     import psycopg
 
     url = postgres.fresh()
@@ -180,14 +181,14 @@ def test_a_lock_that_somebody_holds_in_postgresql_ends_in_a_sentence_not_in_sile
         began = time.monotonic()
         with pytest.raises(StoreUnavailable, match=r"cannot be read: .*statement timeout"):
             store.episode("ep-1")
-        assert time.monotonic() - began < 3.9, "it is not waited for twice"
+        assert time.monotonic() - began < 3.9, "a timeout is not retried"
         other.rollback()
     assert store.append(stored_events()[0])
     store.close()
 
 
 @pytest.mark.conformance
-def test_a_frozen_postgresql_is_away_and_goes_on_where_it_was(own_postgres: Postgres) -> None:
+def test_a_frozen_postgresql_ends_in_errors_and_recovers_without_loss(own_postgres: Postgres) -> None:
     store = open_store(own_postgres.fresh(), store_timeout=1.0)
     store.begin(row())
     sent = stored_events()
@@ -212,25 +213,24 @@ def test_a_frozen_postgresql_is_away_and_goes_on_where_it_was(own_postgres: Post
     store.close()
 
 
-def test_a_job_that_fails_takes_no_other_with_it(tmp_path: Path) -> None:
-    """They wait for the same commit: somebody else's bad event is not our loss."""
+def test_a_failing_job_does_not_fail_the_others_in_its_commit(tmp_path: Path) -> None:
     store = open_store(str(tmp_path / "a.db"))
     good, bad = stored_events(), stored_events("ep-2", steps=1)
     for name in ("ep-1", "ep-2"):
         store.begin(row(name))
     lock = sqlite3.connect(tmp_path / "a.db", isolation_level=None)
-    lock.execute("begin immediate")  # until all of them wait
+    lock.execute("begin immediate")  # until all jobs are queued
     payload = {key: value for key, value in bad[-1].event.payload.items() if key != "returns"}
     last = StoredEvent(replace(bad[-1].event, seq=0, payload=payload))
     raised: list[BaseException] = []
 
-    def spoil() -> None:
+    def append_bad() -> None:
         try:
             store.append(last)
         except KeyError as error:
             raised.append(error)
 
-    jobs = [threading.Thread(target=store.append, args=[good[0]]), threading.Thread(target=spoil)]
+    jobs = [threading.Thread(target=store.append, args=[good[0]]), threading.Thread(target=append_bad)]
     jobs += [threading.Thread(target=store.append, args=[one]) for one in good[1:2]]
     for job in jobs:
         job.start()
@@ -245,7 +245,7 @@ def test_a_job_that_fails_takes_no_other_with_it(tmp_path: Path) -> None:
     store.close()
 
 
-def test_two_servers_do_not_share_one_file(tmp_path: Path) -> None:
+def test_a_second_server_cannot_open_the_same_file(tmp_path: Path) -> None:
     store = open_store(str(tmp_path / "a.db"))
     with pytest.raises(BadInput, match="Another server"):
         open_store(str(tmp_path / "a.db"))
@@ -253,12 +253,12 @@ def test_two_servers_do_not_share_one_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("url", ["mysql://x/y", "/proc/nowhere/a.db", "postgresql://nobody@127.0.0.1:1/x"])
-def test_a_store_that_cannot_be_opened_is_a_sentence(url: str) -> None:
+def test_an_unusable_store_is_a_bad_input(url: str) -> None:
     with pytest.raises(BadInput):
         open_store(url)
 
 
-def test_a_locked_file_is_waited_for_and_then_the_event_is_there(tmp_path: Path) -> None:
+def test_the_store_waits_for_a_locked_file(tmp_path: Path) -> None:
     store = open_store(str(tmp_path / "a.db"), store_timeout=20)
     store.begin(row())
     other = sqlite3.connect(tmp_path / "a.db", isolation_level=None, check_same_thread=False)
@@ -271,7 +271,8 @@ def test_a_locked_file_is_waited_for_and_then_the_event_is_there(tmp_path: Path)
     store.close()
 
 
-def test_a_file_that_stays_locked_ends_in_a_sentence_not_in_silence(tmp_path: Path) -> None:
+def test_a_file_that_stays_locked_ends_in_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite, "BUSY_SECONDS", 0.01)
     store = open_store(str(tmp_path / "a.db"), store_timeout=0.2)
     store.begin(row())
     other = sqlite3.connect(tmp_path / "a.db", isolation_level=None)
@@ -286,16 +287,16 @@ def test_a_file_that_stays_locked_ends_in_a_sentence_not_in_silence(tmp_path: Pa
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of half a megabyte."""
+    """A file system of 512 KiB."""
     place = tmp_path / "disk"
     place.mkdir()
     if os.geteuid() != 0 or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", str(place)]).returncode:
-        missing("a small file system can only be mounted by root")
+        missing("only root can mount a small file system")
     yield place
     subprocess.run(["umount", str(place)], check=True)
 
 
-def test_a_full_disk_refuses_events_and_goes_on_once_there_is_room(small_disk: Path) -> None:
+def test_a_full_disk_refuses_events_until_there_is_room(small_disk: Path) -> None:
     filler = small_disk / "filler"
     filler.write_bytes(b"x" * 250_000)
     store = open_store(str(small_disk / "a.db"), store_timeout=0.2)

@@ -1,9 +1,8 @@
-"""Watching: what arrives, in which order, from where on, and who sees what."""
+"""Watching over the network: order, resuming, batches, and who sees private values."""
 
 from __future__ import annotations
 
 import json
-import threading
 from typing import Any
 
 import httpx
@@ -11,27 +10,30 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
-from tests.live.conftest import Serve, Served
-from tests.live.machines import wait_until
+from tests.live.conftest import Served
 
 NEGOTIATION = {"game": "deal_or_no_deal", "captain_preset": "heuristic", "opponent_choice": "heuristic"}
+LONG = {
+    "game": "deal_or_no_deal", "captain_preset": "partner:stubborn", "opponent_choice": "partner:stubborn",
+    "options": {"max_turns": 40, "disagree_ends": False}, "pace": 0.02,
+}  # fmt: skip
 
 
 def watch(served: Served, query: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """The hello and all events until the server closes."""
+    """The hello and every event until the server closes."""
     hello, events = {}, []
     with connect(f"{served.ws}?{query}") as socket:
         for message in socket:
-            said = json.loads(message)
-            if "hello" in said:
-                hello = said["hello"]
+            data = json.loads(message)
+            if "hello" in data:
+                hello = data["hello"]
             else:
-                events += said.get("events", [said])
+                events += data.get("events", [data])
     return hello, events
 
 
-def test_a_watcher_gets_every_event_of_a_match_and_the_store_has_the_same(served: Served) -> None:
-    episode_id = served.start(max_overs=1)
+def test_a_watcher_gets_every_event_and_the_store_has_the_same(served: Served) -> None:
+    episode_id = served.start(**NEGOTIATION)
     hello, seen = watch(served, f"episode_id={episode_id}&since=-1")
     assert hello["episode_id"] == episode_id
     assert [event["seq"] for event in seen] == list(range(len(seen)))
@@ -42,7 +44,7 @@ def test_a_watcher_gets_every_event_of_a_match_and_the_store_has_the_same(served
     assert stored[-1] == seen[-1]
 
 
-def test_a_watcher_resumes_behind_the_event_it_has(served: Served) -> None:
+def test_a_watcher_resumes_after_a_given_event(served: Served) -> None:
     episode_id = served.start(**NEGOTIATION)
     served.wait_for_end(episode_id)
     _, seen = watch(served, f"episode_id={episode_id}&since=2")
@@ -50,34 +52,23 @@ def test_a_watcher_resumes_behind_the_event_it_has(served: Served) -> None:
     assert seen == served.events(episode_id, since=2)
 
 
-def test_a_watcher_without_a_wish_is_idle_and_then_sees_the_next_episode(served: Served) -> None:
+def test_a_watcher_without_an_episode_waits_for_the_next_one(served: Served) -> None:
     with connect(served.ws) as socket:
         assert json.loads(socket.recv(10)) == {"idle": True}
         episode_id = served.start(**NEGOTIATION, pace=0.05)
         assert json.loads(socket.recv(60))["hello"]["episode_id"] == episode_id
-        said = json.loads(socket.recv(10))
-        assert (said.get("events") or [said])[0]["type"] == "episode.started"
+        data = json.loads(socket.recv(10))
+        assert (data.get("events") or [data])[0]["type"] == "episode.started"
 
 
-def test_an_episode_whose_players_are_being_made_ready_is_waited_for(serve: Serve) -> None:
-    served = serve("--no-warm")  # so that making them ready takes a moment
-    starting = threading.Thread(target=lambda: served.start(**NEGOTIATION))
-    starting.start()
-    claimed: list[dict[str, Any]] = []
-    wait_until(lambda: claimed.extend(served.get("/custom/status")["running"]) or bool(claimed), what="a claim")
-    _, seen = watch(served, f"episode_id={claimed[0]['episode_id']}")
-    starting.join()
-    assert seen[-1]["type"] == "episode.ended"
-
-
-def test_batched_frames_hold_the_same_events(served: Served) -> None:
-    episode_id = served.start(max_overs=1, pace=0.02)
+def test_a_batched_watcher_gets_every_event(served: Served) -> None:
+    episode_id = served.start(**LONG)
     hello, seen = watch(served, f"episode_id={episode_id}&batch=200")
     assert hello["batch_ms"] == 200
     assert [event["seq"] for event in seen] == list(range(len(seen)))
 
 
-def test_an_episode_that_is_not_there_closes_with_a_reason(served: Served) -> None:
+def test_an_invalid_query_closes_the_socket_with_a_reason(served: Served) -> None:
     for query, reason in (
         ("episode_id=ep-none", "no episode"),
         ("episode_id=..%2F..", "letters"),
@@ -89,23 +80,23 @@ def test_an_episode_that_is_not_there_closes_with_a_reason(served: Served) -> No
         assert reason in closed.value.rcvd.reason
 
 
-def test_server_sent_events_carry_the_same_and_resume_by_last_event_id(served: Served) -> None:
+def test_server_sent_events_resume_by_last_event_id(served: Served) -> None:
     episode_id = served.start(**NEGOTIATION)
     served.wait_for_end(episode_id)
     stored = served.events(episode_id)
     headers = {"accept": "text/event-stream", "last-event-id": "1"}
     answer = httpx.get(f"{served.url}/custom/ws", params={"episode_id": episode_id}, headers=headers, timeout=20)
     assert answer.headers["content-type"].startswith("text/event-stream")
-    said = [json.loads(line[6:]) for line in answer.text.splitlines() if line.startswith("data: ")]
-    seen = [event for message in said for event in message.get("events", [])]
+    messages = [json.loads(line[6:]) for line in answer.text.splitlines() if line.startswith("data: ")]
+    seen = [event for message in messages for event in message.get("events", [])]
     assert seen == stored[2:]
     assert f"id: {stored[-1]['seq']}" in answer.text
     assert httpx.get(f"{served.url}/custom/ws").status_code == 426
 
 
-def test_secrets_are_shown_to_nobody_before_the_end_and_to_everybody_after_it(served: Served) -> None:
-    asked = NEGOTIATION | {"opponent_choice": "human", "options": {"agent_starts": False}}
-    answer = httpx.post(f"{served.url}/custom/start_episode", json=asked, timeout=60).json()
+def test_private_values_are_public_only_after_the_end(served: Served) -> None:
+    request = NEGOTIATION | {"opponent_choice": "human", "options": {"agent_starts": False}}
+    answer = httpx.post(f"{served.url}/custom/start_episode", json=request, timeout=60).json()
     episode_id, token = answer["episode_id"], answer["seat_token"]
     with connect(f"{served.ws}?episode_id={episode_id}") as socket:
         socket.recv(10), socket.recv(30)
@@ -119,10 +110,10 @@ def test_secrets_are_shown_to_nobody_before_the_end_and_to_everybody_after_it(se
     assert set(served.events(episode_id)[0]["payload"]["private"]) == {"0", "1"}
 
 
-def test_an_open_episode_shows_both_sides_secrets_at_once(served: Served) -> None:
+def test_an_open_episode_shows_private_values_at_once(served: Served) -> None:
     episode_id = served.start(**NEGOTIATION, open=True, pace=0.3)
     with connect(f"{served.ws}?episode_id={episode_id}") as socket:
         socket.recv(10)
-        said = json.loads(socket.recv(10))
-    first = (said.get("events") or [said])[0]
+        data = json.loads(socket.recv(10))
+    first = (data.get("events") or [data])[0]
     assert set(first["payload"]["private"]) == {"0", "1"}

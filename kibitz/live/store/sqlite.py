@@ -13,6 +13,7 @@ from kibitz.core.errors import BadInput
 from kibitz.live.store.base import MAX_READ_BYTES, Row, StoreUnavailable
 from kibitz.live.store.sql import Store, run_jobs
 
+BUSY_SECONDS = 1.0  # that SQLite itself waits for another process's lock
 SCHEMA = """
 create table if not exists episodes (
   id text primary key, game text not null, player0 text not null, player1 text not null, status text not null,
@@ -48,7 +49,7 @@ class SqliteStore(Store):
         super().__init__(store_timeout, (sqlite3.OperationalError,))
 
     def _connect(self) -> sqlite3.Connection:
-        db = sqlite3.connect(self._path, timeout=1.0, isolation_level=None, check_same_thread=False)
+        db = sqlite3.connect(self._path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
         db.execute("pragma journal_mode=wal")
         db.execute("pragma synchronous=normal")
         with self._guard:

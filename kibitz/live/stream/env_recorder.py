@@ -23,6 +23,7 @@ class EnvRecorder:
         self._stream = Stream((), episode_id)
         self._frame: dict[str, Any] = {}
         self._returns = [0.0, 0.0]
+        self._public_rewards = False
         self._steps = 0
         self._asked_at = 0.0
         self._last_line = ""
@@ -30,10 +31,12 @@ class EnvRecorder:
     def started(self, obs: Any) -> list[Event]:
         from kibitz.games import get_game
 
+        game = get_game(self._game)
+        self._public_rewards = game.drawing.public_rewards
         self._frame = dict(_get(obs, "frame", {}))
         payload = {
             "game": self._game,
-            "version": get_game(self._game).version,
+            "version": game.version,
             "players": list(self._players),
             "frame": self._frame,
             "cast": dict(_get(obs, "cast", {})),
@@ -83,7 +86,8 @@ class EnvRecorder:
 
     def _step(self, acts: list[Any], turn: int, paid: float, changed: Mapping[str, Any]) -> Event:
         self._steps += 1
-        return self._stream.emit("step", {"turn": turn, "acts": acts, "rewards": [paid, 0.0], "frame": dict(changed)})
+        rewards = {"rewards": [paid, 0.0]} if self._public_rewards else {"private": {"0": {"reward": paid}}}
+        return self._stream.emit("step", {"turn": turn, "acts": acts, **rewards, "frame": dict(changed)})
 
     def ended(self, state: Any) -> list[Event]:
         """Ends as failed if the driver abandoned the episode before its end."""

@@ -1,4 +1,4 @@
-"""JSON schemas of every event type: published at /custom/schema, and tested against real episodes."""
+"""JSON schemas of every event type. The server publishes them at /custom/schema; tests check real episodes."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ class Started(Payload):
     game: str
     version: int
     players: list[str] = Field(min_length=2, max_length=2)
-    frame: Frame = Field(description="whole")
-    cast: dict[str, Any] = Field(description="names and other facts that stay")
+    frame: Frame = Field(description="complete")
+    cast: dict[str, Any] = Field(description="names and other constant facts")
     about: dict[str, Any] = Field(description="how the episode was set up")
-    private: Private = Field(description="by seat: what only that seat may know before the end")
+    private: Private = Field(description="by seat: visible only to that seat before the end")
 
 
 class Asked(Payload):
     seat: int = Field(ge=0, le=1)
     turn: int = Field(ge=0)
-    source: str = Field(description="who chose")
+    source: str = Field(description="the player that chose")
     latency: float = Field(description="seconds")
     usage: dict[str, float]
-    fallback: str = Field(description="why somebody else answered; empty if nobody had to")
+    fallback: str = Field(description="why another player answered instead; empty if none did")
     private: Private
 
 
@@ -53,9 +53,9 @@ class Decision(Asked):
 class Step(Payload):
     turn: int = Field(ge=0)
     acts: list[list[int] | None]
-    rewards: list[float] = Field([], description="what the step paid, where the game makes that public")
+    rewards: list[float] = Field([], description="by seat; only in games whose rewards are public")
     frame: Frame = Field(description="only the keys that changed")
-    private: Private = Field({}, description="by seat: its reward, and its private values that changed")
+    private: Private = Field({}, description="by seat: its `reward`, unless rewards are public, and its private values that changed")
 
 
 class Commentary(Payload):
@@ -74,7 +74,7 @@ class Ended(Payload):
     private: Private
     seed: int
     number: int
-    match: int | None = Field(None, description="of a pack")
+    match: int | None = Field(None, description="number in its pack")
     steps: int
 
 
@@ -103,7 +103,7 @@ PAYLOADS: dict[str, type[Payload]] = {
 
 @cache
 def event_schemas() -> dict[str, Any]:
-    """By event type: the whole envelope."""
+    """By event type: the complete envelope."""
     return {kind: _envelope(kind, payload.model_json_schema()) for kind, payload in PAYLOADS.items()}
 
 
