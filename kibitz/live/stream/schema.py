@@ -55,7 +55,9 @@ class Step(Payload):
     acts: list[list[int] | None]
     rewards: list[float] = Field([], description="by seat; only in games whose rewards are public")
     frame: Frame = Field(description="only the keys that changed")
-    private: Private = Field({}, description="by seat: its `reward`, unless rewards are public, and its private values that changed")
+    private: Private = Field(
+        {}, description="by seat: its `reward`, unless rewards are public, and its private values that changed"
+    )
 
 
 class Commentary(Payload):
