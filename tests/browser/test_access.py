@@ -70,6 +70,10 @@ def test_the_keyboard_alone_is_enough(stage: Served, open_page: Open) -> None:
             page.keyboard.press("Tab")
         raise AssertionError(f"{name} cannot be reached by Tab")
 
+    page.locator("input[name=game]:checked").focus()
+    game = page.get_by_role("radio", name="Deal or no deal")
+    while not game.is_checked():
+        page.keyboard.press("ArrowRight")
     tab_to("combobox", "Seat 0")
     page.keyboard.type("Bayes")
     tab_to("combobox", "Pace")

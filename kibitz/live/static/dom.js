@@ -163,7 +163,8 @@ export function called(player, mine) {
   return rest ? `${kind} ${rest}` : kind;
 }
 
-// A name from code as people write it: `max_turns` becomes "max turns".
+// A name from code as people write it: `max_turns` becomes "max turns", or "Max turns" as a title.
 export const words = (name) => String(name).replaceAll("_", " ");
+export const capital = (line) => line.replace(/^./, (letter) => letter.toUpperCase());
 
 export const many = (n, word) => `${n} ${word}${n === 1 ? "" : "s"}`;

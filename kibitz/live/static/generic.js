@@ -2,7 +2,7 @@
 //
 // A list of two is taken for one value per seat and becomes two columns; a list of equal records becomes a table;
 // everything else is shown under its own name. Values that changed with the last turn are bold.
-import { badge, card, h, heads, moment, put, scroll, style, text, words } from "./dom.js";
+import { badge, capital, card, h, heads, moment, put, scroll, style, text, words } from "./dom.js";
 import { chart, key, line, ticks } from "./chart.js";
 
 style(import.meta.url);
@@ -139,7 +139,7 @@ function show(value) {
   return JSON.stringify(value);
 }
 
-const title = (name) => words(name).replace(/^./, (letter) => letter.toUpperCase());
+const title = (name) => capital(words(name));
 const same = (one, other) => JSON.stringify(one) === JSON.stringify(other);
 const cell = (value, old) => text(old === undefined || same(value, old) ? "td" : "td.changed", show(value));
 

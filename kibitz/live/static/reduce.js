@@ -1,5 +1,5 @@
 // The one reducer, for live events and for replay: turns events into the state that is drawn. It changes `state`.
-import { called, styled, words } from "./dom.js";
+import { called, capital, styled, words } from "./dom.js";
 
 const MAX_TURNS = 600; // kept for the list of turns
 const MAX_MOMENTS = 120;
@@ -13,7 +13,7 @@ export async function fetchGame(name) {
   const file = /^[a-z0-9_]{1,64}$/.test(name) ? `./games/${name}.js` : "./generic.js";
   const adapter = await import(file).catch(() => import("./generic.js")).catch(() => ({}));
   await styled();
-  games.set(name, { ...PLAIN, title: words(name).replace(/^./, (letter) => letter.toUpperCase()), ...adapter });
+  games.set(name, { ...PLAIN, title: capital(words(name)), ...adapter });
 }
 
 export const over = ({ status }) => status === "ended" || status === "failed";

@@ -2,7 +2,7 @@
 //
 // A private `turn.requested` event opens a turn and the seat's decision closes it (reduce.js keeps the open one as
 // `asked`), so the seat needs nothing but the events that the page receives anyway, after a reload too.
-import { ask, h, put, style, text } from "./dom.js";
+import { ask, capital, h, put, style, text, words } from "./dom.js";
 import { field } from "./form.js";
 import { over } from "./reduce.js";
 
@@ -71,7 +71,7 @@ export class Seat {
   // One row of choices for each head that matters now. A game's page may export `form` for something better, or
   // `seatForm` for better words.
   choices({ heads, masks, fields, hint, seat }, live, send) {
-    const words = live.adapter.seatForm || { label: (head) => head.replaceAll("_", " "), value: (head, value) => String(value).replaceAll("_", " ") };
+    const names = live.adapter.seatForm || { label: (head) => capital(words(head)), value: (head, value) => words(value) };
     const chosen = masks.map((mask) => mask.indexOf(true));
     const hinted = hint?.act || [];
     const rows = heads.map((head, at) => {
@@ -82,9 +82,9 @@ export class Seat {
       const last = this.chosen[head];
       chosen[at] = open.includes(last) ? last : open[open.length > MAX_BUTTONS ? 0 : Math.floor((open.length - 1) / 2)];
       const pick = (i) => () => { chosen[at] = i; };
-      const named = (i, k) => `${words.value(head, values[k], live, seat)}${hinted[at] === i ? " ✦" : ""}`;
-      if (open.length > MAX_BUTTONS) return field(words.label(head), h("select", { onchange: (event) => pick(Number(event.target.value))() }, open.map((i, k) => text("option", named(i, k), { value: i, selected: i === chosen[at] }))));
-      return h("fieldset.pills.choices", text("legend", words.label(head)), open.map((i, k) => h("label", h("input", { type: "radio", name: `head-${head}`, value: i, checked: i === chosen[at], onchange: pick(i) }), text("span", named(i, k)))));
+      const named = (i, k) => `${names.value(head, values[k], live, seat)}${hinted[at] === i ? " ✦" : ""}`;
+      if (open.length > MAX_BUTTONS) return field(names.label(head), h("select", { onchange: (event) => pick(Number(event.target.value))() }, open.map((i, k) => text("option", named(i, k), { value: i, selected: i === chosen[at] }))));
+      return h("fieldset.pills.choices", text("legend", names.label(head)), open.map((i, k) => h("label", h("input", { type: "radio", name: `head-${head}`, value: i, checked: i === chosen[at], onchange: pick(i) }), text("span", named(i, k)))));
     });
     const go = () => {
       this.chosen = Object.fromEntries(heads.map((head, at) => [head, chosen[at]]));

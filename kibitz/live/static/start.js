@@ -1,5 +1,5 @@
 // The start panel: the game, its players and its options. The server describes every game; nothing here knows one.
-import { ask, called, h, many, style, text, words } from "./dom.js";
+import { ask, called, capital, h, many, style, text, words } from "./dom.js";
 import { episodes } from "./episodes.js";
 import { openDialog } from "./dialog.js";
 import { field } from "./form.js";
@@ -12,7 +12,6 @@ const PACES = [["", "server default"], ["0", "as fast as possible"], ["0.5", "0.
 const STOP_TRIES = 40; // an episode stops after its current turn
 const STOP_WAIT_MS = 150;
 
-const capital = (line) => line.replace(/^./, (letter) => letter.toUpperCase());
 const titled = (player) => (player.title || player.name).replace(/:(?=\S)/, ": ");
 
 // Pydantic titles every field after its name ("Max Turns"); any other title was written for people.

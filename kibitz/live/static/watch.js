@@ -191,7 +191,7 @@ class Watch extends HTMLElement {
     this.metaStamp = stamp;
     const { spent, about } = state;
     const words = { running: "In play", ended: "Finished", failed: live.failed?.kind === "error" ? "Failed" : "Stopped", waiting: "" }[live.status];
-    const facts = [about.eval_pack_id && `${about.eval_pack_id} pack`, about.open && "open table", spent.tokens && `${spent.tokens.toLocaleString()} tokens`, spent.money && `$${spent.money.toFixed(4)}`, spent.fallbacks && many(spent.fallbacks, "fallback")].filter(Boolean);
+    const facts = [about.eval_pack_id && about.eval_pack_id !== "default" && `${about.eval_pack_id} pack`, about.open && "open table", spent.tokens && `${spent.tokens.toLocaleString()} tokens`, spent.money && `$${spent.money.toFixed(4)}`, spent.fallbacks && many(spent.fallbacks, "fallback")].filter(Boolean);
     const from = about.branched_from;
     const origin = from?.episode_id || from;
     this.meta.replaceChildren(...[h("span", { class: `status ${live.status}` }, words), text("span", state.adapter.title), h("span.dim", facts.join(" · ")),
@@ -247,7 +247,7 @@ class Watch extends HTMLElement {
     const go = h("button.at.num", { title: "Go to this moment", "aria-label": `Go to ${state.adapter.unit} ${entry.label}`, onclick: () => this.replay.go(entry.seq) }, entry.label);
     const said = state.adapter.say?.(entry, state);
     node.className = `turn ${entry.kind}${entry.over ? " over" : ""}${said ? ` by${entry.seat}` : ""}`;
-    const notes = [...entry.hints.map((hint) => whisper(hint)), ...entry.decisions.map((one) => thought(one, said))];
+    const notes = [...entry.hints.map((hint) => whisper(hint)), ...entry.decisions.map((one) => thought(one, said, one.seat === state.mine))];
     const calls = entry.decisions.flatMap((one) => one.calls.map((call) => [one.seat, call]));
     if (calls.length) notes.push(h("details.calls", h("summary", "Tool calls"), h("ul", calls.map(([seat, call]) => h("li", badge(seat), " ", h("code", `${call.tool}(${Object.entries(call.arguments || {}).map(([k, v]) => `${k}=${JSON.stringify(v)}`).join(", ")})`))))));
     node.replaceChildren(h("div.mark", go, !said && entry.sign && h("span", { class: `chip ${entry.kind}` }, entry.sign)),
@@ -272,11 +272,11 @@ function whisper(hint) {
   return note("hint", hint, hint.text ? `Hint: ${hint.text}${sure}` : "A hint, private to this seat until the end", [called(hint.source), cost(hint)].filter(Boolean).join(" · "));
 }
 
-function thought(one, said) {
+function thought(one, said, mine) {
   const given = one.calls.flatMap((call) => Object.entries(call.arguments || {})).map(([name, x]) => `${name} ${String(x).replaceAll("_", " ")}`);
   const spent = cost(one);
   if (said && !one.reason && !one.fallback && !spent) return null;
-  return note("", one, [h("b", called(one.source)), ` ${given.join(", ") || (said ? "" : one.text)}`], spent);
+  return note("", one, [h("b", called(one.source, mine)), ` ${given.join(", ") || (said ? "" : one.text)}`], spent);
 }
 
 customElements.define("kibitz-watch", Watch);
