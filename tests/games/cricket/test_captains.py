@@ -1,4 +1,4 @@
-"""Who can captain a side through its tools, and what happens when one does not answer."""
+"""Captain presets, the captain that calls tools, and the fallback for a captain that fails."""
 
 from __future__ import annotations
 
@@ -14,22 +14,21 @@ from kibitz.core.play.episode import play_episode
 from kibitz.core.play.recorder import Stopped
 from kibitz.games.cricket import captains, game
 from kibitz.games.cricket.captains import OPPONENT_PRESETS, HeuristicCaptain, captain_presets, pick_action, to_ui_frame
+from kibitz.games.cricket.captains.presets import CAPTAIN_POOL
 from kibitz.games.cricket.envs.tool_env import CricketAction, CricketEnvironment, CricketObservation
 from kibitz.games.cricket.model.tactics import FIELDS, INTENTS, PLANS
 from kibitz.games.cricket.options import CricketOptions
 from kibitz.players import player_named
-from kibitz.players.captains import CAPTAINS_HERE
 from kibitz.players.llm import llm_player
 
 Fallback = Callable[[CricketObservation], CricketAction]
 
 
-def stand_in(seed: int = 0) -> Fallback:
+def heuristic_fallback(seed: int = 0) -> Fallback:
     captain = HeuristicCaptain(seed=seed)
 
     def fallback(obs: CricketObservation) -> CricketAction:
-        said = captain.act(to_ui_frame(obs, episode_id=""))
-        return CricketAction(tool=said["tool"], arguments=said["arguments"])
+        return CricketAction(**captain.act(to_ui_frame(obs, episode_id="")))
 
     return fallback
 
@@ -37,8 +36,8 @@ def stand_in(seed: int = 0) -> Fallback:
 def match(
     preset: str, seed: int = 4, **options: Any
 ) -> tuple[CricketEnvironment, list[CricketAction], list[str | None]]:
-    """A whole match of a preset, as the seed's driver plays it."""
-    env, fallback = CricketEnvironment(), stand_in()
+    """A whole match of a preset."""
+    env, fallback = CricketEnvironment(), heuristic_fallback()
     obs = env.reset(options={"seed": seed, "max_overs": 2, "opponent_mode": "balanced"} | options)
     actions, errors = [], []
     while not obs.done:
@@ -48,23 +47,25 @@ def match(
     return env, actions, errors
 
 
-def test_presets_say_what_they_are_and_why_one_cannot_be_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_presets_have_a_kind_and_a_reason_if_they_are_unusable(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("GROQ_API_KEY", raising=False)
+    monkeypatch.chdir(tmp_path)
+    runs = Path("runs")
     for name, game_name, trained in (("a", "cricket", True), ("b", "cricket", False), ("c", "deal_or_no_deal", True)):
-        (tmp_path / name / "checkpoints").mkdir(parents=True)
-        (tmp_path / name / "run.json").write_text(json.dumps({"game": game_name}), encoding="utf-8")
+        (runs / name / "checkpoints").mkdir(parents=True)
+        (runs / name / "run.json").write_text(json.dumps({"game": game_name}), encoding="utf-8")
         if trained:
-            (tmp_path / name / "checkpoints" / "step_000000000001.safetensors").write_bytes(b"")
-    found = captain_presets(runs=tmp_path)
+            (runs / name / "checkpoints" / "step_000000000001.safetensors").write_bytes(b"")
+    found = captain_presets()
     assert {"balanced", "aggressive", "defensive", "random", "llm:embedded", "llm:groq"} <= set(found)
     assert found["balanced"]["kind"] == "heuristic"
     assert found["balanced"]["usable"]
     assert found["llm:groq"] | {"about": ""} == {
         "kind": "llm", "usable": False, "why": "GROQ_API_KEY is not set.", "about": "",
     }  # fmt: skip
-    assert found[f"policy:{tmp_path / 'a'}"]["usable"]
-    assert not found[f"policy:{tmp_path / 'b'}"]["usable"]
-    assert f"policy:{tmp_path / 'c'}" not in found
+    assert found["policy:runs/a"]["usable"]
+    assert not found["policy:runs/b"]["usable"]
+    assert "policy:runs/c" not in found
 
 
 def test_every_opponent_preset_is_a_player() -> None:
@@ -73,14 +74,14 @@ def test_every_opponent_preset_is_a_player() -> None:
     assert OPPONENT_PRESETS["heuristic"] == "heuristic"
 
 
-def test_the_seeds_names_are_found_beside_the_captains() -> None:
+def test_the_captains_package_exports_the_public_names() -> None:
     assert captains.pick_action is pick_action
     with pytest.raises(AttributeError, match="nothing"):
         _ = captains.nothing
 
 
 @pytest.mark.parametrize("preset", ["balanced", "random"])
-def test_a_heuristic_asked_through_tools_plays_the_match_it_plays_itself(preset: str) -> None:
+def test_a_heuristic_plays_the_same_match_through_tools_as_without_them(preset: str) -> None:
     env, actions, errors = match(preset, max_overs=1)
     assert errors == [None] * len(errors)
     assert all(action.metadata["source"] == preset and not action.metadata["fallback"] for action in actions)
@@ -91,9 +92,9 @@ def test_a_heuristic_asked_through_tools_plays_the_match_it_plays_itself(preset:
     assert episode.returns[0] == env.state.total_reward
 
 
-def test_the_heuristic_captain_plays_whole_matches_without_a_refused_call() -> None:
+def test_no_call_of_the_heuristic_captain_is_refused() -> None:
     for overs, seed in ((5, 1), (5, 2), (20, 3)):
-        env, fallback = CricketEnvironment(), stand_in(seed)
+        env, fallback = CricketEnvironment(), heuristic_fallback(seed)
         obs = env.reset(options={"seed": seed, "max_overs": overs})
         tools, steps = set(), 0
         while not obs.done:
@@ -103,10 +104,10 @@ def test_the_heuristic_captain_plays_whole_matches_without_a_refused_call() -> N
             assert obs.error is None
             steps += 1
         assert {"set_batting_plan", "set_field", "choose_bowler", "set_bowling_plan"} <= tools
-        assert steps < 800  # what the seed's driver allows
+        assert steps < 800
 
 
-def test_the_heuristic_captain_repeats_itself_with_its_seed_and_has_tempers() -> None:
+def test_seed_and_style_determine_the_calls_of_the_heuristic_captain() -> None:
     def calls(seed: int, style: str = "shrewd") -> list[Any]:
         env, captain = CricketEnvironment(), HeuristicCaptain(seed=seed, style=style)
         obs, made = env.reset(options={"seed": 9, "max_overs": 1}), []
@@ -130,27 +131,29 @@ def test_a_ui_frame_is_plain_data_with_the_legal_tools() -> None:
     assert {"score", "fielders", "striker", "last_balls", "partnership", "win_probability"} <= set(frame)
 
 
-def test_a_captain_who_cannot_answer_is_replaced_and_the_action_says_so(caplog: pytest.LogCaptureFixture) -> None:
-    before = CAPTAINS_HERE.answered["llm:nobody", "fallback"]
+def test_the_fallback_replaces_a_captain_that_cannot_answer_and_the_action_says_why(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    before = CAPTAIN_POOL.answered["llm:nobody", "fallback"]
     env, actions, errors = match("llm:nobody", max_overs=1)
     assert errors == [None] * len(errors)
     assert all(action.metadata["source"] == "fallback" for action in actions)
     assert all("no preset 'nobody'" in action.metadata["fallback"] for action in actions)
-    assert CAPTAINS_HERE.answered["llm:nobody", "fallback"] > before
+    assert CAPTAIN_POOL.answered["llm:nobody", "fallback"] > before
     assert sum("llm:nobody" in record.message for record in caplog.records) <= 1
-    with pytest.raises(BadInput, match="no captain"):
-        pick_action(env.reset(options={"seed": 1}), "nobody", stand_in())
+    with pytest.raises(BadInput, match="no player 'nobody'"):
+        pick_action(env.reset(options={"seed": 1}), "nobody", heuristic_fallback())
 
 
-def test_an_observation_from_elsewhere_is_played_by_the_fallback() -> None:
+def test_the_fallback_plays_an_observation_from_another_process() -> None:
     obs = CricketEnvironment().reset(options={"seed": 1})
     copy = CricketObservation.model_validate_json(obs.model_dump_json())
-    action = pick_action(copy, "balanced", stand_in())
-    assert "not of a match" in action.metadata["fallback"]
+    action = pick_action(copy, "balanced", heuristic_fallback())
+    assert "does not belong to a match" in action.metadata["fallback"]
 
 
 @pytest.mark.usefixtures("presets")
-def test_a_model_is_asked_once_a_ball_however_many_calls_it_takes() -> None:
+def test_a_model_is_asked_once_per_ball_however_many_calls_it_takes() -> None:
     llm_player.cache_clear()
     seen: list[int] = []
     player = llm_player(game(), "fake-good")
@@ -163,15 +166,17 @@ def test_a_model_is_asked_once_a_ball_however_many_calls_it_takes() -> None:
     player.choose = counted  # type: ignore[method-assign]
     env, actions, _ = match("llm:fake-good", max_overs=1)
     assert seen == list(range(env.state.deliveries))
-    assert all("NoAnswer" in action.metadata["fallback"] for action in actions)  # it only knows how to bargain
+    assert all(
+        "NoAnswer" in action.metadata["fallback"] for action in actions
+    )  # the fake model knows only the negotiation
     llm_player.cache_clear()
 
 
 @pytest.mark.conformance
 @pytest.mark.usefixtures("embedded")
-def test_the_real_embedded_model_captains_by_name_in_both_seats() -> None:
+def test_the_embedded_model_captains_both_seats() -> None:
     llm_player.cache_clear()
-    env, fallback = CricketEnvironment(), stand_in()
+    env, fallback = CricketEnvironment(), heuristic_fallback()
     obs = env.reset(options={"seed": 2, "max_overs": 1, "captain_side": "bat", "opponent_mode": "llm:embedded"})
     while obs.turn < 1:
         action = pick_action(obs, "llm:embedded", fallback)
@@ -185,7 +190,7 @@ def test_the_real_embedded_model_captains_by_name_in_both_seats() -> None:
 
 @pytest.mark.conformance
 @pytest.mark.usefixtures("embedded")
-def test_the_real_embedded_model_plays_a_ball_of_an_episode_without_help() -> None:
+def test_the_embedded_model_plays_a_ball_without_the_fallback() -> None:
     record, decisions = game(), []
 
     def watch(event: Any) -> None:
@@ -204,7 +209,7 @@ def test_the_real_embedded_model_plays_a_ball_of_an_episode_without_help() -> No
     assert [decision["fallback"] for decision in decisions] == [""]
 
 
-def test_a_prompt_names_players_and_legal_values_and_begins_with_what_never_changes() -> None:
+def test_a_prompt_names_players_and_legal_values_and_starts_with_a_constant_part() -> None:
     from kibitz.core.chance import episode_luck, seed_key
     from kibitz.core.paths import find
     from kibitz.core.play.episode import table_for

@@ -24,7 +24,7 @@ from kibitz.games.cricket.laws import step as laws
 from kibitz.games.cricket.model.tactics import INTENTS, PLANS
 from kibitz.games.cricket.options import CricketOptions
 from kibitz.players import player_named
-from tests.games.cricket.captaincy import Scripted, ball, begin, call, names, open_values, play_out, tool
+from tests.games.cricket.tool_calls import Scripted, ball, begin, call, names, open_values, play_out, tool
 
 BATTING = ["analyze_situation", "set_batting_plan", "choose_next_batter", "play_delivery"]
 BOWLING = ["analyze_situation", "set_field", "choose_bowler", "set_bowling_plan", "bowl_delivery"]

@@ -12,7 +12,7 @@ from kibitz.games import get_pack
 from kibitz.games.cricket import game
 from kibitz.games.cricket.envs.tool_env import CricketEnvironment
 from kibitz.players import player_named
-from tests.games.cricket.captaincy import Scripted, begin, play_out
+from tests.games.cricket.tool_calls import Scripted, begin, play_out
 
 
 @pytest.mark.parametrize(

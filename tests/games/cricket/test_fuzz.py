@@ -10,7 +10,7 @@ import pytest
 
 from kibitz.games.cricket.captains.tool_calls import TOOLS
 from kibitz.games.cricket.envs.tool_env import CricketAction, CricketEnvironment, CricketObservation
-from tests.games.cricket.captaincy import any_legal
+from tests.games.cricket.tool_calls import any_legal
 
 ODD: list[Any] = [
     None, True, 0, -1, 3.5, float("nan"), 10**400, "", " ", "slog", "SLOG ", "yorker", "death", "\x00",

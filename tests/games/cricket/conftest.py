@@ -1,0 +1,5 @@
+"""The fake language models that the tests of advice use."""
+
+from tests.hints.conftest import embedded, fake, presets, prompts
+
+__all__ = ["embedded", "fake", "presets", "prompts"]
