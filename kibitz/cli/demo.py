@@ -179,23 +179,22 @@ def live_server(runs: Path, quiet: bool) -> Iterator[str]:
         command = [sys.executable, "-m", "kibitz", "serve", "--json", "--port", "0", "--max-episodes", "4"]
         command += ["--store", f"{folder}/episodes.db", "--runs", str(runs)]
         # its own session: Ctrl-C must reach only this process, which then ends the server
-        process = subprocess.Popen(
+        with subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, start_new_session=True
-        )
-        try:
+        ) as process:
             assert process.stdout is not None
-            with progress("starting the server", 1, quiet):
-                line = process.stdout.readline()
-            if not line:
-                raise BadInput("The live server did not start; run `kibitz serve` to see why.")
-            yield str(json.loads(line)["url"])
-        finally:
-            process.terminate()
             try:
-                process.wait(15)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+                with progress("starting the server", 1, quiet):
+                    line = process.stdout.readline()
+                if not line:
+                    raise BadInput("The live server did not start; run `kibitz serve` to see why.")
+                yield str(json.loads(line)["url"])
+            finally:
+                process.terminate()
+                try:
+                    process.wait(15)
+                except subprocess.TimeoutExpired:
+                    process.kill()
 
 
 def _start(http: httpx.Client, request: dict[str, Any]) -> dict[str, Any]:
