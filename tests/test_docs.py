@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import shlex
 from collections.abc import Iterator
@@ -96,6 +97,15 @@ def _exists(name: str) -> bool:
     except ModuleNotFoundError:  # its parent is not a package
         pass
     return bool(module) and find_spec(module) is not None and hasattr(import_module(module), attribute)
+
+
+@pytest.mark.parametrize("page", TEXT)
+def test_imports_in_code_examples_work(page: str) -> None:
+    for block in re.findall(r"^```python\n(.*?)^```", TEXT[page], re.MULTILINE | re.DOTALL):
+        for node in ast.walk(ast.parse(block)):
+            if isinstance(node, ast.ImportFrom) and str(node.module).startswith("kibitz"):
+                for name in node.names:
+                    assert _exists(f"{node.module}.{name.name}"), f"{page} imports {name.name} from {node.module}"
 
 
 @pytest.mark.parametrize("page", TEXT)
