@@ -14,7 +14,7 @@ THIRD_PARTY_TIMEOUT := -o faulthandler_timeout=1200
 # Python packages and the model's weights install while apt installs system packages.
 SETUP := +@$(MAKE) --no-print-directory -j2
 
-.PHONY: demo test conformance weights ready-test ready-conformance system browser screenshots check lint types lock clean
+.PHONY: demo test conformance weights ready-test ready-conformance system browser examples screenshots check lint types lock clean
 
 demo: $(VENV)/.demo weights
 	$(BIN)/kibitz demo
@@ -27,6 +27,13 @@ conformance:
 	$(SETUP) ready-conformance system
 	$(BIN)/python -m pytest -m "conformance and not timed" $(SPREAD) $(THIRD_PARTY_TIMEOUT)
 	$(BIN)/python -m pytest -m "conformance and timed" $(THIRD_PARTY_TIMEOUT)
+	$(MAKE) --no-print-directory examples
+
+# Every example is a game in a package of its own: installed beside kibitz, as a user would, and tested from outside.
+examples: $(VENV)/.test
+	rm -rf build/examples
+	$(PIP) install --no-deps --target build/examples examples/*/
+	PYTHONPATH=$(CURDIR)/build/examples $(BIN)/python -m pytest -p no:cacheprovider examples
 
 check: lint types test
 

@@ -165,14 +165,15 @@ def _reference(
 
 
 def _summary(game: Game, played: Played, seat: int, reference: NDArray[np.float64] | None) -> dict[str, Any]:
-    returns, ceiling = played.returns[:, seat], played.scores["ceiling"][:, seat]
+    returns, ceilings = played.returns[:, seat], played.scores.get("ceiling")
+    ceiling = None if ceilings is None else ceilings[:, seat]
     mean, interval = mean_ci95(returns)
     summary: dict[str, Any] = {
         "return_mean": mean,
         "return_ci95": list(interval),
-        "share_of_ceiling": _share(mean, float(ceiling.mean())),
+        "share_of_ceiling": None if ceiling is None else _share(mean, float(ceiling.mean())),
         f"share_of_{game.reference}": None if reference is None else _share(mean, float(reference.mean())),
-        "regret": float((ceiling - returns).mean()),
+        "regret": None if ceiling is None else float((ceiling - returns).mean()),
     }
     for name, values in played.scores.items():
         if name not in ("ceiling", "payoff"):

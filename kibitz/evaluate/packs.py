@@ -198,7 +198,8 @@ def _summary(results: Results, seat: int, regret: Regret | None) -> dict[str, An
     for name, ci, values in (("win_share", "win_share_ci95", won), ("return_mean", "return_ci95", mine)):
         mean, interval = mean_ci95(paired(values))
         summary |= {name: mean, ci: list(interval)}
-    ceiling = float(results.scores["ceiling"][:, seat].mean())
+    ceilings = results.scores.get("ceiling")
+    ceiling = None if ceilings is None else float(ceilings[:, seat].mean())
     summary["share_of_ceiling"] = summary["return_mean"] / ceiling if ceiling else None
     for name, scores in results.scores.items():
         if name != "ceiling":

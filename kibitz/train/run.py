@@ -235,9 +235,10 @@ class Run:
         """Measures by name, one number for each seed; NaN where a measure does not exist."""
         returns, scores = program.judge(learner.weights)
         paid = np.asarray(returns, float)[:, :, 0]  # f64[seeds, episodes]
-        ceiling = np.asarray(scores["ceiling"], float)[:, :, 0]
-        most = ceiling.mean(1)
-        measures = {"return_mean": paid.mean(1), "share_of_ceiling": paid.mean(1) / np.where(most == 0, np.nan, most)}
+        measures = {"return_mean": paid.mean(1)}
+        if "ceiling" in scores:
+            most = np.asarray(scores["ceiling"], float)[:, :, 0].mean(1)
+            measures["share_of_ceiling"] = paid.mean(1) / np.where(most == 0, np.nan, most)
         for name, value in scores.items():
             if name not in ("ceiling", "payoff"):
                 measures[name] = np.array([mean_ci95(row)[0] for row in np.asarray(value, float)[:, :, 0]])
