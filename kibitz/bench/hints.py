@@ -1,7 +1,7 @@
-"""`kibitz bench hints`: what hints of a language model cost a run that has all the answers already.
+"""`kibitz bench hints`: the overhead of a language model's hints in a run whose answers are all cached.
 
-The same host-stepped training, once with random hints and once with an LLM's from a warm cache. The model is a
-stand-in that answers at once with a legal act, so what is timed is everything but a model.
+It times the same host-stepped training with random hints and with an LLM's hints from a warm cache. A stand-in
+model answers at once with a legal act, so the figures include everything except a model.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from kibitz.train.config import Job
 from kibitz.train.program import Program, build
 
 SIZES = {"num_envs": 256, "rollout": 32, "minibatch": 2048, "epochs": 4, "num_train_steps": 10**9}
-LATENCY, AT_ONCE = 0.1, 64
+LATENCY_SECONDS, CONCURRENCY = 0.1, 64
 
 
 class StandIn:
-    """Answers with the first open values, after `latency` seconds."""
+    """Answers with the first legal values, after `latency` seconds."""
 
     name = "stand-in"
-    at_once: int | None = None
-    measures = False
+    max_concurrent: int | None = None
+    has_logprobs = False
 
     def __init__(self, latency: float) -> None:
         self.latency = latency
@@ -49,7 +49,7 @@ class StandIn:
 
     async def ask(self, request: Mapping[str, Any], answer: Answer, seconds: float) -> Completion:
         await asyncio.sleep(self.latency)
-        first = {f.name: [p[0] for p in f.places] if f.array else f.places[0][0] for f in answer.fields}
+        first = {f.name: [values[0] for values in f.choices] if f.array else f.choices[0][0] for f in answer.fields}
         return Completion(answer.write(first), 300, 20)
 
     async def close(self) -> None:
@@ -57,7 +57,7 @@ class StandIn:
 
 
 class HostHints:
-    """Hints made on the host without asking anybody: the game's random rule, or none at all."""
+    """Hints made on the host without a model: from the game's random bot, or none."""
 
     def __init__(self, program: Program, prompt: Prompt, silent: bool) -> None:
         self.counts = np.zeros((len(COLUMNS), program.job.seeds))
@@ -89,7 +89,7 @@ class HostHints:
 def run(
     updates: int, repeats: int, changes: Mapping[str, Any], progress: Callable[[int], None] = lambda count: None
 ) -> dict[str, Any]:
-    """Medians of `repeats` rounds, in each of which all are timed one after the other."""
+    """Medians of `repeats` rounds; each round times all variants."""
     job = Job.read(
         {"train": {**SIZES, **changes.get("train", {})}, **{k: v for k, v in changes.items() if k != "train"}}
     )
@@ -99,8 +99,7 @@ def run(
         program = program.advised_by(llm_hints(program, cache))
         assert program.host is not None and program.source is not None
         prompt = program.source.prompt
-        begun = program.begin()
-        program.host.advance(begun, program.settings, 0)
+        program.host.advance(program.begin(), program.settings, 0)  # compiles
         cold = timed(program, llm_hints(program, cache), updates)
         progress(1)
         makers: dict[str, Callable[[], Any]] = {
@@ -114,7 +113,7 @@ def run(
             for name, make in makers.items():
                 rounds[name].append(timed(program, make(), updates))
                 progress(1)
-        waiting = throughput(program, AT_ONCE)
+        calls = throughput(program)
         progress(1)
     seconds = {name: statistics.median(times) for name, times in rounds.items()}
     ratios = {
@@ -130,50 +129,49 @@ def run(
         "seconds_cold_llm_hints": round(cold, 4),
         "llm_to_random": round(ratios["random"], 4),
         "llm_to_nobody": round(ratios["silent"], 4),
-        **waiting,
+        **calls,
         "device": str(jax.devices()[0]),
     }
 
 
 def llm_hints(program: Program, cache: Path | None, latency: float = 0.0) -> LLMHints:
-    """The whole way of a language model's hint, with a stand-in for the model."""
-    limits = Limits(concurrency=AT_ONCE)
+    """The complete path of a language model's hint, with a stand-in for the model."""
+    limits = Limits(concurrency=CONCURRENCY)
     preset = Preset(provider="openai", model="stand-in", base_url="http://localhost/v1", limits=limits)
 
-    def connect(preset: Preset, *, cache: Path | None, prompt_version: str, **limits: Any) -> Client:
-        stored = None if cache is None else Cache(cache)
-        return Client(preset, StandIn(latency), cache=stored, prompt_version=prompt_version)
+    def connect(preset: Preset, *, cache: Path | None, **settings: Any) -> Client:
+        return Client(preset, StandIn(latency), cache=None if cache is None else Cache(cache), **settings)
 
     prompt = Prompt.read(program.game.words.prompt)
     return LLMHints(program.game, program.settings, preset, prompt, program.job.seeds, cache=cache, connect=connect)
 
 
 def timed(program: Program, source: Source, updates: int) -> float:
-    """Seconds of so many updates from the same beginning; opening and closing the source counts."""
+    """Seconds for `updates` updates from the same start, including opening and closing the source."""
     host = program.host
     assert host is not None
     learner = program.begin()
     host.source = source
-    began = time.perf_counter()
+    started = time.perf_counter()
     learner, _ = host.advance(learner, program.settings, updates)
     jax.block_until_ready(learner.weights)
     host.close()
-    return time.perf_counter() - began
+    return time.perf_counter() - started
 
 
-def throughput(program: Program, at_once: int) -> dict[str, float]:
-    """A first question of every game to a model that takes a tenth of a second, against what that must take."""
+def throughput(program: Program) -> dict[str, float]:
+    """One question of every game to a slow model, compared with the time that its latency imposes."""
     host = program.host
     assert host is not None
     best = float("inf")
     for _ in range(3):
-        host.source = source = llm_hints(program, None, LATENCY)
+        host.source = source = llm_hints(program, None, LATENCY_SECONDS)
         source.open()
         games = program.begin().games
-        began = time.perf_counter()
+        started = time.perf_counter()
         host.heed(games, program.settings)
-        best = min(best, time.perf_counter() - began)
+        best = min(best, time.perf_counter() - started)
         calls = source.book()["calls"]
         host.close()
-    bound = -(-calls // at_once) * LATENCY
+    bound = -(-calls // CONCURRENCY) * LATENCY_SECONDS
     return {"seconds_of_calls": round(best, 4), "latency_bound": round(bound, 4), "lost": round(best / bound - 1, 4)}

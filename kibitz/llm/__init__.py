@@ -1,5 +1,5 @@
-"""Language models: one client, four providers, answers that are legal by construction.
+"""Language models: prompts, one client, four providers, and answers that are legal by construction.
 
-`kibitz.llm.client.client.connect` gives a client for a preset; `kibitz.llm.client.blocking.BlockingClient` the same for
-callers without an event loop. Nothing heavy is imported before a provider is first asked.
+Start with `client.client.connect`, or `client.blocking.BlockingClient` without an event loop. Heavy libraries
+load when a provider is first asked. What to do with an answer is not decided here: see `advice` and `players`.
 """

@@ -20,7 +20,7 @@ from kibitz.core.paths import config_folder, find
 from kibitz.llm.client.limits import Limits
 from kibitz.llm.client.types import Usage
 from kibitz.llm.providers import weights
-from kibitz.llm.providers.http import Post, shown
+from kibitz.llm.providers.http import HttpClient, redacted
 
 log = logging.getLogger("kibitz.llm")
 
@@ -190,7 +190,7 @@ def _why_not_local_hf(preset: Preset) -> str:
 
 async def _probe(preset: Preset, key_env: str, seconds: float) -> str:
     try:
-        post = Post(preset.address)
+        post = HttpClient(preset.address)
     except BadInput as error:
         return str(error)
     try:
@@ -200,11 +200,11 @@ async def _probe(preset: Preset, key_env: str, seconds: float) -> str:
             headers = {"Authorization": f"Bearer {key}"} if key and valid else {}
             response = await post.send("GET", "/models", headers)
     except TimeoutError:
-        return f"{shown(preset.address)} does not respond."
+        return f"{redacted(preset.address)} does not respond."
     except Exception as error:  # any error makes the preset unusable
-        return f"{shown(preset.address)} does not respond ({type(error).__name__})."
+        return f"{redacted(preset.address)} does not respond ({type(error).__name__})."
     finally:
         await post.close()
     if response.status in (401, 403):
-        return f"{shown(preset.address)} does not accept the key in {key_env or 'use'}."
+        return f"{redacted(preset.address)} does not accept the key in {key_env or 'use'}."
     return ""

@@ -316,7 +316,7 @@ def test_hints_come_to_their_own_games_and_only_when_due(train: Train, server: F
         words = request.body["messages"][-1]["content"]
         lucky, cap = words[6], int(words.split("cap ")[1][0])
         said = {"arm": int(lucky), "stake": cap, "confidence": 1.0}
-        return fake_server.Plan(fake_server.completion(json.dumps(said)))
+        return fake_server.CannedResponse(fake_server.completion(json.dumps(said)))
 
     monkeypatch.setitem(fake_server.MODELS, "obliging", oracle)
     heard: list[Any] = []

@@ -15,7 +15,7 @@ from kibitz.live.voice.commentator import Commentator, commentator_for
 from kibitz.llm.presets import Preset
 from kibitz.players import player_named
 from tests.llm import fake_server
-from tests.llm.fake_server import FakeServer, Plan, completion, said
+from tests.llm.fake_server import FakeServer, CannedResponse, completion, reply_with
 
 GAME = get_game("deal_or_no_deal")
 LINE = "What an offer, right out of the hat!"
@@ -28,11 +28,11 @@ def as_json(text: str) -> str:
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeServer]:
     models = {
-        "lively": said(as_json(LINE)),
-        "rude": said(as_json("a\x00\x1b[31mb\n" + "x" * 1000)),
-        "mute": said(as_json("  ")),
-        "poet": said("Shall I compare thee"),
-        "sleepy": lambda request: Plan(completion(as_json(LINE)), wait=30),
+        "lively": reply_with(as_json(LINE)),
+        "rude": reply_with(as_json("a\x00\x1b[31mb\n" + "x" * 1000)),
+        "mute": reply_with(as_json("  ")),
+        "poet": reply_with("Shall I compare thee"),
+        "sleepy": lambda request: CannedResponse(completion(as_json(LINE)), wait=30),
     }
     monkeypatch.setattr(fake_server, "MODELS", {**fake_server.MODELS, **models})
     fake = FakeServer()

@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable
 
 import httpx
 
-from kibitz.llm.providers.http import Post
+from kibitz.llm.providers.http import HttpClient
 from tests.llm.conftest import words
 
 ROUNDS = 7
@@ -37,7 +37,7 @@ async def measure(send: Callable[[], Awaitable[object]], count: int) -> tuple[fl
 
 
 async def compare(url: str, count: int) -> None:
-    ours = Post(url)
+    ours = HttpClient(url)
     limits = httpx.Limits(max_connections=count, max_keepalive_connections=count)
     async with httpx.AsyncClient(base_url=url, limits=limits, timeout=60) as theirs:
         for name, send in (
@@ -50,7 +50,9 @@ async def compare(url: str, count: int) -> None:
 
 
 if __name__ == "__main__":
-    with subprocess.Popen([sys.executable, "-m", "tests.llm.fake_server", "0"], stdout=subprocess.PIPE, text=True) as server:
+    with subprocess.Popen(
+        [sys.executable, "-m", "tests.llm.fake_server", "0"], stdout=subprocess.PIPE, text=True
+    ) as server:
         assert server.stdout is not None
         port = int(server.stdout.readline())
         for at_once in (1, 64, 500):

@@ -1,10 +1,10 @@
-"""A fake server for the whole set, and the answer every test asks for."""
+"""A fake server for the session, a virtual clock, and the answer that every test asks for."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any, TypeVar
 
 import pytest
 
@@ -14,7 +14,9 @@ from kibitz.llm.client.types import Question, Reply
 from kibitz.llm.presets import Preset
 from tests.llm.fake_server import FakeServer
 
-# AGREE is closed; one book, two hats, three balls
+T = TypeVar("T")
+
+# AGREE is illegal; one book, two hats, three balls
 FIELDS = {"act_type": [0, 1, 3, 4], "oA": [[0, 1], [0, 1, 2], [0, 1, 2, 3]], "confidence": [i / 10 for i in range(11)]}
 QUICK = {"deadline": 2.0, "timeout": 1.0, "attempts": 3, "backoff": 0.05, "breaker_failures": 50}
 
@@ -33,7 +35,7 @@ def answer() -> Answer:
 
 @pytest.fixture
 def remote(server: FakeServer) -> Callable[..., Preset]:
-    """A preset for one of the fake server's models, with little patience."""
+    """A preset for one of the fake server's models, with short limits."""
 
     def make(model: str, limits: dict[str, Any] | None = None, **settings: Any) -> Preset:
         server.counts.pop(model, None)
@@ -45,7 +47,7 @@ def remote(server: FakeServer) -> Callable[..., Preset]:
 
 
 def ask(preset: Preset, answer: Answer, count: int = 1, **settings: Any) -> tuple[list[Reply], Client]:
-    """`count` different questions, one after the other, to a fresh client."""
+    """Ask a new client `count` different questions, one after the other."""
 
     async def talk() -> tuple[list[Reply], Client]:
         client = Client(preset, make_provider(preset), **settings)
@@ -55,6 +57,26 @@ def ask(preset: Preset, answer: Answer, count: int = 1, **settings: Any) -> tupl
             await client.close()
 
     return asyncio.run(talk())
+
+
+class VirtualClock(asyncio.SelectorEventLoop):
+    """An event loop that skips waiting: when it has nothing to run, its clock jumps to the next timer."""
+
+    seconds = 0.0
+
+    def time(self) -> float:
+        return self.seconds
+
+    def _run_once(self) -> None:
+        if not self._ready and self._scheduled:  # type: ignore[attr-defined]
+            self.seconds = max(self.seconds, self._scheduled[0].when())  # type: ignore[attr-defined]
+        super()._run_once()  # type: ignore[misc]
+
+
+def run_virtual(work: Coroutine[Any, Any, T]) -> T:
+    """Like `asyncio.run`, on a virtual clock."""
+    with asyncio.Runner(loop_factory=VirtualClock) as runner:
+        return runner.run(work)
 
 
 def words(number: int = 0) -> list[dict[str, str]]:

@@ -1,7 +1,7 @@
 """A server that speaks the OpenAI protocol over real HTTP and misbehaves by model name.
 
-`FakeServer` runs in a thread and keeps a record of requests; `python -m tests.llm.fake_server LATENCY`
-runs the good model alone in a process of its own, for timing.
+`FakeServer` runs in a thread and records requests; `python -m tests.llm.fake_server LATENCY` runs only the
+good model, in its own process, for timing.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ class Request:
 
 
 @dataclass
-class Plan:
-    """What is sent back: a status, headers, a body; perhaps late, perhaps cut short."""
+class CannedResponse:
+    """A response; possibly late or truncated."""
 
     body: bytes | str
     status: int = 200
     headers: dict[str, str] | None = None
     wait: float = 0.0
-    missing: int = 0  # bytes announced and not sent
-    chunked: bool = False  # in pieces, the last of which is never sent when `missing`
+    missing: int = 0  # bytes announced but not sent
+    chunked: bool = False  # with `missing`, the last chunk is never sent
 
 
 def completion(content: str | None, finish: str = "stop", **more: Any) -> str:
@@ -48,81 +48,85 @@ def completion(content: str | None, finish: str = "stop", **more: Any) -> str:
     return json.dumps({"object": "chat.completion", "choices": [choice], "usage": usage})
 
 
-def said(content: str | None, finish: str = "stop", **more: Any) -> Callable[[Request], Plan]:
-    return lambda request: Plan(completion(content, finish, **more))
+def reply_with(content: str | None, finish: str = "stop", **more: Any) -> Callable[[Request], CannedResponse]:
+    return lambda request: CannedResponse(completion(content, finish, **more))
 
 
-def error(status: int, message: str, code: str = "", **headers: str) -> Plan:
+def error(status: int, message: str, code: str = "", **headers: str) -> CannedResponse:
     body = json.dumps({"error": {"message": message, "type": "x", "code": code}})
-    return Plan(body, status, {name.replace("_", "-"): value for name, value in headers.items()})
+    return CannedResponse(body, status, {name.replace("_", "-"): value for name, value in headers.items()})
 
 
-def then_good(*first: Plan) -> Callable[[Request], Plan]:
-    """These answers, then good ones."""
-    return lambda request: first[request.number - 1] if request.number <= len(first) else Plan(completion(LINE))
+def then_good(*first: CannedResponse) -> Callable[[Request], CannedResponse]:
+    """These responses, then good ones."""
+    return lambda request: (
+        first[request.number - 1] if request.number <= len(first) else CannedResponse(completion(LINE))
+    )
 
 
-def unauthorised(request: Request) -> Plan:
-    """Like some servers do, it repeats the key in its complaint."""
+def unauthorised(request: Request) -> CannedResponse:
+    """Echoes the key in the error, as some servers do."""
     return error(401, f"Incorrect API key provided: {request.headers.get('authorization', '')}")
 
 
-def leaky(request: Request) -> Plan:
-    """Gateways with HTTP 200 for everything: the key stands in an answer, in a complaint, across where it is cut."""
+def leaky(request: Request) -> CannedResponse:
+    """Gateways that answer HTTP 200 to everything: the key occurs in an answer, in an error, across a cut."""
     key = request.headers.get("authorization", "")
     bodies = (completion(f"{LINE} ({key})"), completion(f"Incorrect: {key}"), json.dumps({"error": "x" * 50 + key}))
-    return Plan(bodies[(request.number - 1) % 3])
+    return CannedResponse(bodies[(request.number - 1) % 3])
 
 
-def echo(request: Request) -> Plan:
-    """The confidence tells which question this answers."""
+def echo(request: Request) -> CannedResponse:
+    """The confidence contains the number of the question."""
     number = int(request.body["messages"][-1]["content"].split()[-1])
-    return Plan(completion(json.dumps({**GOOD, "confidence": number / 1000})))
+    return CannedResponse(completion(json.dumps({**GOOD, "confidence": number / 1000})))
 
 
 def changed(**fields: Any) -> str:
     return json.dumps({**GOOD, **fields})
 
 
-def obliging(request: Request) -> Plan:
-    """An answer the schema of the request allows, always the same one for the same question: for any game."""
+def obliging(request: Request) -> CannedResponse:
+    """An answer that the request's schema allows, for any game; the same question gets the same answer."""
     properties = request.body["response_format"]["json_schema"]["schema"]["properties"]
     drawn = random.Random(request.body["messages"][-1]["content"])
-    return Plan(completion(json.dumps({name: drawn.choice(field["enum"]) for name, field in properties.items()})))
+    return CannedResponse(
+        completion(json.dumps({name: drawn.choice(field["enum"]) for name, field in properties.items()}))
+    )
 
 
 MOODS = ("good", "illegal", "not_json", "transport")
 
 
 def mood(request: Request) -> str:
-    """How `moody` takes a question: always the same way."""
+    """How `moody` treats a question; the same question gets the same treatment."""
     return random.Random(request.body["messages"][-1]["content"] + "?").choice(MOODS)
 
 
-def moody(request: Request) -> Plan:
+def moody(request: Request) -> CannedResponse:
     match mood(request):
         case "illegal":
             properties = request.body["response_format"]["json_schema"]["schema"]["properties"]
-            return Plan(completion(json.dumps(dict.fromkeys(properties, 99))))
+            return CannedResponse(completion(json.dumps(dict.fromkeys(properties, 99))))
         case "not_json":
-            return Plan(completion("I would rather not."))
+            return CannedResponse(completion("I would rather not."))
         case "transport":
             return error(500, "oops")
         case _:
             return obliging(request)
 
 
-MODELS: dict[str, Callable[[Request], Plan]] = {
-    "good": said(LINE),
-    "obliging": obliging,  # these two need a preset with `structure: schema`
+MODELS: dict[str, Callable[[Request], CannedResponse]] = {
+    "good": reply_with(LINE),
+    "obliging": obliging,  # these two need `structure: schema` in the preset
     "moody": moody,
-    "slow": lambda request: Plan(completion(LINE), wait=0.1),
+    "slow": lambda request: CannedResponse(completion(LINE), wait=0.1),
     "echo": echo,
-    "rate-limit-2s": then_good(error(429, "slow down", retry_after="2")),
+    "rate-limit-seconds": then_good(error(429, "slow down", retry_after="0.4")),
     "rate-limit-date": lambda request: (
         error(429, "slow down", Retry_After=formatdate(time.time() + 2, usegmt=True))
         if request.number == 1
-        else Plan(completion(LINE))
+        else CannedResponse(completion(LINE))
     ),
     "rate-limit-400s": lambda request: error(429, "come back later", retry_after="400"),
     "rate-limit-bare": then_good(error(429, "slow down"), error(429, "slow down")),
@@ -130,62 +134,62 @@ MODELS: dict[str, Callable[[Request], Plan]] = {
     "out-of-money": lambda request: error(429, "You exceeded your quota", "insufficient_quota"),
     "500-then-good": then_good(error(500, "oops"), error(503, "oops")),
     "always-500": lambda request: error(500, "oops"),
-    "hang": lambda request: Plan(completion(LINE), wait=3600),
-    "slow-drip": lambda request: Plan(completion(LINE + " " * 3000), chunked=True, wait=-0.2),
-    "cut": lambda request: Plan(completion(LINE), missing=40),
-    "cut-stream": lambda request: Plan(completion(LINE), missing=40, chunked=True),
-    "cut-then-good": then_good(Plan(completion(LINE), missing=40)),
-    "nothing": lambda request: Plan("", status=-1),
-    "html": lambda request: Plan(
+    "hang": lambda request: CannedResponse(completion(LINE), wait=3600),
+    "slow-drip": lambda request: CannedResponse(completion(LINE + " " * 3000), chunked=True, wait=-0.2),
+    "cut": lambda request: CannedResponse(completion(LINE), missing=40),
+    "cut-stream": lambda request: CannedResponse(completion(LINE), missing=40, chunked=True),
+    "cut-then-good": then_good(CannedResponse(completion(LINE), missing=40)),
+    "nothing": lambda request: CannedResponse("", status=-1),
+    "html": lambda request: CannedResponse(
         "<html><body>Welcome to the hotel</body></html>", headers={"content-type": "text/html"}
     ),
-    "broken-body": lambda request: Plan(completion(LINE)[:-30]),
-    "redirect": lambda request: Plan("", 302, {"location": "http://127.0.0.1:1/elsewhere"}),
-    "array-body": lambda request: Plan("[1,2]"),
-    "null-body": lambda request: Plan("null"),
-    "no-choices": lambda request: Plan('{"choices":[],"usage":{"prompt_tokens":5,"completion_tokens":0}}'),
-    "null-choice": lambda request: Plan('{"choices":[null]}'),
-    "null-content": said(None),
-    "blank": said("  \n "),
-    "broken-json": said('{"act_type":0,"oA":[1,0,2],"confid'),
-    "no-json": said("I would propose to keep a book."),
-    "prose": said(f"Let me think. I keep a book.\n{LINE}\nGood luck!"),
-    "fences": said(f"```json\n{json.dumps(GOOD, indent=2)}\n```"),
-    "thinking": said(f'<think>maybe {changed(act_type=3)}</think>{{"note": {LINE}}} no: {changed(act_type=1)}'),
-    "repeated-key": said('{"act_type":0,"act_type":1,"oA":[1,0,2],"confidence":0.7}'),
-    "boolean": said('{"act_type":true,"oA":[1,0,2],"confidence":0.7}'),
-    "boolean-inside": said('{"act_type":0,"oA":[true,0,2],"confidence":0.7}'),
-    "float-act": said(changed(act_type=1.0)),
-    "nan": said('{"act_type":0,"oA":[1,0,2],"confidence":NaN}'),
-    "extra-key": said(changed(reason="because")),
-    "missing-key": said('{"act_type":0,"oA":[1,0,2]}'),
-    "short-array": said(changed(oA=[1, 0])),
-    "illegal-act": said(changed(act_type=2)),
-    "no-such-act": said(changed(act_type=9)),
-    "above-cap": said(changed(oA=[1, 5, 2])),
-    "negative": said(changed(oA=[-1, 0, 2])),
-    "too-sure": said(changed(confidence=1.5)),
-    "length": said(LINE, "length"),
-    "length-cut": said(LINE[:20], "length"),
-    "length-empty": said("", "length"),
-    "refusal": said(None, refusal="I cannot help with that."),
-    "filtered": said("", "content_filter"),
+    "broken-body": lambda request: CannedResponse(completion(LINE)[:-30]),
+    "redirect": lambda request: CannedResponse("", 302, {"location": "http://127.0.0.1:1/elsewhere"}),
+    "array-body": lambda request: CannedResponse("[1,2]"),
+    "null-body": lambda request: CannedResponse("null"),
+    "no-choices": lambda request: CannedResponse('{"choices":[],"usage":{"prompt_tokens":5,"completion_tokens":0}}'),
+    "null-choice": lambda request: CannedResponse('{"choices":[null]}'),
+    "null-content": reply_with(None),
+    "blank": reply_with("  \n "),
+    "broken-json": reply_with('{"act_type":0,"oA":[1,0,2],"confid'),
+    "no-json": reply_with("I would propose to keep a book."),
+    "prose": reply_with(f"Let me think. I keep a book.\n{LINE}\nGood luck!"),
+    "fences": reply_with(f"```json\n{json.dumps(GOOD, indent=2)}\n```"),
+    "thinking": reply_with(f'<think>maybe {changed(act_type=3)}</think>{{"note": {LINE}}} no: {changed(act_type=1)}'),
+    "repeated-key": reply_with('{"act_type":0,"act_type":1,"oA":[1,0,2],"confidence":0.7}'),
+    "boolean": reply_with('{"act_type":true,"oA":[1,0,2],"confidence":0.7}'),
+    "boolean-inside": reply_with('{"act_type":0,"oA":[true,0,2],"confidence":0.7}'),
+    "float-act": reply_with(changed(act_type=1.0)),
+    "nan": reply_with('{"act_type":0,"oA":[1,0,2],"confidence":NaN}'),
+    "extra-key": reply_with(changed(reason="because")),
+    "missing-key": reply_with('{"act_type":0,"oA":[1,0,2]}'),
+    "short-array": reply_with(changed(oA=[1, 0])),
+    "illegal-act": reply_with(changed(act_type=2)),
+    "no-such-act": reply_with(changed(act_type=9)),
+    "above-cap": reply_with(changed(oA=[1, 5, 2])),
+    "negative": reply_with(changed(oA=[-1, 0, 2])),
+    "too-sure": reply_with(changed(confidence=1.5)),
+    "length": reply_with(LINE, "length"),
+    "length-cut": reply_with(LINE[:20], "length"),
+    "length-empty": reply_with("", "length"),
+    "refusal": reply_with(None, refusal="I cannot help with that."),
+    "filtered": reply_with("", "content_filter"),
     "401": unauthorised,
     "leaky": leaky,
     "404": lambda request: error(404, "The model does not exist"),
     "400": lambda request: error(400, "response_format is not supported"),
     "schema-broken": lambda request: error(400, "Failed to validate JSON", "json_validate_failed"),
-    "schema-form": said('{"act_type":0,"oA_0":1,"oA_1":0,"oA_2":2,"confidence":0.7}'),
-    "megabyte": said("x" * 500_000 + LINE + "{" * 500_000),
-    "megabyte-of-prose": said("I keep {x} and " * 70_000 + LINE),
-    "too-large": said("x" * 3_000_000),
-    "deep": said('{"a":' * 200_000),
-    "control": said("\x00\x07\x1b[31m\u202e" + LINE + "\x00\ud800"),
-    "markup": said(f"<script>alert(1)</script>{LINE}<img src=x onerror=alert(1)>"),
-    "markup-in-value": said(changed(act_type="<script>alert(1)</script>")),
-    "huge-number": said(f'{{"act_type":{"9" * 6000},"oA":[1,0,2],"confidence":0.7}}'),
-    "no-usage": lambda request: Plan('{"choices":[{"message":{"content":' + json.dumps(LINE) + "}}]}"),
-    "odd-usage": lambda request: Plan(completion(LINE).replace("300", '"many"').replace("20,", "-7,")),
+    "schema-form": reply_with('{"act_type":0,"oA_0":1,"oA_1":0,"oA_2":2,"confidence":0.7}'),
+    "megabyte": reply_with("x" * 500_000 + LINE + "{" * 500_000),
+    "megabyte-of-prose": reply_with("I keep {x} and " * 70_000 + LINE),
+    "too-large": reply_with("x" * 3_000_000),
+    "deep": reply_with('{"a":' * 200_000),
+    "control": reply_with("\x00\x07\x1b[31m\u202e" + LINE + "\x00\ud800"),
+    "markup": reply_with(f"<script>alert(1)</script>{LINE}<img src=x onerror=alert(1)>"),
+    "markup-in-value": reply_with(changed(act_type="<script>alert(1)</script>")),
+    "huge-number": reply_with(f'{{"act_type":{"9" * 6000},"oA":[1,0,2],"confidence":0.7}}'),
+    "no-usage": lambda request: CannedResponse('{"choices":[{"message":{"content":' + json.dumps(LINE) + "}}]}"),
+    "odd-usage": lambda request: CannedResponse(completion(LINE).replace("300", '"many"').replace("20,", "-7,")),
 }
 
 
@@ -222,8 +226,8 @@ class FakeServer:
         try:
             while True:
                 request = await self.read(reader)
-                plan = MODELS[request.body["model"]](request) if request.body else Plan('{"data":[]}')
-                if plan.status < 0 or not await self.send(writer, plan):
+                planned = MODELS[request.body["model"]](request) if request.body else CannedResponse('{"data":[]}')
+                if planned.status < 0 or not await self.send(writer, planned):
                     break
         except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
             pass
@@ -240,30 +244,30 @@ class FakeServer:
         self.requests.append(request)
         return request
 
-    async def send(self, writer: asyncio.StreamWriter, plan: Plan) -> bool:
-        """Whether the connection may be used again."""
-        body = plan.body.encode("utf-8", "surrogatepass") if isinstance(plan.body, str) else plan.body
-        await asyncio.sleep(max(0.0, plan.wait))
-        length = {"transfer-encoding": "chunked"} if plan.chunked else {"content-length": str(len(body))}
-        headers = {"content-type": "application/json", **length, **(plan.headers or {})}
+    async def send(self, writer: asyncio.StreamWriter, planned: CannedResponse) -> bool:
+        """Whether the connection can be reused."""
+        body = planned.body.encode("utf-8", "surrogatepass") if isinstance(planned.body, str) else planned.body
+        await asyncio.sleep(max(0.0, planned.wait))
+        length = {"transfer-encoding": "chunked"} if planned.chunked else {"content-length": str(len(body))}
+        headers = {"content-type": "application/json", **length, **(planned.headers or {})}
         head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
-        writer.write(f"HTTP/1.1 {plan.status} X\r\n{head}\r\n".encode("latin-1"))
-        if not plan.chunked:
-            writer.write(body[: len(body) - plan.missing])
+        writer.write(f"HTTP/1.1 {planned.status} X\r\n{head}\r\n".encode("latin-1"))
+        if not planned.chunked:
+            writer.write(body[: len(body) - planned.missing])
             await writer.drain()
-            return not plan.missing
-        for start in range(0, len(body) - plan.missing, 100):
-            piece = body[start : min(start + 100, len(body) - plan.missing)]
+            return not planned.missing
+        for start in range(0, len(body) - planned.missing, 100):
+            piece = body[start : min(start + 100, len(body) - planned.missing)]
             writer.write(f"{len(piece):x}\r\n".encode() + piece + b"\r\n")
             await writer.drain()
-            await asyncio.sleep(max(0.0, -plan.wait))
-        if not plan.missing:
+            await asyncio.sleep(max(0.0, -planned.wait))
+        if not planned.missing:
             writer.write(b"0\r\n\r\n")
-        return not plan.missing
+        return not planned.missing
 
 
 async def serve_alone(latency: float) -> None:
-    """Prints its port; every question is answered after `latency` seconds."""
+    """Prints its port; answers every question after `latency` seconds."""
     body = completion(LINE).encode()
     answer = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(body) + body
 

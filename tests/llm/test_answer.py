@@ -1,4 +1,4 @@
-"""One declaration: grammar, schema and parser agree, and the parser takes nothing else."""
+"""Grammar, schema and parser follow from one declaration; the parser accepts nothing else."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def kind_of(answer: Answer, text: str, flat: bool = False) -> str:
 
 
 def written_by(grammar: str, pick: random.Random) -> str:
-    """A random sentence of one of our grammars: literals, groups of alternatives, a repeated class."""
+    """A random sentence of a grammar made of literals, groups of alternatives and a repeated class."""
     text = ""
     for group, literal, most in re.findall(
         r'\(((?:"(?:\\.|[^"\\])*"(?: \| )?)+)\)|"((?:\\.|[^"\\])*)"|\[[^\]]+\]\{0,(\d+)\}', grammar
@@ -38,13 +38,13 @@ def written_by(grammar: str, pick: random.Random) -> str:
     return text
 
 
-def test_the_grammar_of_a_state_is_the_one_that_was_measured() -> None:
+def test_a_grammar_has_exactly_the_expected_text() -> None:
     answer = Answer.of({"act_type": [0, 1], "oA": [[0, 1], [0, 1, 2]], "confidence": [0.0, 1.0]})
     assert answer.grammar() == (
         r'root ::= "{\"act_type\":" ("0" | "1") ",\"oA\":" "[" ("0" | "1") "," ("0" | "1" | "2") "]" '
         r'",\"confidence\":" ("0.0" | "1.0") "}"'
     )
-    assert answer.grammar() == answer.grammar(after_head=True).replace("root ::= ", r'root ::= "{\"act_type\":" ', 1)
+    assert answer.grammar() == answer.grammar(after_prefix=True).replace("root ::= ", r'root ::= "{\"act_type\":" ', 1)
 
 
 @given(
@@ -63,16 +63,16 @@ def test_the_grammar_of_a_state_is_the_one_that_was_measured() -> None:
     st.randoms(use_true_random=False),
 )
 @settings(max_examples=150, deadline=None)
-def test_whatever_the_grammar_writes_the_parser_takes(fields: dict[str, Any], pick: random.Random) -> None:
+def test_the_parser_accepts_everything_that_the_grammar_writes(fields: dict[str, Any], pick: random.Random) -> None:
     answer = Answer.of(fields)
     text = written_by(answer.grammar(), pick)
     assert answer.parse(text) == json.loads(text)
-    assert len(text) <= answer.longest
-    assert text.startswith(answer.head)
+    assert len(text) <= answer.max_chars
+    assert text.startswith(answer.prefix)
     assert answer.parse(answer.write(answer.parse(text))) == json.loads(text)
 
 
-def test_a_number_may_be_any_between_the_listed_ones(answer: Answer) -> None:
+def test_a_number_may_lie_anywhere_between_the_listed_ones(answer: Answer) -> None:
     assert answer.parse(json.dumps({**GOOD, "confidence": 0.85}))["confidence"] == 0.85
     assert answer.parse(json.dumps({**GOOD, "confidence": 1}))["confidence"] == 1.0
     assert kind_of(answer, json.dumps({**GOOD, "confidence": 1.01})) == "illegal"
@@ -101,11 +101,11 @@ def test_a_number_may_be_any_between_the_listed_ones(answer: Answer) -> None:
         ('{"act_type": 0, "oA": [0, 0, 0], "confidence": 0.1}' * 3, "ok"),
     ],
 )
-def test_the_last_whole_object_counts(answer: Answer, text: str, kind: str) -> None:
+def test_the_last_complete_object_counts(answer: Answer, text: str, kind: str) -> None:
     assert kind_of(answer, text) == kind
 
 
-def test_values_that_are_texts_are_compared_as_texts() -> None:
+def test_strings_are_compared_as_strings() -> None:
     answer = Answer.of({"intent": ["attack", "rotate"], "reason": Text(12)})
     assert answer.parse('{"intent":"attack","reason":"why\\u0000 not, after all"}') == {
         "intent": "attack",
@@ -122,8 +122,8 @@ def test_one_and_one_point_zero_are_different_declarations() -> None:
 
 
 @pytest.mark.parametrize("values", [[], [[]], [True], [None], [[0], [1, "a"]]])
-def test_a_declaration_without_open_values_is_a_programmers_error(values: Any) -> None:
-    with pytest.raises(TypeError, match="open values"):
+def test_a_declaration_without_legal_values_raises_type_error(values: Any) -> None:
+    with pytest.raises(TypeError, match="legal values"):
         Answer.of({"x": values})
 
 
@@ -139,26 +139,26 @@ def test_a_declaration_without_open_values_is_a_programmers_error(values: Any) -
     ],
     ids=["deep", "braces", "arrays", "deep-again", "quotes", "spaced"],
 )
-def test_a_hostile_text_takes_no_time(answer: Answer, text: str) -> None:
+def test_hostile_text_is_parsed_quickly(answer: Answer, text: str) -> None:
     started = time.thread_time()
     assert kind_of(answer, text) == "not_json"
-    assert time.thread_time() - started < 2  # a parser that looks again and again takes minutes
+    assert time.thread_time() - started < 2  # a parser that rescans the text takes minutes
 
 
 @pytest.mark.parametrize("depth", [100, 300, 500, 600, 700, 900, 2_000])
-def test_a_deeply_nested_value_is_a_bad_answer_and_no_error(answer: Answer, depth: int) -> None:
+def test_a_deeply_nested_value_is_a_bad_answer_and_not_a_crash(answer: Answer, depth: int) -> None:
     assert kind_of(answer, LINE.replace("0.7", "[" * depth + "]" * depth)) in ("wrong_shape", "not_json")
 
 
 @given(st.text(max_size=300))
 @settings(max_examples=200, deadline=None)
-def test_no_text_does_any_harm(text: str) -> None:
+def test_arbitrary_text_is_classified_without_a_crash(text: str) -> None:
     assert kind_of(Answer.of(FIELDS), text) in ("empty", "not_json", "wrong_shape")
 
 
 @given(st.recursive(st.none() | st.booleans() | st.floats() | st.integers() | st.text(), st.lists, max_leaves=5))
 @settings(max_examples=200, deadline=None)
-def test_no_value_slips_through(value: Any) -> None:
+def test_only_legal_values_are_accepted(value: Any) -> None:
     text = json.dumps({**GOOD, "act_type": value})
     legal = type(value) is int and value in (0, 1, 3, 4)
     assert (kind_of(Answer.of(FIELDS), text) == "ok") == legal

@@ -1,4 +1,4 @@
-"""The client without an event loop, and how little is loaded before anything is asked."""
+"""The client without an event loop, and lazy imports."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def test_many_threads_share_one_client(answer: Answer) -> None:
     with BlockingClient(lambda: Client(PRESET, provider)) as client, ThreadPoolExecutor(8) as threads:
         batches = list(threads.map(lambda _: numbers(client.ask_many(questions(20, answer))), range(8)))
     assert batches == [list(range(20))] * 8
-    assert len(provider.asked) < 8 * 20  # equal questions met under way
+    assert len(provider.asked) < 8 * 20  # identical questions shared a call
 
 
 def _threads() -> set[threading.Thread]:
     return {thread for thread in threading.enumerate() if thread.name == "kibitz-llm"}
 
 
-def test_closing_twice_is_no_mistake_and_leaves_no_thread(answer: Answer) -> None:
+def test_closing_twice_is_allowed_and_leaves_no_thread(answer: Answer) -> None:
     before = _threads()
     client = BlockingClient(lambda: Client(PRESET, Scripted()))
     assert client.ask(words(), answer).ok
@@ -39,7 +39,7 @@ def test_closing_twice_is_no_mistake_and_leaves_no_thread(answer: Answer) -> Non
     assert _threads() <= before
 
 
-def test_a_client_that_cannot_be_made_leaves_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_fails_to_start_leaves_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     before = _threads()
     monkeypatch.delenv("NO_SUCH_KEY", raising=False)
     preset = Preset(provider="groq", model="x", key_env="NO_SUCH_KEY")
@@ -48,7 +48,7 @@ def test_a_client_that_cannot_be_made_leaves_no_thread(monkeypatch: pytest.Monke
     assert _threads() <= before
 
 
-def test_nothing_heavy_is_loaded_before_a_provider_is_asked() -> None:
+def test_heavy_libraries_load_only_when_a_provider_is_asked() -> None:
     modules = "kibitz.llm.client.client, kibitz.llm.client.blocking, kibitz.llm.answers.prompt"
     code = f"import sys, {modules}; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()

@@ -1,4 +1,4 @@
-"""Confidence is the share of the written value among the open ones."""
+"""Confidence is the share of the generated value among the legal ones."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def plain(text: str) -> Token:
     return Token(text, {text: math.log(0.01)})
 
 
-def test_belief_in_tokens_that_are_no_answer_is_left_out() -> None:
+def test_probability_of_tokens_that_are_not_answers_is_ignored() -> None:
     answer = Answer.of({"act_type": [0, 1], "oA": [[0, 1], [0, 1, 2]]})
     tokens = [
         plain('{"act_type":'),
@@ -31,7 +31,7 @@ def test_belief_in_tokens_that_are_no_answer_is_left_out() -> None:
     assert likelihood(answer, completion) == {"act_type": pytest.approx(2 / 3, abs=1e-4), "oA": 0.5}
 
 
-def test_tokens_that_hold_more_than_the_value_count() -> None:
+def test_tokens_that_contain_more_than_the_value_count() -> None:
     answer = Answer.of({"act_type": [0, 10, 1]})
     text = '{"act_type":10}'
     tokens = [
@@ -44,15 +44,15 @@ def test_tokens_that_hold_more_than_the_value_count() -> None:
     assert found == {"act_type": 0.5}
 
 
-def test_a_text_that_was_given_to_the_model_is_skipped() -> None:
+def test_text_from_the_prompt_is_skipped() -> None:
     answer = Answer.of({"act_type": [0, 1]})
     completion = Completion(
-        '{"act_type":0}', tokens=[Token("0", {"0": math.log(0.3), "1": math.log(0.3)}), plain("}")], start=12
+        '{"act_type":0}', tokens=[Token("0", {"0": math.log(0.3), "1": math.log(0.3)}), plain("}")], prefix_chars=12
     )
     assert likelihood(answer, completion) == {"act_type": 0.5}
 
 
-def test_without_log_probabilities_nothing_is_claimed() -> None:
+def test_without_log_probabilities_there_is_no_likelihood() -> None:
     answer = Answer.of({"act_type": [0, 1]})
     assert likelihood(answer, Completion('{"act_type":0}')) == {}
     assert likelihood(answer, Completion(json.dumps({"act_type": 0}), tokens=[Token("x", {})])) == {}

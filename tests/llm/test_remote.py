@@ -1,4 +1,4 @@
-"""Every way a server can misbehave, over real HTTP: the right failure kind, in time, never past the deadline."""
+"""Misbehaving servers over real HTTP: the right kind of failure, never past the deadline."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.llm.conftest import QUICK, ask, questions, words
 from tests.llm.fake_server import GOOD, FakeServer
 
 Remote = Callable[..., Preset]
-SLACK = 1.0  # seconds a busy machine may be late; what it guards against takes many
+SLACK = 1.0  # seconds that a busy machine may add; the faults guarded against take much longer
 
 
 @pytest.mark.parametrize(
@@ -100,14 +100,15 @@ FAILURES = {
 
 
 @pytest.mark.parametrize("model", FAILURES)
-def test_a_bad_answer_is_counted_by_kind_and_in_time(
+def test_a_bad_answer_is_counted_by_kind_within_the_deadline(
     model: str, remote: Remote, answer: Answer, server: FakeServer
 ) -> None:
     kind, detail, requests = FAILURES[model]
+    deadline, timeout = (1.2, 0.8) if model in ("hang", "slow-drip") else (QUICK["deadline"], QUICK["timeout"])
     started = time.monotonic()
-    (reply,), client = ask(remote(model), answer)
-    assert time.monotonic() - started < QUICK["deadline"] + SLACK
-    assert reply.latency < QUICK["deadline"] + SLACK
+    (reply,), client = ask(remote(model, {"deadline": deadline, "timeout": timeout}), answer)
+    assert time.monotonic() - started < deadline + SLACK
+    assert reply.latency < deadline + SLACK
     assert reply.fields is None
     assert reply.failure is not None
     assert reply.failure.kind == kind, reply.failure
@@ -119,33 +120,33 @@ def test_a_bad_answer_is_counted_by_kind_and_in_time(
     assert reply.failure.reason.isprintable()
 
 
-def test_retry_after_two_seconds_is_waited_for(remote: Remote, answer: Answer, server: FakeServer) -> None:
-    (reply,), _ = ask(remote("rate-limit-2s", {"deadline": 5.0}), answer)
-    first, second = server.of("rate-limit-2s")
+def test_retry_after_seconds_is_respected(remote: Remote, answer: Answer, server: FakeServer) -> None:
+    (reply,), _ = ask(remote("rate-limit-seconds", {"deadline": 5.0}), answer)
+    first, second = server.of("rate-limit-seconds")
     assert reply.ok
     assert reply.attempts == 2
-    assert 2.0 <= second.at - first.at < 2.0 + 2 * SLACK
+    assert 0.4 <= second.at - first.at < 0.4 + 2 * SLACK
 
 
-def test_retry_after_a_date_is_waited_for(remote: Remote, answer: Answer, server: FakeServer) -> None:
+def test_retry_after_a_date_is_respected(remote: Remote, answer: Answer, server: FakeServer) -> None:
     (reply,), _ = ask(remote("rate-limit-date", {"deadline": 5.0}), answer)
     first, second = server.of("rate-limit-date")
     assert reply.ok
-    assert 0.9 < second.at - first.at < 2.0 + 2 * SLACK  # a date has no fractions of a second
+    assert 0.9 < second.at - first.at < 2.0 + 2 * SLACK  # a date has whole seconds
 
 
-def test_retry_after_four_hundred_seconds_gives_up_at_once_and_for_all(
+def test_retry_after_beyond_the_deadline_fails_all_calls_at_once(
     remote: Remote, answer: Answer, server: FakeServer
 ) -> None:
     started = time.monotonic()
     replies, client = ask(remote("rate-limit-400s", {"deadline": 30.0}), answer, count=20)
     assert time.monotonic() - started < 1.0 + 2 * SLACK
     assert all(reply.failure and reply.failure.kind == "transport" for reply in replies)
-    assert len(server.of("rate-limit-400s")) == 1  # the others need not ask to know
+    assert len(server.of("rate-limit-400s")) == 1  # the other calls know without asking
     assert client.ledger.calls == 1
 
 
-def test_without_retry_after_waits_double(remote: Remote, answer: Answer, server: FakeServer) -> None:
+def test_without_retry_after_the_wait_doubles(remote: Remote, answer: Answer, server: FakeServer) -> None:
     preset = remote("rate-limit-bare", {"backoff": 0.3, "deadline": 5.0, "attempts": 4})
     (reply,), _ = ask(preset, answer, draw=lambda: 1.0)
     first, second, third = (request.at for request in server.of("rate-limit-bare"))
@@ -154,13 +155,13 @@ def test_without_retry_after_waits_double(remote: Remote, answer: Answer, server
     assert 0.6 <= third - second < 0.6 + SLACK
 
 
-def test_an_unreadable_retry_after_is_as_good_as_none(remote: Remote, answer: Answer) -> None:
+def test_an_invalid_retry_after_is_ignored(remote: Remote, answer: Answer) -> None:
     (reply,), _ = ask(remote("rate-limit-odd"), answer)
     assert reply.ok
     assert reply.attempts == 2
 
 
-def test_server_errors_are_tried_again(remote: Remote, answer: Answer) -> None:
+def test_server_errors_are_retried(remote: Remote, answer: Answer) -> None:
     (reply,), client = ask(remote("500-then-good"), answer)
     assert reply.ok
     assert reply.attempts == client.ledger.calls == 3
@@ -188,10 +189,10 @@ def test_an_unknown_host_is_a_transport_failure(answer: Answer) -> None:
     assert reply.failure.kind == "transport"
 
 
-def test_no_call_of_a_crowd_outlives_its_deadline(remote: Remote, answer: Answer) -> None:
+def test_no_concurrent_call_outlives_its_deadline(remote: Remote, answer: Answer) -> None:
     preset = remote("hang", {"deadline": 0.6, "timeout": 0.6, "attempts": 1, "concurrency": 64})
 
-    async def crowd() -> list[float]:
+    async def concurrent() -> list[float]:
         client = Client(preset, make_provider(preset))
         replies = await client.ask_many(questions(64, answer))
         await client.close()
@@ -199,25 +200,25 @@ def test_no_call_of_a_crowd_outlives_its_deadline(remote: Remote, answer: Answer
         return [reply.latency for reply in replies]
 
     started = time.monotonic()
-    assert max(asyncio.run(crowd())) < 0.6 + SLACK
+    assert max(asyncio.run(concurrent())) < 0.6 + SLACK
     assert time.monotonic() - started < 0.6 + 2 * SLACK
 
 
-def test_a_crowd_can_be_given_a_time_of_its_own(remote: Remote, answer: Answer) -> None:
+def test_ask_many_accepts_a_time_limit_of_its_own(remote: Remote, answer: Answer) -> None:
     preset = remote("slow", {"concurrency": 1})  # 0.1 s each, one at a time
 
-    async def crowd() -> list[bool]:
+    async def concurrent() -> list[bool]:
         client = Client(preset, make_provider(preset))
         replies = await client.ask_many(questions(20, answer), within=0.35)
         await client.close()
         return [reply.ok for reply in replies]
 
-    answered = asyncio.run(crowd())
+    answered = asyncio.run(concurrent())
     assert 1 <= sum(answered) <= 3
     assert answered == sorted(answered, reverse=True)
 
 
-def test_a_bad_key_is_tried_once_and_logged_once(
+def test_a_bad_key_is_sent_once_and_logged_once(
     remote: Remote, answer: Answer, server: FakeServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     replies, client = ask(remote("401"), answer, count=200)
@@ -228,7 +229,7 @@ def test_a_bad_key_is_tried_once_and_logged_once(
     assert "401" in replies[-1].failure.reason
 
 
-def test_no_key_in_any_log_error_text_or_cache(
+def test_no_log_error_or_cache_contains_a_key(
     remote: Remote,
     answer: Answer,
     server: FakeServer,
@@ -245,7 +246,7 @@ def test_no_key_in_any_log_error_text_or_cache(
         cache = Cache(tmp_path / "answers.sqlite")
         (reply,), client = ask(preset, answer, cache=cache)
         seen += [repr(reply), repr(client.ledger), repr(preset), str(reply.failure), repr(client.provider)]
-    assert server.of("good")[0].headers["authorization"] == f"Bearer {key}"  # it was sent
+    assert server.of("good")[0].headers["authorization"] == f"Bearer {key}"  # the key was sent
     files = b"".join(file.read_bytes() for file in tmp_path.iterdir())
     assert key not in "".join(seen)
     assert key not in caplog.text
@@ -253,7 +254,7 @@ def test_no_key_in_any_log_error_text_or_cache(
     assert b"confidence" in files
 
 
-def test_a_key_that_a_gateway_repeats_with_http_200_is_nowhere(
+def test_a_key_that_a_gateway_echoes_with_http_200_is_removed(
     remote: Remote, answer: Answer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FAKE_KEY", "sk-very-secret-0123456789")
@@ -266,7 +267,7 @@ def test_a_key_that_a_gateway_repeats_with_http_200_is_nowhere(
     assert b"confidence" in files
 
 
-def test_a_word_that_stands_for_a_key_may_be_part_of_an_answer(
+def test_a_placeholder_key_may_occur_in_an_answer(
     remote: Remote, answer: Answer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FAKE_KEY", "0")
@@ -274,7 +275,7 @@ def test_a_word_that_stands_for_a_key_may_be_part_of_an_answer(
     assert reply.fields == GOOD
 
 
-def test_a_key_with_a_line_break_is_not_shown_either(
+def test_a_key_with_a_line_break_is_refused_and_not_shown(
     remote: Remote, answer: Answer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FAKE_KEY", "sk-secret\nX-Evil: 1")
@@ -284,9 +285,7 @@ def test_a_key_with_a_line_break_is_not_shown_either(
     assert "secret" not in repr(reply)
 
 
-def test_remote_calls_are_told_to_answer_with_one_line_of_json(
-    remote: Remote, answer: Answer, server: FakeServer
-) -> None:
+def test_remote_calls_demand_one_line_of_json(remote: Remote, answer: Answer, server: FakeServer) -> None:
     ask(remote("good"), answer)
     system, user = server.of("good")[0].body["messages"]
     assert system["role"] == "system"
@@ -295,10 +294,10 @@ def test_remote_calls_are_told_to_answer_with_one_line_of_json(
     assert user == words()[0]
 
 
-def test_a_schema_has_enums_only_and_its_flat_answer_is_understood(
+def test_a_schema_contains_only_enums_and_its_flat_answer_is_accepted(
     remote: Remote, answer: Answer, server: FakeServer
 ) -> None:
-    for model in ("schema-form", "good"):  # a server that only tries its best may answer as the prompt says
+    for model in ("schema-form", "good"):  # a server may ignore the schema and follow the prompt
         (reply,), _ = ask(remote(model, structure="schema"), answer)
         assert reply.fields == GOOD
     sent = server.of("good")[0].body["response_format"]["json_schema"]["schema"]
@@ -306,7 +305,7 @@ def test_a_schema_has_enums_only_and_its_flat_answer_is_understood(
     assert sent["required"] == list(sent["properties"]) == ["act_type", "oA_0", "oA_1", "oA_2", "confidence"]
 
 
-def test_grammars_go_where_each_server_looks_for_them(remote: Remote, answer: Answer, server: FakeServer) -> None:
+def test_each_server_gets_the_grammar_in_its_own_field(remote: Remote, answer: Answer, server: FakeServer) -> None:
     ask(remote("good", structure="vllm"), answer)
     assert server.of("good")[0].body["structured_outputs"] == {"grammar": answer.grammar()}
     ask(remote("good", structure="llamacpp", extra={"top_k": 5}), answer)
@@ -322,27 +321,27 @@ def test_tokens_and_money_are_counted(remote: Remote, answer: Answer) -> None:
     assert client.ledger.money == pytest.approx(reply.usage.money)
 
 
-def test_a_server_that_counts_nothing_is_estimated(remote: Remote, answer: Answer) -> None:
+def test_missing_token_counts_are_estimated(remote: Remote, answer: Answer) -> None:
     (reply,), _ = ask(remote("no-usage"), answer)
     assert reply.usage.prompt_tokens > 0
     assert reply.usage.completion_tokens > 0
 
 
-def test_connections_are_kept(remote: Remote, answer: Answer) -> None:
+def test_connections_are_reused(remote: Remote, answer: Answer) -> None:
     preset = remote("good")
 
     async def talk() -> int:
         client = Client(preset, make_provider(preset))
         for number in range(5):
             assert (await client.ask(words(number), answer)).ok
-        kept = len(client.provider.post.idle)  # type: ignore[attr-defined]
+        kept = len(client.provider.http.idle)  # type: ignore[attr-defined]
         await client.close()
         return kept
 
     assert asyncio.run(talk()) == 1
 
 
-def test_blocking_asks_from_any_thread(remote: Remote, answer: Answer) -> None:
+def test_the_blocking_client_asks_without_an_event_loop(remote: Remote, answer: Answer) -> None:
     preset = remote("echo")
     with BlockingClient(lambda: Client(preset, make_provider(preset))) as client:
         assert client.ask(words(7), answer).fields == {**GOOD, "confidence": 0.007}
@@ -363,5 +362,5 @@ def test_blocking_asks_from_any_thread(remote: Remote, answer: Answer) -> None:
         ({}, None),
     ],
 )
-def test_retry_after_is_read_in_all_its_forms(headers: dict[str, str], seconds: float | None) -> None:
+def test_retry_after_is_read_in_every_format(headers: dict[str, str], seconds: float | None) -> None:
     assert retry_after(headers, now=60.0) == seconds

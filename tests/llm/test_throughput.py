@@ -1,4 +1,4 @@
-"""Many questions at once cost little more than the server's latency."""
+"""Concurrent questions cost little more than the server's latency."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from kibitz.llm.client.types import Question
 from kibitz.llm.presets import Preset
 from tests.llm.conftest import questions, words
 
-# timed against a bound, so it runs where nothing else does
+# timed against a bound, so nothing else may run beside it
 pytestmark = [pytest.mark.conformance, pytest.mark.timed]
 
-LATENCY, AT_ONCE, COUNT = 0.1, 64, 256
-BOUND = COUNT / AT_ONCE * LATENCY
+LATENCY, CONCURRENCY, COUNT = 0.1, 64, 256
+BOUND = COUNT / CONCURRENCY * LATENCY
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def preset() -> Iterator[Preset]:
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         port = int(process.stdout.readline())
-        limits = {"concurrency": AT_ONCE}
+        limits = {"concurrency": CONCURRENCY}
         yield Preset.read(
             {"provider": "openai", "base_url": f"http://127.0.0.1:{port}/v1", "model": "any", "limits": limits}
         )
@@ -48,7 +48,7 @@ def test_256_questions_lose_less_than_15_percent_against_the_latency_bound(prese
         return seconds
 
     seconds = float("inf")
-    for _ in range(25):  # the best of a few: other work on the machine is not the client's
+    for _ in range(25):  # the best of several: other load on the machine does not count
         seconds = min(seconds, asyncio.run(measure()))
         if seconds < 1.1 * BOUND:
             break
@@ -56,7 +56,7 @@ def test_256_questions_lose_less_than_15_percent_against_the_latency_bound(prese
     assert seconds < 1.15 * BOUND
 
 
-def test_256_equal_questions_take_one_latency_and_one_call(preset: Preset, answer: Answer) -> None:
+def test_256_identical_questions_take_one_latency_and_one_call(preset: Preset, answer: Answer) -> None:
     async def measure() -> float:
         client = Client(preset, make_provider(preset))
         started = time.perf_counter()

@@ -34,7 +34,7 @@ def test_since_a_snapshot_only_later_entries_count() -> None:
     assert before.calls == 1
 
 
-def test_a_ledger_survives_its_record() -> None:
+def test_a_ledger_can_be_restored_from_its_record() -> None:
     ledger = UsageLedger(asked=3, hits=1, misses=2, calls=2, answered=1, prompt_tokens=5, money=0.25, seconds=1.5)
     ledger.failures["illegal"] = 1
     record = ledger.as_dict()

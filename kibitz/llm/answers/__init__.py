@@ -1,1 +1,1 @@
-"""What a model may answer: grammar and parser, confidence, prompts. Asking it is in `client`."""
+"""What a model may answer: prompt, grammar, parser, confidence. `client` does the asking."""

@@ -1,8 +1,8 @@
-"""One declaration of an answer's fields, and all that follows from it: grammar, JSON schema, strict parser.
+"""The format of an answer: a declaration of its fields gives a grammar, a JSON schema and a strict parser.
 
-A game's `fields(view, masks)` gives for each field the values open now: a list of values is one
-choice, a list of lists an array of choices, `Text(n)` a short free text. A list with a float in it
-is a number between its least and its greatest; the listed values are those a grammar can write.
+A game's `answer_fields(view, masks)` declares the legal values of each field: a list of values is one
+choice, a list of lists an array of choices, `Text(n)` a short free text. A list that contains a float
+allows any number between its minimum and its maximum; a grammar can write only the listed values.
 """
 
 from __future__ import annotations
@@ -17,116 +17,116 @@ from typing import Any, TypeAlias
 from kibitz.llm.client.types import FailureKind, ProviderError, clean
 
 Value: TypeAlias = int | float | str
-CONFIDENCE = "confidence"  # a field of this name may be measured from log-probabilities instead of asked for
+CONFIDENCE = "confidence"  # the field that log-probabilities can replace
 
-LONGEST = 32_768  # characters at a text's end that are looked through for an object
-MOST_KNOWN = 4_096  # answers kept ready; a game has far fewer
-PLAIN = "[a-zA-Z0-9 .,;:!?'()%/+-]"  # what a grammar lets a model write in a free text
+MAX_PARSED_CHARS = 32_768  # the parser searches only this much of a reply's end
+MAX_CACHED_ANSWERS = 4_096  # a game has far fewer
+TEXT_CHARS = "[a-zA-Z0-9 .,;:!?'()%/+-]"  # what a grammar allows in a free text
 
 
 @dataclass(frozen=True)
 class Text:
-    """A free text of at most so many characters."""
+    """A free text of at most `limit` characters."""
 
     limit: int
 
 
 @dataclass(frozen=True)
 class Field:
-    """`places` holds the open values: one place for a scalar, several for an array, none for a text."""
+    """`choices` holds the legal values: one tuple for a scalar, several for an array, none for a text."""
 
     name: str
-    places: tuple[tuple[Value, ...], ...]
+    choices: tuple[tuple[Value, ...], ...]
     array: bool = False
     text_limit: int = 0
 
     @property
     def flat_names(self) -> list[str]:
-        """Names of the field in a schema, which has scalars only."""
-        return [f"{self.name}_{i}" for i in range(len(self.places))] if self.array else [self.name]
+        """The field's names in a schema, which contains only scalars."""
+        return [f"{self.name}_{i}" for i in range(len(self.choices))] if self.array else [self.name]
 
     def grammar(self) -> str:
-        if not self.places:
-            return f'"\\"" {PLAIN}{{0,{self.text_limit}}} "\\""'
-        options = [" | ".join(_quoted(_json(value)) for value in place) for place in self.places]
+        if not self.choices:
+            return f'"\\"" {TEXT_CHARS}{{0,{self.text_limit}}} "\\""'
+        options = [" | ".join(_literal(to_json(value)) for value in values) for values in self.choices]
         body = ' "," '.join(f"({option})" for option in options)
         return f'"[" {body} "]"' if self.array else body
 
     def check(self, given: Any) -> Any:
-        """The value as a caller may use it, or ProviderError."""
-        if not self.places:
+        """The value if it is legal, otherwise ProviderError."""
+        if not self.choices:
             if not isinstance(given, str):
-                raise _shape(f"{self.name} should be a text")
+                raise _wrong_shape(f"{self.name} must be a string")
             return clean(given, self.text_limit)
         if not self.array:
-            return _open(self.name, self.places[0], given)
-        if not isinstance(given, list) or len(given) != len(self.places):
-            raise _shape(f"{self.name} should be an array of {len(self.places)}")
-        pairs = zip(self.places, given, strict=True)
-        return [_open(f"{self.name}[{i}]", place, x) for i, (place, x) in enumerate(pairs)]
+            return _legal(self.name, self.choices[0], given)
+        if not isinstance(given, list) or len(given) != len(self.choices):
+            raise _wrong_shape(f"{self.name} must be an array of {len(self.choices)}")
+        pairs = zip(self.choices, given, strict=True)
+        return [_legal(f"{self.name}[{i}]", values, x) for i, (values, x) in enumerate(pairs)]
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a reply may look like for one state."""
+    """The format of a reply in one position."""
 
     fields: tuple[Field, ...]
 
     @staticmethod
     def of(declared: Mapping[str, Any]) -> Answer:
-        """From a game's `fields(view, masks)`."""
-        key = repr(declared)  # a dictionary of values would take 1 for 1.0
-        if key not in _KNOWN:
-            if len(_KNOWN) >= MOST_KNOWN:
-                _KNOWN.clear()
-            _KNOWN[key] = Answer(tuple(_field(name, values) for name, values in declared.items()))
-        return _KNOWN[key]
+        """From a game's `answer_fields(view, masks)`."""
+        key = repr(declared)  # by value, 1 and 1.0 would be the same key
+        if key not in _cached:
+            if len(_cached) >= MAX_CACHED_ANSWERS:
+                _cached.clear()
+            _cached[key] = Answer(tuple(_field(name, values) for name, values in declared.items()))
+        return _cached[key]
 
     @property
     def names(self) -> list[str]:
         return [field.name for field in self.fields]
 
     def without(self, name: str) -> Answer:
-        """The same with one field less; itself when it is the only one or not there."""
-        if name not in self._shorter:
+        """The answer without one field; itself when it lacks that field or has no other."""
+        if name not in self._without:
             rest = tuple(field for field in self.fields if field.name != name)
-            self._shorter[name] = Answer(rest) if rest and len(rest) < len(self.fields) else self
-        return self._shorter[name]
+            self._without[name] = Answer(rest) if rest and len(rest) < len(self.fields) else self
+        return self._without[name]
 
     @cached_property
-    def _shorter(self) -> dict[str, Answer]:
+    def _without(self) -> dict[str, Answer]:
         return {}
 
     @cached_property
-    def head(self) -> str:
-        """How every answer begins: a model need not write it."""
-        return f"{{{_json(self.fields[0].name)}:"
+    def prefix(self) -> str:
+        """The start that all answers share: a model need not generate it."""
+        return f"{{{to_json(self.fields[0].name)}:"
 
-    def grammar(self, after_head: bool = False) -> str:
-        """GBNF for llama.cpp and vLLM; xgrammar's EBNF reads the same text. One line, no spaces."""
-        return self._rest if after_head else self._whole
+    def grammar(self, after_prefix: bool = False) -> str:
+        """GBNF for llama.cpp and vLLM, which is also valid EBNF for xgrammar. One line, no spaces."""
+        return self._rest if after_prefix else self._whole
 
     @cached_property
     def _whole(self) -> str:
-        return f"root ::= {_quoted(self.head)} {self._rest.removeprefix('root ::= ')}"
+        return f"root ::= {_literal(self.prefix)} {self._rest.removeprefix('root ::= ')}"
 
     @cached_property
     def _rest(self) -> str:
         first, *others = self.fields
         parts = [first.grammar()]
         for field in others:
-            parts += [_quoted(f",{_json(field.name)}:"), field.grammar()]
+            parts += [_literal(f",{to_json(field.name)}:"), field.grammar()]
         return "root ::= " + " ".join([*parts, '"}"'])
 
     @cached_property
     def schema(self) -> dict[str, Any]:
-        """Portable JSON schema: scalars with enums only, all required; arrays as `name_0`, `name_1`..."""
+        """A portable JSON schema: only scalars with enums, all required; arrays as `name_0`, `name_1`..."""
         properties: dict[str, Any] = {}
         for field in self.fields:
-            if not field.places:
+            if not field.choices:
                 properties[field.name] = {"type": "string"}
-            for name, place in zip(field.flat_names, field.places, strict=False):
-                properties[name] = {"type": _json_type(place), "enum": list(place)}
+            for name, values in zip(field.flat_names, field.choices, strict=False):
+                properties[name] = {"type": _json_type(values), "enum": list(values)}
         return {
             "type": "object",
             "properties": properties,
@@ -135,150 +135,149 @@ class Answer:
         }
 
     @cached_property
-    def longest(self) -> int:
-        """Characters of the longest answer the grammar can write."""
+    def max_chars(self) -> int:
+        """The length of the longest answer that the grammar can write."""
         size = 2
         for field in self.fields:
-            values = [max(len(_json(value)) for value in place) + 1 for place in field.places]
-            size += len(_json(field.name)) + 4 + sum(values) + field.text_limit
+            longest = [max(len(to_json(value)) for value in values) + 1 for values in field.choices]
+            size += len(to_json(field.name)) + 4 + sum(longest) + field.text_limit
         return size
 
     def write(self, values: Mapping[str, Any]) -> str:
-        """As the grammar would: one line, no spaces."""
-        return "{" + ",".join(f"{_json(name)}:{_json(values[name])}" for name in self.names) + "}"
+        """As the grammar writes it: one line, no spaces."""
+        return "{" + ",".join(f"{to_json(name)}:{to_json(values[name])}" for name in self.names) + "}"
 
     def parse(self, text: str, flat: bool = False) -> dict[str, Any]:
-        """The fields of the last whole object in the text, every value open now, or ProviderError.
+        """The fields of the last complete object in the text if all are legal, otherwise ProviderError.
 
-        `flat` also takes the schema's form of arrays.
+        `flat` also accepts the schema's form of arrays.
         """
         if not text.strip():
-            raise ProviderError(FailureKind.EMPTY, "the reply has no text")
+            raise ProviderError(FailureKind.EMPTY, "the reply contains no text")
         found = last_object(text)
         if found is None:
-            raise ProviderError(FailureKind.NOT_JSON, f"no whole JSON object in {clean(text, 80)!r}")
+            raise ProviderError(FailureKind.NOT_JSON, f"no complete JSON object in {clean(text, 80)!r}")
         return self.check(dict(found), flat)
 
     def check(self, given: Mapping[str, Any], flat: bool = False) -> dict[str, Any]:
-        """An object with exactly our keys and open values, in our order, or ProviderError."""
+        """The fields in declared order; ProviderError unless keys and values are as declared."""
         if flat and set(given) == {name for field in self.fields for name in field.flat_names}:
             given = {f.name: [given[name] for name in f.flat_names] if f.array else given[f.name] for f in self.fields}
         if set(given) != set(self.names):
             keys = clean(", ".join(map(str, given)), 80)
-            raise _shape(f"the keys should be {', '.join(self.names)}, not {keys or 'none'}")
+            raise _wrong_shape(f"the keys must be {', '.join(self.names)}, not {keys or 'none'}")
         return {field.name: field.check(given[field.name]) for field in self.fields}
 
 
-_KNOWN: dict[str, Answer] = {}
+_cached: dict[str, Answer] = {}
 
 
-class _Odd:
-    """Stands for what JSON does not have (NaN, Infinity) or nobody should build (a number of 5,000 digits)."""
+class _Invalid:
+    """Stands for numbers that JSON lacks (NaN, Infinity) or that are too long to build (5,000 digits)."""
 
 
-_ODD = _Odd()
+_INVALID = _Invalid()
 
 
 def last_object(text: str) -> Mapping[str, Any] | None:
-    """The last whole top-level JSON object; ProviderError when it repeats a key or holds a NaN.
+    """The last complete top-level JSON object; ProviderError when it repeats a key or contains a NaN.
 
-    Chatty models think aloud and write an answer in the end, so the last one counts. Only the end
-    of an endless text is read.
+    Models often reason before they answer, so the last object counts.
     """
     decoder = json.JSONDecoder(
         object_pairs_hook=_pairs,
-        parse_constant=lambda _: _ODD,
-        parse_int=lambda digits: int(digits) if len(digits) < 20 else _ODD,
+        parse_constant=lambda _: _INVALID,
+        parse_int=lambda digits: int(digits) if len(digits) < 20 else _INVALID,
         parse_float=_number,
     )
-    tail, found, start = text[-LONGEST:], None, 0
-    read_in_vain = 0  # characters, and 20 for each try: text that is all beginnings would take for ever
-    while (start := tail.find("{", start)) >= 0 and read_in_vain < 4 * LONGEST:
+    tail, found, start = text[-MAX_PARSED_CHARS:], None, 0
+    wasted = 0  # characters, plus 20 per attempt: bounds the time for text full of unfinished objects
+    while (start := tail.find("{", start)) >= 0 and wasted < 4 * MAX_PARSED_CHARS:
         try:
             found, start = decoder.raw_decode(tail, start)
         except (json.JSONDecodeError, RecursionError) as error:
-            read_in_vain += 20 + (error.pos - start if isinstance(error, json.JSONDecodeError) else LONGEST)
+            wasted += 20 + (error.pos - start if isinstance(error, json.JSONDecodeError) else MAX_PARSED_CHARS)
             start += 1
-    if isinstance(found, _Repeated):
-        raise _shape("a key appears twice")
-    if found is not None and _holds_odd(found):
-        raise ProviderError(FailureKind.NOT_JSON, "the object holds a number that JSON does not have")
+    if isinstance(found, _RepeatedKey):
+        raise _wrong_shape("a key appears twice")
+    if found is not None and _contains_invalid(found):
+        raise ProviderError(FailureKind.NOT_JSON, "the object contains a number that is not valid JSON")
     return found
 
 
-class _Repeated(dict[str, Any]):
-    """An object in which some key appears twice."""
+class _RepeatedKey(dict[str, Any]):
+    """An object in which a key appears twice, at any depth."""
 
 
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     values = dict(pairs)
-    inner = any(isinstance(value, _Repeated) for _, value in pairs)
-    return values if len(values) == len(pairs) and not inner else _Repeated(values)
+    inner = any(isinstance(value, _RepeatedKey) for _, value in pairs)
+    return values if len(values) == len(pairs) and not inner else _RepeatedKey(values)
 
 
 def _number(digits: str) -> Any:
     value = float(digits)
-    return value if math.isfinite(value) else _ODD
+    return value if math.isfinite(value) else _INVALID
 
 
-def _holds_odd(value: Any) -> bool:
-    """Without recursion: what the decoder can build may be deeper than our own calls can go."""
+def _contains_invalid(value: Any) -> bool:
+    """Iterative: the decoder can build objects that are too deep for a recursive function."""
     waiting = [value]
     while waiting:
         value = waiting.pop()
-        if isinstance(value, _Odd):
+        if isinstance(value, _Invalid):
             return True
         if isinstance(value, (dict, list)):
             waiting += value.values() if isinstance(value, dict) else value
     return False
 
 
-def _open(name: str, place: Sequence[Value], given: Any) -> Any:
-    """One value of one place: its type, then whether it is open."""
-    kind = _json_type(place)
+def _legal(name: str, values: Sequence[Value], given: Any) -> Any:
+    """Check one value: first its type, then whether it is legal."""
+    kind = _json_type(values)
     if kind == "string":
         if not isinstance(given, str):
-            raise _shape(f"{name} should be a text")
-    elif type(given) not in ((int,) if kind == "integer" else (int, float)):  # a boolean is no number here
-        raise _shape(f"{name} should be {'an integer' if kind == 'integer' else 'a number'}")
+            raise _wrong_shape(f"{name} must be a string")
+    elif type(given) not in ((int,) if kind == "integer" else (int, float)):  # a boolean is not a number here
+        raise _wrong_shape(f"{name} must be {'an integer' if kind == 'integer' else 'a number'}")
     if kind == "number":
-        numbers = [float(value) for value in place]
+        numbers = [float(value) for value in values]
         if min(numbers) <= given <= max(numbers):
             return float(given)
         allowed = f"{min(numbers)} to {max(numbers)}"
-    elif given in place:
+    elif given in values:
         return given
     else:
-        allowed = ", ".join(map(str, place))
-    raise ProviderError(FailureKind.ILLEGAL, f"{name} is {clean(str(given), 40)}; open now: {clean(allowed, 120)}")
+        allowed = ", ".join(map(str, values))
+    raise ProviderError(FailureKind.ILLEGAL, f"{name} is {clean(str(given), 40)}; legal values: {clean(allowed, 120)}")
 
 
-def _shape(reason: str) -> ProviderError:
+def _wrong_shape(reason: str) -> ProviderError:
     return ProviderError(FailureKind.WRONG_SHAPE, reason)
 
 
-def _json(value: Any) -> str:
+def to_json(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"))
 
 
-def _quoted(text: str) -> str:
-    """A literal of a grammar."""
+def _literal(text: str) -> str:
+    """A literal in a grammar."""
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-def _json_type(place: Sequence[Value]) -> str:
-    if isinstance(place[0], str):
+def _json_type(values: Sequence[Value]) -> str:
+    if isinstance(values[0], str):
         return "string"
-    return "number" if any(isinstance(value, float) for value in place) else "integer"
+    return "number" if any(isinstance(value, float) for value in values) else "integer"
 
 
 def _field(name: str, values: Any) -> Field:
     if isinstance(values, Text):
         return Field(name, (), text_limit=values.limit)
     array = any(isinstance(x, (list, tuple)) for x in values)
-    places = tuple(tuple(place) for place in (values if array else [values]))
-    for place in places:
-        kinds = {str if isinstance(x, str) else float for x in place if type(x) in (int, float, str)}
-        if not place or len(kinds) != 1 or any(type(x) not in (int, float, str) for x in place):
-            raise TypeError(f"The open values of {name!r} must be numbers or texts, and at least one: {place!r}.")
-    return Field(name, places, array)
+    choices = tuple(tuple(choice) for choice in (values if array else [values]))
+    for choice in choices:
+        kinds = {str if isinstance(x, str) else float for x in choice if type(x) in (int, float, str)}
+        if not choice or len(kinds) != 1 or any(type(x) not in (int, float, str) for x in choice):
+            raise TypeError(f"The legal values of {name!r} must be all numbers or all strings, not {choice!r}.")
+    return Field(name, choices, array)

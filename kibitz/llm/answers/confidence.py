@@ -1,7 +1,7 @@
-"""How sure a model was, from the log-probabilities of what it wrote.
+"""A model's confidence, from the log-probabilities of the tokens it generated.
 
-A model that must choose among 0, 1 and 3 gives some of its belief to tokens that are no answer at
-all. Its confidence is the share the written value had among the open ones.
+A model that must choose among 0, 1 and 3 gives some probability to tokens that are not an answer at all.
+Its confidence is the share of the chosen value among the legal ones.
 """
 
 from __future__ import annotations
@@ -10,22 +10,22 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 
-from kibitz.llm.answers.answer import Answer, Field, _json
+from kibitz.llm.answers.answer import Answer, Field, to_json
 from kibitz.llm.client.types import Completion, Token
 
 AFTER_VALUE = re.compile(r"[,\]}\s]|$")
 
 
 def likelihood(answer: Answer, completion: Completion) -> dict[str, float]:
-    """Of each field's value; a field whose tokens tell nothing is left out."""
+    """Of each field's value; omits fields whose tokens carry no information."""
     starts = _starts(completion)
     found: dict[str, float] = {}
     for field in answer.fields:
-        if not field.places:
+        if not field.choices:
             continue
         total = 1.0
-        for place, begin, end in _spans(field, completion.text):
-            share = _share([_json(value) for value in place], begin, end, completion, starts)
+        for values, begin, end in _spans(field, completion.text):
+            share = _share([to_json(value) for value in values], begin, end, completion, starts)
             if share is None:
                 break
             total *= share
@@ -35,8 +35,8 @@ def likelihood(answer: Answer, completion: Completion) -> dict[str, float]:
 
 
 def _starts(completion: Completion) -> list[int]:
-    """Where in the text each token begins."""
-    starts, at = [], completion.start
+    """The position of each token in the text."""
+    starts, at = [], completion.prefix_chars
     for token in completion.tokens:
         starts.append(at)
         at += len(token.text)
@@ -44,51 +44,51 @@ def _starts(completion: Completion) -> list[int]:
 
 
 def _spans(field: Field, text: str) -> Iterator[tuple[Sequence[object], int, int]]:
-    """Open values, begin and end of each place of a field in the text, the last one of that name."""
+    """Legal values, start and end of each value of a field; the last field of that name counts."""
     at = text.rfind(f'"{field.name}"')
     if at < 0:
         return
     at = text.find(":", at) + 1
-    for place in field.places:
+    for values in field.choices:
         while at < len(text) and text[at] in " [,\n\t":
             at += 1
         after = AFTER_VALUE.search(text, at)
         end = after.start() if after else len(text)
-        yield place, at, end
+        yield values, at, end
         at = end
 
 
 def _share(options: list[str], begin: int, end: int, completion: Completion, starts: list[int]) -> float | None:
-    """Probability of text[begin:end] among the options, token by token."""
-    total, touched = 1.0, False
+    """The probability of text[begin:end] among the options, token by token."""
+    total, found = 1.0, False
     for token, start in zip(completion.tokens, starts, strict=True):
         if start + len(token.text) <= begin or start >= end:
             continue
         lead = completion.text[start:begin] if start < begin else ""
         written = completion.text[begin:start] if start > begin else ""
-        alive = [option[len(written) :] for option in options if option.startswith(written)]
-        share = _among(token, lead, alive)
+        possible = [option[len(written) :] for option in options if option.startswith(written)]
+        share = _token_share(token, lead, possible)
         if share is None:
             return None
-        total, touched = total * share, True
-    return total if touched else None
+        total, found = total * share, True
+    return total if found else None
 
 
-def _among(token: Token, lead: str, alive: list[str]) -> float | None:
-    """The written token's share among those that go on with an open value."""
+def _token_share(token: Token, lead: str, possible: list[str]) -> float | None:
+    """The generated token's share among the tokens that continue a legal value."""
     legal = 0.0
-    for text, logp in token.others.items():
-        if text.startswith(lead) and _goes_on(text[len(lead) :], alive):
+    for text, logp in token.alternatives.items():
+        if text.startswith(lead) and _continues(text[len(lead) :], possible):
             legal += math.exp(min(0.0, logp))
-    own = token.others.get(token.text)
+    own = token.alternatives.get(token.text)
     if own is None or legal <= 0:
         return None
     return min(1.0, math.exp(min(0.0, own)) / legal)
 
 
-def _goes_on(rest: str, alive: list[str]) -> bool:
-    """`rest` begins an open value, or is one with something after it."""
+def _continues(rest: str, possible: list[str]) -> bool:
+    """Whether `rest` starts a legal value, or is one followed by other text."""
     return bool(rest) and any(
         option.startswith(rest) or (rest.startswith(option) and AFTER_VALUE.match(rest[len(option) :]) is not None)
-        for option in alive
+        for option in possible
     )

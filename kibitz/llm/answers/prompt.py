@@ -1,4 +1,4 @@
-"""The prompt: a template file, checked before anything is asked, and capped where history grows."""
+"""The prompt: a template file, checked before the first question, with a limit on the history."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kibitz.core.paths import find
 from kibitz.llm.answers.answer import Answer
 
 DEFAULT = "configs/llm_prompt.txt"
-HISTORY = "history_str"  # one line for each past act, oldest first
+HISTORY = "history_str"  # one line per past act, oldest first
 
 _jinja = ImmutableSandboxedEnvironment(
     undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=False
@@ -24,15 +24,15 @@ _jinja = ImmutableSandboxedEnvironment(
 
 
 class Prompt:
-    """A template with strict names. Put what never changes first: models reuse a prefix they have read."""
+    """A template with strict variable names. Put constant text first: models reuse a prefix they have read."""
 
     def __init__(
         self,
         text: str,
         where: str = "the prompt",
         *,
-        max_history_turns: int | None = None,  # newest lines of the history that are kept
-        max_prompt_chars: int | None = None,  # older lines go first until the prompt fits
+        max_history_turns: int | None = None,  # keeps the newest lines of the history
+        max_prompt_chars: int | None = None,  # drops the oldest lines until the prompt fits
     ) -> None:
         self.text, self.where = text, where
         self.max_history_turns, self.max_prompt_chars = max_history_turns, max_prompt_chars
@@ -42,38 +42,39 @@ class Prompt:
         except jinja2.TemplateError as error:
             raise BadInput(f"{where} is not a valid template: {error}.") from None
         if not text.strip():
-            raise BadInput(f"{where} is empty; it should be a template that puts the state into words.")
+            raise BadInput(f"{where} is empty; it must be a template that describes the position.")
 
     @classmethod
     def read(
         cls, path: str | Path = DEFAULT, *, max_history_turns: int | None = None, max_prompt_chars: int | None = None
     ) -> Prompt:
-        """From a file; `configs/...` is also found where kibitz is installed."""
+        """From a file; `configs/...` falls back to the one that kibitz ships."""
         file = find(path)
         try:
             text = file.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise BadInput(f"The prompt {file} cannot be read: {error}.") from None
+            raise BadInput(f"Cannot read the prompt {file}: {error}.") from None
         return cls(text, str(file), max_history_turns=max_history_turns, max_prompt_chars=max_prompt_chars)
 
     @property
     def version(self) -> str:
-        """Changes with the template and its caps; part of every cache key."""
+        """Changes with the template and its limits; part of every cache key."""
         whole = f"{self.text}\0{self.max_history_turns}\0{self.max_prompt_chars}"
         return hashlib.sha256(whole.encode()).hexdigest()[:16]
 
     def check(self, sample: Mapping[str, str]) -> None:
-        """At start-up, with the variables of any state: BadInput when a name is missing or the caps leave no room."""
+        """At startup, with the variables of any position: BadInput for an unknown name or limits that are too tight."""
         if unknown := sorted(self.names - set(sample)):
-            raise BadInput(f"{self.where} uses {', '.join(unknown)}; there are {', '.join(sorted(sample))}.")
+            known = ", ".join(sorted(sample))
+            raise BadInput(f"{self.where} uses unknown variables: {', '.join(unknown)}; use only {known}.")
         bare = self._fill({**sample, HISTORY: ""})
         if self.max_prompt_chars is not None and len(bare) > self.max_prompt_chars:
             raise BadInput(
-                f"max_prompt_chars is {self.max_prompt_chars}; {self.where} needs {len(bare)} without any history."
+                f"max_prompt_chars is {self.max_prompt_chars}, but {self.where} needs {len(bare)} without any history."
             )
 
     def render(self, variables: Mapping[str, str]) -> str:
-        """The whole prompt; the state itself is never cut, only history."""
+        """The whole prompt. Only the history is shortened, never the position."""
         lines = variables.get(HISTORY, "").splitlines()
         kept = lines if self.max_history_turns is None else lines[max(0, len(lines) - self.max_history_turns) :]
         text = self._fill({**variables, HISTORY: "\n".join(kept)})
@@ -86,24 +87,18 @@ class Prompt:
         return text
 
     def messages(self, variables: Mapping[str, str]) -> list[dict[str, str]]:
-        """What `Client.ask` takes; remote providers put their system message before it."""
+        """For `Client.ask`; remote providers prepend a system message."""
         return [{"role": "user", "content": self.render(variables)}]
-
-    def save(self, folder: Path, name: str = "prompt.txt") -> Path:
-        """The prompt in use, beside a run's other files."""
-        file = folder / name
-        file.write_text(self.text, encoding="utf-8")
-        return file
 
     def _fill(self, variables: Mapping[str, str]) -> str:
         try:
             return self.template.render(variables)
-        except Exception as error:  # a template is a program: it may divide by zero
-            raise BadInput(f"{self.where} cannot be filled in: {str(error) or type(error).__name__}.") from None
+        except Exception as error:  # a template can evaluate any expression, such as 1 / 0
+            raise BadInput(f"Cannot fill in {self.where}: {str(error) or type(error).__name__}.") from None
 
 
 def system_message(answer: Answer, flat: bool = False) -> dict[str, str]:
-    """Forces one line of JSON from chatty remote models; the same for every state of a game."""
+    """Demands one line of JSON from remote models; the same for every position of a game."""
     arrays = tuple(tuple(field.flat_names) if flat and field.array else () for field in answer.fields)
     return {"role": "system", "content": _demand(tuple(answer.names), arrays)}
 

@@ -1,1 +1,1 @@
-"""Asking a model: concurrency, retries, cache, budget, failures. Where models run is in `providers`."""
+"""Asking a model: concurrency, retries, cache, budget, failures, usage. `providers` holds the models."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -48,7 +47,7 @@ class _Call:
     ledger: UsageLedger
     request: Mapping[str, Any]
     requested: Answer  # what the model must write: omits a confidence that the provider measures
-    deadline: float  # monotonic seconds
+    deadline: float  # on the event loop's clock
     attempts: int = 0
     usage: Usage = field(default_factory=Usage)
     text: str = ""
@@ -72,12 +71,12 @@ class Client:
         self.preset, self.provider, self.limits = preset, provider, preset.limits
         self.cache, self.prompt_version, self.draw = cache, prompt_version, draw
         self.ledger = UsageLedger() if ledger is None else ledger
-        self.budget = BudgetTracker(budget or Budget(), self.ledger)
-        self.breaker = Breaker(preset.limits)
+        self.budget = BudgetTracker(budget or Budget(), self.ledger, _now)
+        self.breaker = Breaker(preset.limits, _now)
         self.window = FailureWindow(policy or FailurePolicy())
-        self.paused_until = 0.0  # monotonic seconds: a rate limit that one call meets holds for all
+        self.paused_until = 0.0  # on the event loop's clock: a rate limit that one call meets holds for all
         self.in_flight: dict[str, asyncio.Task[Reply]] = {}
-        self.slots = asyncio.Semaphore(min(self.limits.concurrency, provider.at_once or self.limits.concurrency))
+        self.slots = asyncio.Semaphore(min(self.limits.concurrency, provider.max_concurrent or self.limits.concurrency))
 
     async def ask(self, messages: Messages, answer: Answer) -> Reply:
         """Ask one question. A failure is returned as a Reply; only the failure policy raises."""
@@ -138,7 +137,7 @@ class Client:
         return self.provider.request(question.messages, self._requested(question.answer))
 
     def _requested(self, answer: Answer) -> Answer:
-        return answer.without(CONFIDENCE) if self.provider.measures else answer
+        return answer.without(CONFIDENCE) if self.provider.has_logprobs else answer
 
     def _record(self, reply: Reply, first: bool, ledger: UsageLedger) -> Reply:
         """Enter an outcome. A later identical question shares the reply and costs nothing."""
@@ -171,7 +170,7 @@ class Client:
 
     async def _ask_in_time(self, question: Question, request: Mapping[str, Any]) -> Reply:
         """A call from its first request to its end, at most until the deadline."""
-        started = time.monotonic()
+        started = _now()
         seconds = min(self.limits.deadline, max(0.0, self.budget.seconds_left()))
         requested, ledger = self._requested(question.answer), question.ledger or self.ledger
         call = _Call(question, ledger, request, requested, started + seconds)
@@ -183,12 +182,12 @@ class Client:
                 completion = await self._attempts(call)
             call.text = clean(completion.text)
             fields, measured = self._check(question.answer, call.requested, completion)
-            call.text = clean(question.answer.write(fields)) if self.provider.measures else call.text
+            call.text = clean(question.answer.write(fields)) if self.provider.has_logprobs else call.text
         except TimeoutError:
             failure = self._timed_out(seconds)
         except ProviderError as error:
             failure = error.failure
-        latency = time.monotonic() - started
+        latency = _now() - started
         ledger.add(answered=failure is None, seconds=latency)
         source = "model" if call.attempts else "none"
         return Reply(call.text, fields, call.usage, latency, call.attempts, source, failure, measured)
@@ -214,7 +213,7 @@ class Client:
             wait = self.limits.wait(call.attempts, self.draw()) if last.after is None else last.after
             if last.failure.detail == "rate_limit" and last.after is not None:
                 self._pause(wait, last.failure.reason)
-            if time.monotonic() + wait >= call.deadline:
+            if _now() + wait >= call.deadline:
                 break
             self.breaker.inconclusive()
             await asyncio.sleep(wait)
@@ -223,17 +222,17 @@ class Client:
 
     def _pause(self, seconds: float, reason: str) -> None:
         """Send nothing for a while. Log a pause longer than any call can wait, once."""
-        now = time.monotonic()
+        now = _now()
         if self.paused_until - now < self.limits.deadline <= seconds:
             log.warning("pausing requests to %s for %.0f s: %s", self.provider.name, seconds, reason)
         self.paused_until = max(self.paused_until, now + seconds)
 
     async def _wait_for_rate_limit(self, call: _Call, last: ProviderError | None) -> None:
         """Wait for the end of a rate limit that another call met, or fail now if it ends too late."""
-        wait = self.paused_until - time.monotonic()
+        wait = self.paused_until - _now()
         if wait <= 0:
             return
-        if time.monotonic() + wait >= call.deadline:
+        if _now() + wait >= call.deadline:
             reason = f"the server's rate limit ends in {wait:.0f} s"
             raise last or ProviderError(FailureKind.TRANSPORT, reason, "rate_limit")
         await asyncio.sleep(wait)
@@ -245,9 +244,7 @@ class Client:
         call.ledger.add(calls=1)
         call.attempts += 1
         try:
-            left = (
-                call.deadline - time.monotonic() + 0.1
-            )  # so that the deadline, not this timeout, ends the last attempt
+            left = call.deadline - _now() + 0.1  # so that the deadline, not this timeout, ends the last attempt
             completion = await self.provider.ask(call.request, call.requested, min(self.limits.timeout, left))
             used = self._used(most, completion)
             call.ledger.add_cost(used)
@@ -286,7 +283,7 @@ class Client:
         self, whole: Answer, requested: Answer, completion: Completion
     ) -> tuple[dict[str, Any], dict[str, float]]:
         """The legal fields, with a measured confidence where the provider reports log-probabilities."""
-        if completion.cut:
+        if completion.truncated:
             kind = FailureKind.NOT_JSON if completion.text.strip() else FailureKind.EMPTY
             raise ProviderError(kind, "the model reached its token limit before the end of its answer", "length")
         fields = requested.parse(completion.text, flat=self.preset.structure == "schema")
@@ -308,6 +305,10 @@ class Client:
             most.prompt_tokens if prompt is None else prompt,
             len(completion.text) // CHARS_PER_TOKEN + 1 if written is None else written,
         )
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
 
 
 def make_provider(preset: Preset) -> Provider:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import time
 from collections import deque
 from collections.abc import Callable
 from typing import Literal
@@ -58,7 +57,7 @@ class TooManyFailures(RuntimeError):
 class BudgetTracker:
     """Enforces a budget. It reserves the most that a call may cost before the call, so nothing is overspent."""
 
-    def __init__(self, budget: Budget, ledger: UsageLedger, clock: Clock = time.monotonic) -> None:
+    def __init__(self, budget: Budget, ledger: UsageLedger, clock: Clock) -> None:
         self.budget, self.ledger, self.clock = budget, ledger, clock
         self.started: float | None = None
         self.reserved = Usage()
@@ -98,7 +97,7 @@ def _exhausted(name: str, limit: float | None) -> ProviderError:
 class Breaker:
     """A circuit breaker: sends nothing to a failing provider for a while, then lets one question probe it."""
 
-    def __init__(self, limits: Limits, clock: Clock = time.monotonic) -> None:
+    def __init__(self, limits: Limits, clock: Clock) -> None:
         self.limits, self.clock = limits, clock
         self.consecutive_failures = 0
         self.retry_at = 0.0  # clock time of the next probe

@@ -89,7 +89,7 @@ class Token(NamedTuple):
     """A generated token and its alternatives."""
 
     text: str
-    others: Mapping[str, float]  # log-probabilities by text, the generated token included
+    alternatives: Mapping[str, float]  # log-probabilities by text, the generated token included
 
 
 @dataclass(frozen=True)
@@ -99,9 +99,9 @@ class Completion:
     text: str
     prompt_tokens: int | None = None  # None: not reported
     completion_tokens: int | None = None
-    cut: bool = False  # the model reached its token limit
+    truncated: bool = False  # the model reached its token limit
     tokens: Sequence[Token] = ()
-    start: int = 0  # leading characters that were part of the prompt
+    prefix_chars: int = 0  # leading characters that were part of the prompt
 
 
 @dataclass(frozen=True)
@@ -126,8 +126,8 @@ class Provider(Protocol):
     """One way to reach a model. `ask` raises ProviderError; the client handles everything else."""
 
     name: str  # shown to users; contains no key
-    at_once: int | None  # the most concurrent requests; None: no limit of its own
-    measures: bool  # replies carry log-probabilities, so the model need not state a confidence
+    max_concurrent: int | None  # the most concurrent requests; None: no limit of its own
+    has_logprobs: bool  # replies carry log-probabilities, so the model need not state a confidence
 
     def request(self, messages: Messages, answer: Answer) -> Mapping[str, Any]:
         """Everything that determines the reply, as JSON; the cache key is made from it. Contains no key."""

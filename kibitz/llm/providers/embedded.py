@@ -1,7 +1,7 @@
-"""A small model inside the process: no network, no key. xllamacpp runs a GGUF file on the CPU.
+"""A small model inside the process, without network or key: xllamacpp runs a GGUF file on the CPU.
 
-The grammar of the state makes every answer legal; log-probabilities give the confidence. Text that
-was read before is not read again, so prompts should begin with what never changes.
+The position's grammar makes every answer legal; log-probabilities give the confidence. The engine reuses a
+prefix that it has read before, so prompts should begin with constant text.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from kibitz.llm.client.types import Completion, FailureKind, Messages, ProviderE
 from kibitz.llm.presets import Preset
 from kibitz.llm.providers import weights
 
-SHOWN = 40  # alternatives looked at for each token; open values are few
+TOP_LOGPROBS = 40  # alternatives per token; legal values are few
 
 
 class Embedded:
-    """One model, one question at a time: more at once only share the same cores."""
+    """One model, one question at a time: concurrent questions would only share the same cores."""
 
-    at_once: int | None = 1
-    measures = True
+    max_concurrent: int | None = 1
+    has_logprobs = True
 
-    def __init__(self, preset: Preset, reuse_prefix: bool = True) -> None:
-        self.preset, self.reuse_prefix = preset, reuse_prefix
+    def __init__(self, preset: Preset) -> None:
+        self.preset = preset
         self.file = weights.locate(preset.model)
         self.name = f"embedded:{self.file.stem}"
         self.sha256 = weights.identity(self.file)
@@ -43,29 +43,29 @@ class Embedded:
     def request(self, messages: Messages, answer: Answer) -> Mapping[str, Any]:
         sampling = self.preset.sampling
         return {
-            "model": self.sha256,  # a name is no proof: answers of other weights must not be found
-            "messages": [*messages, {"role": "assistant", "content": answer.head}],  # goes on from there
-            "grammar": answer.grammar(after_head=True),
-            "max_tokens": answer.longest,  # a token is at least a character: a grammar is never cut
+            "model": self.sha256,  # not the name: answers of other weights must not be reused
+            "messages": [*messages, {"role": "assistant", "content": answer.prefix}],  # the model continues it
+            "grammar": answer.grammar(after_prefix=True),
+            "max_tokens": answer.max_chars,  # a token has at least one character, so no answer is truncated
             "temperature": 0.0 if sampling.temperature is None else sampling.temperature,
             "top_p": sampling.top_p or 1.0,
             "seed": sampling.seed or 0,
         }
 
     async def ask(self, request: Mapping[str, Any], answer: Answer, seconds: float) -> Completion:
-        given_up = threading.Event()
-        work = (request, answer.head, time.monotonic() + seconds, given_up)
+        cancelled = threading.Event()
+        work = (request, answer.prefix, time.monotonic() + seconds, cancelled)
         try:
             return await asyncio.get_running_loop().run_in_executor(self.worker, self._generate, *work)
         except asyncio.CancelledError:
-            given_up.set()  # the worker stops at the next token
+            cancelled.set()  # the worker stops at the next token
             raise
 
     async def close(self) -> None:
         self.worker.shutdown(wait=False, cancel_futures=True)
 
     def _generate(
-        self, request: Mapping[str, Any], head: str, deadline: float, given_up: threading.Event
+        self, request: Mapping[str, Any], prefix: str, deadline: float, cancelled: threading.Event
     ) -> Completion:
         threads = self.preset.threads or max(1, (os.cpu_count() or 2) - 1)
         server = _server(self.file, self.sha256, threads, self.preset.context)
@@ -74,40 +74,38 @@ class Embedded:
         last: dict[str, Any] = {}
 
         def take(chunk: Any) -> bool:
-            """One streamed chunk; True ends the generation."""
+            """Take one streamed chunk; True ends the generation."""
             chunk = json.loads(chunk) if isinstance(chunk, (str, bytes)) else chunk
             last.update(chunk)
             for choice in chunk.get("choices", []):
                 written.append(choice.get("delta", {}).get("content") or "")
                 for entry in (choice.get("logprobs") or {}).get("content") or []:
-                    others = {other["token"]: other["logprob"] for other in [*entry["top_logprobs"], entry]}
-                    tokens.append(Token(entry["token"], others))
+                    alternatives = {one["token"]: one["logprob"] for one in [*entry["top_logprobs"], entry]}
+                    tokens.append(Token(entry["token"], alternatives))
                 last["end"] = choice.get("finish_reason") or last.get("end")
-            return given_up.is_set() or time.monotonic() > deadline
+            return cancelled.is_set() or time.monotonic() > deadline
 
-        stream = {"stream": True, "logprobs": True, "top_logprobs": SHOWN, "cache_prompt": self.reuse_prefix}
-        stream["return_progress"] = True
-        server.handle_chat_completions({**request, **stream}, take)
+        stream = {"stream": True, "return_progress": True, "cache_prompt": True, "logprobs": True}
+        server.handle_chat_completions({**request, **stream, "top_logprobs": TOP_LOGPROBS}, take)
         if "end" not in last or last["end"] is None:
-            self._complain(last, deadline)
+            raise self._error(last, deadline)
         count = last.get("timings", {})
         return Completion(
-            head + "".join(written),
+            prefix + "".join(written),
             int(count.get("prompt_n", 0)) + int(count.get("cache_n", 0)),
             int(count.get("predicted_n", 0)),
-            cut=last["end"] == "length",
+            truncated=last["end"] == "length",
             tokens=tokens,
-            start=len(head),
+            prefix_chars=len(prefix),
         )
 
-    def _complain(self, last: Mapping[str, Any], deadline: float) -> None:
+    def _error(self, last: Mapping[str, Any], deadline: float) -> ProviderError:
         if time.monotonic() > deadline:
-            raise ProviderError(
-                FailureKind.TRANSPORT, "the embedded model did not finish in time", "deadline", provider_fault=True
-            )
+            reason = "the embedded model did not finish in time"
+            return ProviderError(FailureKind.TRANSPORT, reason, "deadline", provider_fault=True)
         error = last.get("error", last)
         message = error.get("message", "no answer") if isinstance(error, Mapping) else str(error)
-        raise ProviderError(FailureKind.REFUSED, f"the embedded model refused: {clean(str(message), 200)}")
+        return ProviderError(FailureKind.REFUSED, f"the embedded model refused: {clean(str(message), 200)}")
 
 
 _servers: dict[tuple[str, int, int], Any] = {}
@@ -115,7 +113,7 @@ _loading = threading.Lock()
 
 
 def _server(file: Path, sha256: str, threads: int, context: int) -> Any:
-    """The loaded model, one for a process."""
+    """The loaded model; a process loads it once."""
     with _loading:
         if (sha256, threads, context) not in _servers:
             _servers[sha256, threads, context] = _load(file, threads, context)
@@ -130,14 +128,14 @@ def _load(file: Path, threads: int, context: int) -> Any:
     params = xllamacpp.CommonParams()
     params.model.path = str(file)
     params.n_ctx, params.n_parallel = context, 1
-    params.n_batch = params.n_ubatch = 128  # a question that was given up is noticed between batches
+    params.n_batch = params.n_ubatch = 128  # a cancelled question ends between two batches
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads
     params.n_gpu_layers, params.warmup, params.verbosity, params.ui = 0, False, -1, False
-    params.cache_ram_mib = 0  # old prompts are not worth gigabytes
-    # the library insists on listening somewhere: on a socket that only we could open, gone at once
+    params.cache_ram_mib = 0  # caching old prompts is not worth gigabytes
+    # the library must listen somewhere: on a Unix socket in a private folder that is deleted at once
     with tempfile.TemporaryDirectory() as folder:
         params.hostnames = [str(Path(folder) / "s.sock")]
         try:
             return xllamacpp.Server(params)
         except RuntimeError:
-            raise BadInput(f"xllamacpp cannot load {file}; is it a whole GGUF file?") from None
+            raise BadInput(f"xllamacpp cannot load {file}; check that it is a complete GGUF file.") from None

@@ -1,8 +1,8 @@
-"""A small HTTP/1.1 client for many requests at once to one address.
+"""A small HTTP/1.1 client for many concurrent requests to one address.
 
-Connections are kept and nothing is done that a chat request does not need: about 0.1 ms a request,
-where httpx 0.28 costs 1 ms and, with 64 connections in one pool, 8 ms. No redirects are followed, so
-a key never travels to another host.
+It keeps connections open and does only what a chat request needs: 0.04 ms of CPU per request with 500
+concurrent requests, against 2 ms for httpx 0.28 (0.1 against 1 ms one at a time; on two cores, measured with
+`python -m tests.llm.compare_http`). It follows no redirects, so a key never reaches another host.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from urllib.request import getproxies, proxy_bypass
 
 from kibitz.core.errors import BadInput
 
-READ = 65_536
+READ_BYTES = 65_536
 STATUS = re.compile(rb"HTTP/1\.[01] (\d{3})(?: |$)")
 
 
@@ -30,107 +30,111 @@ class Response(NamedTuple):
     body: bytes
 
 
-class TooLarge(Exception):
-    """The body is longer than anybody should read."""
+class ResponseTooLarge(Exception):
+    """The body exceeds `max_body_bytes`."""
 
 
-class NotHTTP(Exception):
-    """What came back is not HTTP, or not all of it."""
+class InvalidResponse(Exception):
+    """The response is not HTTP, or not all of it."""
 
 
-class Line(NamedTuple):
-    """One open connection."""
+class _Stale(Exception):
+    """The connection ended before the first byte of a response."""
 
+
+class Connection(NamedTuple):
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
 
 
-class Post:
-    """Sends requests to one base address; as many connections as there are requests under way."""
+class HttpClient:
+    """Sends requests to one base address, each over its own connection; idle connections are reused."""
 
-    def __init__(self, base_url: str, largest_body: int = 2_000_000) -> None:
+    def __init__(self, base_url: str, max_body_bytes: int = 2_000_000) -> None:
         try:
             parts, port = urlsplit(base_url), urlsplit(base_url).port
-        except ValueError:  # its text would show the address
-            raise BadInput("The address of the model cannot be read; it should look like https://host/v1.") from None
+        except ValueError:  # its message would show the address
+            raise BadInput("The model's address is invalid; it must look like https://host/v1.") from None
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise BadInput(f"The address {shown(base_url)!r} should look like https://host/v1.")
+            raise BadInput(f"The address {redacted(base_url)!r} must look like https://host/v1.")
         self.secure = parts.scheme == "https"
         self.host = parts.hostname
         self.port = port or (443 if self.secure else 80)
         self.path = parts.path.rstrip("/")
-        self.largest_body = largest_body
+        self.max_body_bytes = max_body_bytes
         default = self.port == (443 if self.secure else 80)
         name = f"[{self.host}]" if ":" in self.host else self.host
         self.host_header = name if default else f"{name}:{self.port}"
-        self.idle: list[Line] = []
+        self.idle: list[Connection] = []
         self.tls: ssl.SSLContext | None = None
 
     async def send(self, method: str, path: str, headers: dict[str, str], body: bytes = b"") -> Response:
-        """OSError, EOFError, NotHTTP or TooLarge when it does not work out."""
+        """Raises OSError, EOFError, InvalidResponse or ResponseTooLarge."""
         while self.idle:
-            line = self.idle.pop()
-            if line.writer.is_closing() or line.reader.at_eof():
-                line.writer.close()
+            connection = self.idle.pop()
+            if connection.writer.is_closing() or connection.reader.at_eof():
+                connection.writer.close()
                 continue
             try:
-                return await self._exchange(line, method, path, headers, body)
-            except _Stale:  # the server had closed a kept connection, or it fails: to be found out once, on a new one
-                self._hang_up()
+                return await self._exchange(connection, method, path, headers, body)
+            except _Stale:  # closed while idle, or the server is failing: one attempt on a new connection decides
+                self._close_idle()
         try:
             return await self._exchange(await self._connect(), method, path, headers, body)
         except _Stale:
-            raise EOFError("the server closed the connection without an answer") from None
-
-    def _hang_up(self) -> list[Line]:
-        lines, self.idle = self.idle, []
-        for line in lines:
-            line.writer.close()
-        return lines
+            raise EOFError("the server closed the connection without a response") from None
 
     async def close(self) -> None:
-        for line in self._hang_up():
+        for connection in self._close_idle():
             with suppress(OSError):
-                await line.writer.wait_closed()
+                await connection.writer.wait_closed()
 
-    async def _exchange(self, line: Line, method: str, path: str, headers: dict[str, str], body: bytes) -> Response:
+    def _close_idle(self) -> list[Connection]:
+        connections, self.idle = self.idle, []
+        for connection in connections:
+            connection.writer.close()
+        return connections
+
+    async def _exchange(
+        self, connection: Connection, method: str, path: str, headers: dict[str, str], body: bytes
+    ) -> Response:
         fixed = {"Host": self.host_header, "Content-Length": str(len(body)), "Accept-Encoding": "identity"}
         head = "".join(f"{name}: {value}\r\n" for name, value in {**fixed, **headers}.items())
-        kept = False
+        reusable = False
         try:
-            line.writer.write(f"{method} {self.path}{path} HTTP/1.1\r\n{head}\r\n".encode("latin-1") + body)
-            response, kept = await self._read(line.reader)
+            connection.writer.write(f"{method} {self.path}{path} HTTP/1.1\r\n{head}\r\n".encode("latin-1") + body)
+            response, reusable = await self._read(connection.reader)
             return response
         except asyncio.LimitOverrunError:
-            raise NotHTTP("a line that never ends") from None
+            raise InvalidResponse("an overlong header line") from None
         finally:
-            if kept:
-                self.idle.append(line)
+            if reusable:
+                self.idle.append(connection)
             else:
-                line.writer.close()
+                connection.writer.close()
 
     async def _read(self, reader: asyncio.StreamReader) -> tuple[Response, bool]:
-        """One response, and whether the connection can be used again."""
+        """One response, and whether the connection can be reused."""
         status = 100
         headers: dict[str, str] = {}
-        while 100 <= status < 200:  # "continue" and the like come before the answer proper
-            status, headers = _parsed(await self._head(reader))
+        while 100 <= status < 200:  # informational responses precede the real one
+            status, headers = _parse_head(await self._read_head(reader))
         coding = headers.get("transfer-encoding", "identity").lower()
         length = headers.get("content-length")
-        kept = headers.get("connection", "").lower() != "close"
+        reusable = headers.get("connection", "").lower() != "close"
         if coding == "chunked":
-            body = await self._chunks(reader)
+            body = await self._read_chunks(reader)
         elif coding != "identity":
-            raise NotHTTP(f"an unknown transfer coding {coding[:40]!r}")
+            raise InvalidResponse(f"the unknown transfer coding {coding[:40]!r}")
         elif length is None:
-            body, kept = await self._rest(reader), False
+            body, reusable = await self._read_rest(reader), False
         elif not length.isascii() or not length.isdigit():
-            raise NotHTTP("a length that is no number")
+            raise InvalidResponse("an invalid Content-Length")
         else:
-            body = await reader.readexactly(self._fits(int(length)))
-        return Response(status, headers, body), kept
+            body = await reader.readexactly(self._check_size(int(length)))
+        return Response(status, headers, body), reusable
 
-    async def _head(self, reader: asyncio.StreamReader) -> bytes:
+    async def _read_head(self, reader: asyncio.StreamReader) -> bytes:
         try:
             return await reader.readuntil(b"\r\n\r\n")
         except asyncio.IncompleteReadError as error:
@@ -140,49 +144,46 @@ class Post:
         except ConnectionError:
             raise _Stale from None
 
-    async def _chunks(self, reader: asyncio.StreamReader) -> bytes:
+    async def _read_chunks(self, reader: asyncio.StreamReader) -> bytes:
         parts: list[bytes] = []
         size = 0
         while True:
             number = (await reader.readuntil(b"\r\n")).split(b";")[0].strip()
             if not re.fullmatch(rb"[0-9a-fA-F]{1,8}", number):
-                raise NotHTTP("a chunk without a size")
+                raise InvalidResponse("a chunk without a size")
             length = int(number, 16)
             if length == 0:
                 while await reader.readuntil(b"\r\n") != b"\r\n":
                     pass  # trailers
                 return b"".join(parts)
-            size = self._fits(size + length)
+            size = self._check_size(size + length)
             parts.append((await reader.readexactly(length + 2))[:-2])
 
-    async def _rest(self, reader: asyncio.StreamReader) -> bytes:
+    async def _read_rest(self, reader: asyncio.StreamReader) -> bytes:
         parts: list[bytes] = []
         size = 0
-        while data := await reader.read(READ):
-            size = self._fits(size + len(data))
+        while data := await reader.read(READ_BYTES):
+            size = self._check_size(size + len(data))
             parts.append(data)
         return b"".join(parts)
 
-    def _fits(self, size: int) -> int:
-        if size > self.largest_body:
-            raise TooLarge(f"the reply is longer than {self.largest_body} bytes")
+    def _check_size(self, size: int) -> int:
+        if size > self.max_body_bytes:
+            raise ResponseTooLarge(f"the response exceeds {self.max_body_bytes} bytes")
         return size
 
-    async def _connect(self) -> Line:
+    async def _connect(self) -> Connection:
         proxy = self._proxy() if self.secure else None
-        if proxy is None:
-            reader, writer = await asyncio.open_connection(
-                self.host, self.port, ssl=self._tls() if self.secure else None
-            )
-        else:
-            reader, writer = await self._tunnel(proxy)
-        return Line(reader, writer)
+        if proxy is not None:
+            return await self._connect_through(proxy)
+        tls = self._tls() if self.secure else None
+        return Connection(*await asyncio.open_connection(self.host, self.port, ssl=tls))
 
     def _proxy(self) -> str | None:
         return None if proxy_bypass(self.host) else getproxies().get("https")
 
-    async def _tunnel(self, proxy: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """Through a company's proxy: CONNECT, then TLS inside."""
+    async def _connect_through(self, proxy: str) -> Connection:
+        """CONNECT to the proxy, then TLS inside the tunnel."""
         parts = urlsplit(proxy if "//" in proxy else f"http://{proxy}")
         reader, writer = await asyncio.open_connection(parts.hostname, parts.port or 80)
         try:
@@ -193,36 +194,32 @@ class Post:
             writer.write(f"{request}\r\n".encode("latin-1"))
             answer = (await reader.readuntil(b"\r\n\r\n")).split(b"\r\n", 1)[0].split()
             if len(answer) < 2 or answer[1] != b"200":
-                raise OSError("the proxy did not let us through")
+                raise OSError("the proxy refused the connection")
             await writer.start_tls(self._tls(), server_hostname=self.host)
         except BaseException:
             writer.close()
             raise
-        return reader, writer
+        return Connection(reader, writer)
 
     def _tls(self) -> ssl.SSLContext:
         if self.tls is None:
             self.tls = ssl.create_default_context()
             if not os.environ.get("SSL_CERT_FILE"):
-                with suppress(ImportError):  # the system's own certificates are enough on most machines
+                with suppress(ImportError):  # most machines have system certificates
                     self.tls.load_verify_locations(import_module("certifi").where())
         return self.tls
 
 
-def _parsed(head: bytes) -> tuple[int, dict[str, str]]:
+def _parse_head(head: bytes) -> tuple[int, dict[str, str]]:
     first, *lines = head[:-4].split(b"\r\n")
     if (status := STATUS.match(first)) is None:
-        raise NotHTTP("something that is not HTTP")
+        raise InvalidResponse("something that is not HTTP")
     pairs = (line.decode("latin-1").partition(":") for line in lines)
     return int(status[1]), {name.strip().lower(): value.strip() for name, _, value in pairs}
 
 
-class _Stale(Exception):
-    """A connection ended before the first byte of an answer."""
-
-
-def shown(address: str) -> str:
-    """An address without what might be secret in it."""
+def redacted(address: str) -> str:
+    """An address without user, password, query and fragment, which may be secret."""
     parts = urlsplit(address)
     port = f":{parts.port}" if parts.port else ""
     return f"{parts.scheme}://{parts.hostname or ''}{port}{parts.path}"

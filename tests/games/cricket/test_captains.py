@@ -229,7 +229,7 @@ def test_a_prompt_names_players_and_legal_values_and_starts_with_a_constant_part
             for name in ("next_batter", "bowler"):
                 for field in answer.fields:
                     if field.name == name:
-                        assert all(str(value) in texts[-1] for value in field.places[0])
+                        assert all(str(value) in texts[-1] for value in field.choices[0])
             assert answer.grammar().count("::=") == 1
     head = prompt.text.partition("\n\n")[0]
     assert all(text.startswith(head) for text in texts)
