@@ -51,14 +51,14 @@ def test_ask_prints_prompt_answer_and_latency() -> None:
 
 
 @pytest.mark.usefixtures("embedded")
-def test_install_says_what_it_does_and_does_nothing_twice() -> None:
+def test_install_reports_its_steps_and_does_nothing_twice() -> None:
     found = json.loads(CliRunner().invoke(app, ["llm", "install", "--json"]).stdout)
     assert found["weights"].endswith(".gguf")
-    assert found["said"] == [f"The weights of SmolLM2 are in {found['weights']}."]
+    assert found["said"] == [f"The SmolLM2 weights are in {found['weights']}."]
 
 
 @pytest.mark.usefixtures("presets")
-def test_a_prompt_is_refused_for_a_source_that_reads_none() -> None:
+def test_a_prompt_is_refused_for_a_source_that_uses_none() -> None:
     done = CliRunner().invoke(app, ["hints", "evaluate", "--source", "random", "--prompt", "configs/llm_prompt.txt"])
     assert isinstance(done.exception, BadInput)
     assert "reads no prompt" in str(done.exception)

@@ -15,7 +15,7 @@ from kibitz.live.voice.commentator import Commentator, commentator_for
 from kibitz.llm.presets import Preset
 from kibitz.players import player_named
 from tests.llm import fake_server
-from tests.llm.fake_server import FakeServer, CannedResponse, completion, reply_with
+from tests.llm.fake_server import CannedResponse, FakeServer, completion, reply_with
 
 GAME = get_game("deal_or_no_deal")
 LINE = "What an offer, right out of the hat!"
