@@ -43,7 +43,7 @@ def frame(turn: int) -> dict[str, Any]:
 
 
 def episode(episode_id: str, turns: int = 5) -> list[str]:
-    """An auction that was played elsewhere; seat 1's rewards are private until the end."""
+    """An auction that was played elsewhere. Its rewards and its values, which change, are private to their seats."""
     started = {"game": "an_auction", "version": 1, "players": ["heuristic", "random"], "frame": frame(0), "cast": {}}
     events: list[tuple[str, dict[str, Any]]] = [("episode.started", started | {"about": {}, "private": {}})]
     for turn in range(turns):
@@ -51,8 +51,9 @@ def episode(episode_id: str, turns: int = 5) -> list[str]:
             asked = {"seat": seat, "turn": turn, "source": started["players"][seat], "latency": 0.0, "usage": {}}
             act = {"act": [turn], "text": f"bids {3 * turn + 1 + seat}", "calls": [], "fallback": "", "private": {}}
             events.append(("decision", asked | act))
-        paid = {"rewards": [float(turn), 1.5], "acts": [[turn], [turn]], "frame": frame(turn + 1)}
-        events.append(("step", {"turn": turn} | paid))
+        private = {"0": {"reward": float(turn), "value": 21 - turn}, "1": {"reward": 1.5, "value": 15 - turn}}
+        step = {"turn": turn, "acts": [[turn], [turn]], "frame": frame(turn + 1), "private": private}
+        events.append(("step", step))
     private = {"0": {"value": 17, "limits": [3, 9]}, "1": {"value": 11, "limits": [2, 8]}}
     last = {"text": "The auction is over.", "audio": None, "returns": [10.0, 7.5], "scores": {"profit": [4.0, None]}}
     last |= {"frame": frame(turns), "review": {"best": "vase"}, "private": private, "seed": 1, "number": 0}
@@ -121,7 +122,7 @@ def test_the_generic_page_follows_the_replay(auction: str, open_page: Open) -> N
     assert table(page, "Position", "Round") == ["3"]
     assert page.locator(".changed").first.is_visible()
     assert page.locator(".score .main").all_inner_texts() == ["1", "3"]
-    assert page.get_by_role("region", name="Private values").count() == 0
+    assert table(page, "Private values", "Value") == ["20", "14"]
     assert page.get_by_role("region", name="Result").count() == 0
 
 
@@ -164,6 +165,23 @@ def test_a_person_plays_a_third_game_on_the_generic_page(toy_server: Served, ope
     assert page.locator(".score .main").all_inner_texts() == [f"{paid:g}" for paid in returns]
     assert table(page, "Position", "Won") == [f"{paid:g}" for paid in returns]
     assert page.get_by_text("Two arms", exact=True).is_visible()
+
+
+def test_only_files_of_a_games_page_are_served(stage: Served) -> None:
+    import httpx
+
+    def status(path: str) -> int:
+        return httpx.get(f"{stage.url}/static/games/{path}").status_code
+
+    assert status("cricket.js") == status("cricket/cricket.css") == status("no_such_game.js") == 200
+    for path in (
+        "cricket/..%2f__init__.py",
+        "cricket/%2e%2e/__init__.py",
+        "cricket",
+        "no_such_game/page.js",
+        "..%2fx.js",
+    ):
+        assert status(path) == 404, path
 
 
 def test_data_never_becomes_properties_of_an_element(open_page: Open) -> None:

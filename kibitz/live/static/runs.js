@@ -12,7 +12,7 @@ class Runs extends HTMLElement {
     this.append(place);
     const { ok, data, error } = await ask("/runs.json");
     const runs = data.runs || [];
-    if (!ok || !runs.length) return place.replaceChildren(h("h1", "Training runs"), h("section.card", ok ? empty("No training runs yet", "Every run in the runs folder appears here with its learning curve, during training and afterwards.", h("code", "kibitz train --algo ppo --hint none --config configs/ppo_fast.yaml")) : text("p.error", error)));
+    if (!ok || !runs.length) return place.replaceChildren(h("h1", "Training runs"), h("section.card", ok ? empty("No training runs yet", "Every run in the runs folder appears here with its learning curve, during training and afterwards.", h("code", "kibitz train --game GAME")) : text("p.error", error)));
     const curve = chart("Learning curve", 280);
     const about = h("p.dim.small");
     const show = async (name, pressed) => {
