@@ -9,93 +9,105 @@ from typing import Annotated
 import typer
 
 from kibitz.cli import output
-from kibitz.cli.options import Json
-from kibitz.core.seed import LAST_SEED
+from kibitz.cli.options import GameOptions, Json, OneSeed
 
 
 def serve(
     host: Annotated[
-        str, typer.Option("--host", help="address to listen on; others than your own need --token")
+        str, typer.Option("--host", help="Address to listen on; one that other machines reach requires --token")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0: any free one")] = 8000,
-    store: Annotated[str, typer.Option("--store", help="a SQLite file, or postgresql://...")] = "kibitz.db",
-    bus: Annotated[str, typer.Option("--bus", help="redis://... between several servers; empty: in process")] = "",
-    token: Annotated[str, typer.Option("--token", help="needed to change anything; or KIBITZ_TOKEN")] = "",
-    max_episodes: Annotated[int, typer.Option("--max-episodes", min=1, max=64, help="played at once")] = 1,
-    pace: Annotated[float, typer.Option("--pace", min=0, max=60, help="seconds between steps")] = 0.6,
-    patience: Annotated[
-        float, typer.Option("--patience", min=0.1, help="seconds a player or the store may take")
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0: any free port")] = 8000,
+    store: Annotated[str, typer.Option("--store", help="A SQLite file, or postgresql://...")] = "kibitz.db",
+    bus: Annotated[str, typer.Option("--bus", help="redis://... between servers; empty: in process")] = "",
+    token: Annotated[str, typer.Option("--token", help="Required to change anything; or KIBITZ_TOKEN")] = "",
+    max_episodes: Annotated[int, typer.Option("--max-episodes", min=1, max=64, help="Episodes played at once")] = 1,
+    pace: Annotated[float, typer.Option("--pace", min=0, max=60, help="Seconds between steps")] = 0.6,
+    player_timeout: Annotated[
+        float, typer.Option("--player-timeout", min=0.1, help="Seconds a player may think about a turn")
     ] = 30.0,
-    human_seconds: Annotated[float, typer.Option("--human-seconds", min=0.1, help="a person may think")] = 60.0,
-    connections: Annotated[int, typer.Option("--connections", min=1, help="sockets of one address")] = 200,
-    starts: Annotated[float, typer.Option("--starts", min=0.1, help="starts of one address in a second")] = 10.0,
-    runs: Annotated[Path, typer.Option("--runs", help="folder of training runs")] = Path("runs"),
+    store_timeout: Annotated[
+        float, typer.Option("--store-timeout", min=0.1, help="Seconds the store may be unavailable")
+    ] = 30.0,
+    human_seconds: Annotated[
+        float, typer.Option("--human-seconds", min=0.1, help="Seconds a person may think about a turn")
+    ] = 60.0,
+    connections: Annotated[int, typer.Option("--connections", min=1, help="Sockets per address")] = 200,
+    starts: Annotated[float, typer.Option("--starts", min=0.1, help="Starts per address and second")] = 10.0,
+    runs: Annotated[Path, typer.Option("--runs", help="Folder of the training runs")] = Path("runs"),
+    default_game: Annotated[
+        str, typer.Option("--default-game", help="Game of requests that name none; empty: the first registered")
+    ] = "",
     commentator: Annotated[str, typer.Option("--commentator", help="template, or llm:PRESET")] = "template",
-    warm: Annotated[bool, typer.Option("--warm/--no-warm", help="compile the games at the start")] = True,
+    warm: Annotated[bool, typer.Option("--warm/--no-warm", help="Compile the games at the start")] = True,
     as_json: Json = False,
 ) -> None:
-    """The live server: cockpit, API, watchers. Ctrl-C ends it and says so in every stream."""
+    """Run the live server: cockpit, API, watchers. Ctrl-C ends every episode with an event and stops it."""
     from kibitz.live.config import LiveConfig
     from kibitz.live.serve import serve as run
 
     run(
         LiveConfig(
             host=host, port=port, store=store, bus=bus, token=token or os.environ.get("KIBITZ_TOKEN", ""),
-            max_episodes=max_episodes, pace=pace, patience=patience, human_seconds=human_seconds,
-            connections=connections, starts=starts, runs=runs, commentator=commentator, warm=warm,
+            max_episodes=max_episodes, pace=pace, player_timeout=player_timeout, store_timeout=store_timeout,
+            human_seconds=human_seconds, connections=connections, starts=starts, runs=runs,
+            default_game=default_game, commentator=commentator, warm=warm,
         ),
         as_json,
     )  # fmt: skip
 
 
 def watch(
-    server: Annotated[str, typer.Option("--server", help="where to publish")] = "http://127.0.0.1:8000",
-    player: Annotated[str, typer.Option("--player", help="who sits in seat 0")] = "balanced",
-    opponent: Annotated[str, typer.Option("--opponent", help="who sits in the other seat")] = "heuristic",
-    game: Annotated[str, typer.Option("--game", help="which game")] = "cricket",
-    overs: Annotated[int, typer.Option("--overs", min=1, max=20, help="of an innings, where the game has them")] = 5,
-    pack: Annotated[str, typer.Option("--pack", help="first positions; default: a fresh match")] = "default",
-    adviser: Annotated[str | None, typer.Option("--adviser", help="who whispers to seat 0")] = None,
-    seed: Annotated[int | None, typer.Option("--seed", min=0, max=LAST_SEED, help="play this very episode")] = None,
-    pace: Annotated[float, typer.Option("--pace", min=0, max=60, help="seconds between steps")] = 0.6,
-    open_table: Annotated[bool, typer.Option("--open", help="watchers see both sides' secrets at once")] = False,
-    token: Annotated[str, typer.Option("--token", help="of the server; or KIBITZ_TOKEN")] = "",
-    give_up: Annotated[float, typer.Option("--give-up", min=1, help="seconds the server may be away")] = 3600.0,
-    options: Annotated[list[str] | None, typer.Option("--set", help="a game option as name=value")] = None,
+    server: Annotated[str, typer.Option("--server", help="Server to publish to")] = "http://127.0.0.1:8000",
+    game: Annotated[str, typer.Option("--game", help="Game to play; empty: the first registered")] = "",
+    player: Annotated[str, typer.Option("--player", help="Player in seat 0; empty: the game's default")] = "",
+    opponent: Annotated[str, typer.Option("--opponent", help="Player in seat 1; empty: the game's default")] = "",
+    overs: Annotated[
+        int, typer.Option("--overs", min=1, max=20, help="The option max_overs, in games that have it")
+    ] = 5,
+    pack: Annotated[str, typer.Option("--pack", help="First positions; default: a fresh deal")] = "default",
+    adviser: Annotated[str | None, typer.Option("--adviser", help="Player that advises seat 0")] = None,
+    seed: OneSeed = None,
+    pace: Annotated[float, typer.Option("--pace", min=0, max=60, help="Seconds between steps")] = 0.6,
+    open_table: Annotated[bool, typer.Option("--open", help="Show both seats' private values at once")] = False,
+    token: Annotated[str, typer.Option("--token", help="Token of the server; or KIBITZ_TOKEN")] = "",
+    give_up: Annotated[float, typer.Option("--give-up", min=1, help="Seconds the server may be unreachable")] = 3600.0,
+    options: GameOptions = None,
     as_json: Json = False,
 ) -> None:
-    """Plays here and publishes to a server; one that is away gets every event once it is back."""
+    """Play here and publish to a server; after an outage the server gets every event it missed."""
     from kibitz.core.options import parse_settings
-    from kibitz.live.episodes.prepare import Wish
     from kibitz.live.episodes.remote_driver import drive
+    from kibitz.live.episodes.request import EpisodeRequest
 
-    wish = Wish(
-        player, opponent, overs, pack, game=game, seed=seed, adviser=adviser, open=open_table,
-        options=parse_settings(options or []),
+    named = {"game": game, "captain_preset": player, "opponent_choice": opponent}
+    request = EpisodeRequest.read(
+        **{key: value for key, value in named.items() if value}, max_overs=overs, eval_pack_id=pack, seed=seed,
+        adviser=adviser, open=open_table, pace=pace, options=parse_settings(options or []),
     )  # fmt: skip
     secret = token or os.environ.get("KIBITZ_TOKEN", "")
 
-    def tell(line: str) -> None:
+    def show(line: str) -> None:
         if not as_json:
             output.out.print(line, markup=False, highlight=False)
 
-    output.facts(drive(wish, server, secret, pace, tell=tell, give_up=give_up), as_json)
+    output.facts(drive(request, server, secret, show, give_up=give_up), as_json)
 
 
 def bench_live(
-    watchers: Annotated[int, typer.Option("--watchers", min=1, help="sockets that look on")] = 500,
-    rate: Annotated[float, typer.Option("--rate", min=0.1, help="events a second")] = 20.0,
-    seconds: Annotated[float, typer.Option("--seconds", min=1, help="how long to measure")] = 10.0,
+    watchers: Annotated[int, typer.Option("--watchers", min=1, help="Watching sockets")] = 500,
+    rate: Annotated[float, typer.Option("--rate", min=0.1, help="Events per second")] = 20.0,
+    seconds: Annotated[float, typer.Option("--seconds", min=1, help="Seconds to measure")] = 10.0,
     batch: Annotated[
-        int, typer.Option("--batch", min=0, max=5000, help="ms that watchers ask to gather; 0: as it comes")
+        int,
+        typer.Option("--batch", min=0, max=5000, help="Milliseconds per batch that watchers ask for; 0: no batches"),
     ] = 0,
-    stalled: Annotated[int, typer.Option("--stalled", min=0, help="further watchers that read nothing")] = 0,
-    processes: Annotated[int, typer.Option("--processes", min=1, help="of clients")] = 1,
-    store: Annotated[str, typer.Option("--store", help="as of serve; empty: a temporary file")] = "",
-    bus: Annotated[str, typer.Option("--bus", help="as of serve")] = "",
+    stalled: Annotated[int, typer.Option("--stalled", min=0, help="Additional watchers that read nothing")] = 0,
+    processes: Annotated[int, typer.Option("--processes", min=1, help="Client processes")] = 1,
+    store: Annotated[str, typer.Option("--store", help="As for serve; empty: a temporary file")] = "",
+    bus: Annotated[str, typer.Option("--bus", help="As for serve")] = "",
     as_json: Json = False,
 ) -> None:
-    """The live server under load: a real one, a publisher over HTTP, watchers in processes of their own."""
+    """Measure the live server under load: a real server, a publisher over HTTP, watchers in their own processes."""
     from kibitz.bench.live import Load
 
     with output.progress("watching", 1, quiet=as_json):

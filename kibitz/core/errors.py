@@ -1,4 +1,4 @@
-"""The one exception a user should ever read, and a special case of it."""
+"""The exceptions a user should ever read, and how an episode is stopped."""
 
 
 class BadInput(ValueError):
@@ -10,3 +10,11 @@ class BadInput(ValueError):
 
 class NotFound(BadInput):
     """What was named is well formed and yet not here (a run, a preset, a task); elsewhere it may be."""
+
+
+class Stopped(Exception):
+    """The episode was ended from outside; `kind` and the reason go into its last event."""
+
+    def __init__(self, reason: str, kind: str = "stopped") -> None:
+        super().__init__(reason)
+        self.kind = kind

@@ -1,4 +1,4 @@
-"""What `kibitz serve` may be told."""
+"""What can be configured about the live server."""
 
 from __future__ import annotations
 
@@ -11,36 +11,39 @@ from kibitz.core.errors import BadInput
 
 @dataclass(frozen=True)
 class LiveConfig:
-    """Defaults suit one person on one machine."""
+    """The defaults suit one person on one machine."""
 
     host: str = "127.0.0.1"
     port: int = 8000
     store: str = "kibitz.db"  # a file, or postgresql://...
     bus: str = ""  # empty: in process; redis://...
-    token: str = ""  # needed by every changing route once it is set
+    token: str = ""  # once it is set, every route that changes something requires it
     max_episodes: int = 1  # played at once by this server
-    pace: float = 0.6  # seconds between steps, for people to watch
-    patience: float = 30.0  # seconds a player may think, and a store may be away
-    human_seconds: float = 60.0  # how long a person may think
-    driver_silence: float = 600.0  # seconds after which a driver's episode counts as interrupted
-    connections: int = 200  # sockets and streams of one address
-    starts: float = 10.0  # episodes that one address may start, stop or load in a second
-    runs: Path = Path("runs")  # training runs that may play, and are shown
-    audio: Path | None = None  # where spoken lines are kept
+    pace: float = 0.6  # seconds between steps, so that people can follow
+    player_timeout: float = 30.0  # seconds a player may think about a turn
+    store_timeout: float = 30.0  # seconds the store may be unavailable before an episode fails
+    human_seconds: float = 60.0  # seconds a person may think about a turn
+    driver_timeout: float = 600.0  # seconds without an event after which a driver's episode counts as interrupted
+    connections: int = 200  # sockets and streams per address
+    starts: float = 10.0  # episodes that one address may start, stop or load per second
+    runs: Path = Path("runs")  # training runs that may play, and are listed
+    default_game: str = ""  # of a start that names none, and of OpenEnv at the root; empty: the first registered
+    audio: Path | None = None  # folder of the spoken lines
     commentator: str = "template"  # or llm:PRESET
-    warm: bool = True  # compile in the background at the start
+    warm: bool = True  # compile the games in the background at the start
 
     def check(self) -> None:
-        """Another address than this machine's own only with a token."""
+        """BadInput if the configuration is unsafe or malformed."""
         if not self.local and not self.token:
             raise BadInput(f"{self.host} can be reached from other machines; give a --token, or use 127.0.0.1.")
         if self.token and (len(self.token) < 8 or not self.token.isascii() or not self.token.isprintable()):
-            raise BadInput("A token needs at least 8 printable ASCII characters.")
+            raise BadInput("The token is too weak; give at least 8 printable ASCII characters.")
         if self.bus and not self.bus.startswith(("redis://", "rediss://", "unix://")):
-            raise BadInput(f"The bus {self.bus!r} is not known; give redis://HOST:PORT, or nothing.")
+            raise BadInput(f"The bus {self.bus!r} is not supported; give redis://HOST:PORT, or omit --bus.")
 
     @property
     def local(self) -> bool:
+        """Whether only this machine can reach the server."""
         if self.host == "localhost":
             return True
         try:

@@ -13,6 +13,7 @@ import uvicorn
 from fastapi import FastAPI
 from websockets.sync.client import ClientConnection, connect
 
+from kibitz.live.http.errors import add_error_handlers
 from kibitz.live.openenv.routes import router
 from kibitz.live.openenv.sessions import Sessions
 
@@ -21,7 +22,9 @@ NEGOTIATION = "deal_or_no_deal"
 
 def app(sessions: Sessions, games: list[str], default: str) -> FastAPI:
     made = FastAPI(title="kibitz", version="1.0.0", docs_url=None, redoc_url=None)
-    made.include_router(router(games, default, sessions=sessions, health=True))
+    made.include_router(router(games, default, sessions))
+    made.get("/health")(lambda: {"status": "healthy"})  # the server's own
+    add_error_handlers(made)
     return made
 
 

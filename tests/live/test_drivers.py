@@ -18,9 +18,9 @@ import pytest
 
 from kibitz.cli.output import facts
 from kibitz.core.errors import BadInput
-from kibitz.live.episodes.prepare import Wish
 from kibitz.live.episodes.remote_driver import drive
-from kibitz.live.http.routes_custom import parse_lines
+from kibitz.live.episodes.request import EpisodeRequest
+from kibitz.live.http.driver_events import parse_lines
 from kibitz.live.store.stored_event import StoredEvent
 from kibitz.live.stream.bus_observer import BusObserver
 from kibitz.live.stream.outlets import DeliveryRefused, HttpOutlet
@@ -28,6 +28,11 @@ from kibitz.live.stream.schema import PAYLOADS
 from tests.live.conftest import Serve, Served
 from tests.live.machines import free_port, wait_until
 from tests.live.record import stored_events
+
+
+def bargain(*players: str, **more: Any) -> EpisodeRequest:
+    return EpisodeRequest(game="deal_or_no_deal", players=list(players), **more)
+
 
 LONG = {"max_turns": 60, "disagree_ends": False}
 
@@ -41,7 +46,8 @@ def plain(text: bytes) -> bytes:
 
 def test_both_drivers_give_the_same_events_byte_for_byte_but_for_time_and_id(served: Served) -> None:
     mine = served.start(captain_preset="balanced", opponent_choice="aggressive", max_overs=1, seed=21)
-    told = drive(Wish("balanced", "aggressive", 1, seed=21), served.url)  # in this process, over HTTP
+    request = EpisodeRequest(players=["balanced", "aggressive"], max_overs=1, seed=21)
+    told = drive(request, served.url)  # plays in this process and publishes over HTTP
     served.wait_for_end(mine)
     one, other = (httpx.get(f"{served.url}/episodes/{x}/events").content for x in (mine, told["episode_id"]))
     assert len(one.splitlines()) == told["events"]
@@ -53,9 +59,9 @@ def test_a_driver_survives_a_restart_of_the_server_without_gaps_or_doubles(serve
     port = str(free_port())
     store = tmp_path / "a.db"
     first = serve("--no-warm", "--port", port, store=store)
-    wish = Wish("partner:stubborn", "partner:stubborn", game="deal_or_no_deal", options=LONG, seed=2)
+    request = bargain("partner:stubborn", "partner:stubborn", options=LONG, seed=2, pace=0.05)
     told: dict[str, Any] = {}
-    driver = threading.Thread(target=lambda: told.update(drive(wish, first.url, pace=0.05, give_up=120)))
+    driver = threading.Thread(target=lambda: told.update(drive(request, first.url, give_up=120)))
     driver.start()
 
     def begun() -> int:
@@ -76,7 +82,7 @@ def test_a_driver_survives_a_restart_of_the_server_without_gaps_or_doubles(serve
 
 def test_a_driver_that_goes_silent_is_taken_for_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the server's clock: one driver counts in milliseconds, one has said nothing yet, one goes on years ago."""
-    from kibitz.live.http.routes_episodes import Silent
+    from kibitz.live.episodes.janitor import DriverTimeouts
     from kibitz.live.store.base import open_store
     from kibitz.live.stream.bus import Bus
     from tests.live.record import row
@@ -87,13 +93,13 @@ def test_a_driver_that_goes_silent_is_taken_for_gone(tmp_path: Path, monkeypatch
     for one in stored_events("ep-gone", end=False):
         store.append(StoredEvent(replace(one.event, ts=1000 * one.event.ts)))
     going_on = iter(stored_events("ep-on"))
-    silent, passed = Silent(Bus(store), 60.0), 0.0
+    timeouts, passed = DriverTimeouts(Bus(store), 60.0), 0.0
     monkeypatch.setattr(time, "monotonic", lambda known=time.monotonic: known() + passed)
 
     def look() -> dict[str, str]:
         one = next(going_on)
         store.append(StoredEvent(replace(one.event, ts=1.0)))
-        silent.look()
+        timeouts.sweep()
         found = {name: store.episode(name) for name in ("ep-gone", "ep-empty", "ep-on")}
         return {name: one.status for name, one in found.items() if one is not None}
 
@@ -167,7 +173,7 @@ def test_an_environment_stepped_by_hand_is_published_with_the_seeds_methods(serv
     assert events[-1]["payload"]["frame"] == {"score": 8, "over": True}
     refused = branch(served, episode_id, 1)
     assert (refused.status_code, refused.json()["current"]) == (409, None)
-    assert "does not tell who did what" in refused.json()["error"]
+    assert "does not contain the acts of every step" in refused.json()["error"]
     for event in events:
         PAYLOADS[event["type"]].model_validate(event["payload"])
 
@@ -268,21 +274,16 @@ def test_a_match_waits_once_the_buffer_is_full_and_loses_nothing(
 
 def test_a_driver_is_told_in_one_sentence_what_is_wrong(served: Served) -> None:
     with pytest.raises(BadInput, match="address"):
-        drive(Wish("balanced", "heuristic"), "nowhere")
+        drive(EpisodeRequest(), "nowhere")
     with pytest.raises(BadInput, match="page"):
-        drive(Wish("human", "heuristic"), served.url)
-    wish = Wish("heuristic", "heuristic", game="deal_or_no_deal", seed=1)
-    told = drive(wish, served.url)
+        drive(EpisodeRequest(players=["human", "heuristic"]), served.url)
+    told = drive(bargain("heuristic", "heuristic", seed=1), served.url)
     with pytest.raises(BadInput, match="409"):
-        drive(
-            Wish("bayes", "heuristic", game="deal_or_no_deal", options=LONG, seed=1),
-            served.url,
-            episode_id=told["episode_id"],
-        )
+        drive(bargain("bayes", "heuristic", options=LONG, seed=1), served.url, episode_id=told["episode_id"])
 
 
 def test_what_was_driven_is_told_to_people_too(served: Served, capsys: pytest.CaptureFixture[str]) -> None:
-    facts(drive(Wish("heuristic", "heuristic", game="deal_or_no_deal", seed=3), served.url), as_json=False)
+    facts(drive(bargain("heuristic", "heuristic", seed=3), served.url), as_json=False)
     assert "returns: " in capsys.readouterr().out
 
 

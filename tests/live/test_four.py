@@ -36,7 +36,7 @@ def words(request: pytest.FixtureRequest, tmp_path: Path) -> list[str]:
     store, bus = request.param
     where = request.getfixturevalue("postgres").fresh() if store == "postgresql" else str(tmp_path / "a.db")
     more = ["--bus", request.getfixturevalue("redis").url] if bus else []
-    return ["--store", where, *more, "--no-warm", "--patience", "20"]
+    return ["--store", where, *more, "--no-warm", "--store-timeout", "20"]
 
 
 def post(served: Served, events: list[dict[str, Any]]) -> httpx.Response:
@@ -164,7 +164,7 @@ def test_postgresql_and_redis_may_go_for_ten_seconds_and_come_back(
     own_postgres: Postgres, own_redis: Redis, serve: Serve
 ) -> None:
     postgres, redis = own_postgres, own_redis
-    words = ["--store", postgres.fresh(), "--bus", redis.url, "--no-warm", "--patience", "60"]
+    words = ["--store", postgres.fresh(), "--bus", redis.url, "--no-warm", "--store-timeout", "60"]
     here, there = serve(*words), serve(*words)
     sent = record.events("ep-a", steps=20)
     played = here.start(**STUBBORN, pace=1.0)

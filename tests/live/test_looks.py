@@ -16,10 +16,11 @@ from typing import Any
 import httpx
 import pytest
 
-from kibitz.live import app as server
-from kibitz.live.app import Left, create_app
+from kibitz.live.app import create_app, lifespan
 from kibitz.live.config import LiveConfig
-from kibitz.live.episodes.runner import Runner, fail_episode
+from kibitz.live.episodes import janitor
+from kibitz.live.episodes.janitor import OrphanSweeper, fail_episode
+from kibitz.live.episodes.runner import Runner
 from kibitz.live.store.base import StoreUnavailable, open_store
 from kibitz.live.store.stored_event import StoredEvent, decode_event
 from kibitz.live.stream.bus import Bus
@@ -52,7 +53,7 @@ def test_an_episode_that_cannot_be_closed_is_said_once_and_again_when_it_is_clos
     bus: Bus, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "kibitz.live")
-    left = Left(bus, Runner(bus, LiveConfig()))
+    sweeper = OrphanSweeper(bus, ())
     for name in ("ep-1", "ep-2"):
         _lost(bus, name)
     append, broken = bus.store.append, {"ep-1", "ep-2"}
@@ -64,26 +65,26 @@ def test_an_episode_that_cannot_be_closed_is_said_once_and_again_when_it_is_clos
 
     monkeypatch.setattr(bus.store, "append", failing)
     for _ in range(5):
-        left.look()
+        sweeper.sweep()
     traced = [said for said in caplog.records if said.exc_info]
     assert sorted(said.getMessage() for said in traced) == [f"episode ep-{i} cannot be closed" for i in (1, 2)]
     assert len(caplog.records) == 2
     assert bus.unclosed == {"ep-1": 5, "ep-2": 5}
     broken.remove("ep-1")
     for _ in range(2):
-        left.look()
-    assert [said.getMessage() for said in caplog.records[2:]] == ["episode ep-1 is closed now; it could not be 5 times"]
+        sweeper.sweep()
+    assert [said.getMessage() for said in caplog.records[2:]] == ["episode ep-1 is closed now, after 5 failed attempts"]
     assert _status(bus, "ep-1") == "failed"
     append(stored_events("ep-2")[-1])  # by another server
-    left.look()
-    assert [said.getMessage() for said in caplog.records[3:]] == ["episode ep-2 is closed now; it could not be 7 times"]
+    sweeper.sweep()
+    assert [said.getMessage() for said in caplog.records[3:]] == ["episode ep-2 is closed now, after 7 failed attempts"]
     assert not bus.unclosed
 
 
 def test_what_a_crash_left_and_cannot_be_closed_is_said_once_too(
     bus: Bus, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    left = Left(bus, Runner(bus, LiveConfig()))
+    sweeper = OrphanSweeper(bus, ())
     bus.store.begin(row("ep-1", owner="gone"))
 
     def failing(one: StoredEvent) -> bool:
@@ -91,7 +92,7 @@ def test_what_a_crash_left_and_cannot_be_closed_is_said_once_too(
 
     monkeypatch.setattr(bus.store, "append", failing)
     for _ in range(5):
-        left.look()
+        sweeper.sweep()
     assert [said.getMessage() for said in caplog.records] == [
         "episode ep-1 was interrupted", "episode ep-1 cannot be closed",
     ]  # fmt: skip
@@ -125,8 +126,8 @@ def test_a_server_starts_and_ends_soon_although_what_was_left_cannot_be_closed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The store can be read and not written; something was left to be closed. It starts, too."""
-    monkeypatch.setattr(server, "LOOK", 0.1)
-    made = create_app(LiveConfig(store=str(tmp_path / "a.db"), warm=False, patience=60.0))
+    monkeypatch.setattr(janitor, "SWEEP_SECONDS", 0.1)
+    made = create_app(LiveConfig(store=str(tmp_path / "a.db"), warm=False, store_timeout=60.0))
     bus: Bus = made.state.bus
     _lost(bus, "ep-1")
     tried = threading.Event()
@@ -138,7 +139,7 @@ def test_a_server_starts_and_ends_soon_although_what_was_left_cannot_be_closed(
     monkeypatch.setattr(bus.store, "append", away)
 
     async def live() -> float:
-        async with server._life(made):
+        async with lifespan(made):
             await asyncio.to_thread(tried.wait, 10)
             return time.monotonic()
 
@@ -153,7 +154,7 @@ def test_what_this_server_has_lost_sight_of_is_closed_and_what_it_plays_is_left_
     _lost(bus, live.episode_id)
     _lost(bus, "ep-lost")
     bus.store.begin(row("ep-driver", origin="driver"))
-    Left(bus, runner).look()
+    OrphanSweeper(bus, runner.running).sweep()
     found = {name: _status(bus, name) for name in (live.episode_id, "ep-lost", "ep-driver")}
     assert found == {live.episode_id: "running", "ep-lost": "failed", "ep-driver": "running"}
     last = decode_event(bus.store.events("ep-lost", -1)[-1])
@@ -163,12 +164,12 @@ def test_what_this_server_has_lost_sight_of_is_closed_and_what_it_plays_is_left_
 def test_a_running_server_finds_lost_episodes_and_unshown_events_by_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server, "LOOK", 0.1)
+    monkeypatch.setattr(janitor, "SWEEP_SECONDS", 0.1)
     made = create_app(LiveConfig(store=str(tmp_path / "a.db"), warm=False))
     bus: Bus = made.state.bus
 
     async def live() -> list[str]:
-        async with server._life(made), asyncio.timeout(20):
+        async with lifespan(made), asyncio.timeout(20):
             driven = replace(row("ep-driven"), origin="driver")
             await asyncio.to_thread(bus.begin, driven)
             channel = await bus.hub.join(driven)

@@ -7,16 +7,15 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from fastapi import FastAPI, HTTPException
-from starlette.requests import HTTPConnection
 from websockets.exceptions import ConnectionClosed
 
-from kibitz.live.openenv.routes import router
-from kibitz.live.openenv.sessions import Sessions
+from kibitz.core.errors import BadInput
+from kibitz.live.openenv.sessions import EnvSession, Sessions
 from tests.live.openenv_server import NEGOTIATION, app, say, serving, talking, usual
 
 SEEDS = range(8)
@@ -241,19 +240,28 @@ def test_tasks_are_listed_and_played(base: str, http: httpx.Client) -> None:
         assert by_task == say(connection, "reset", {"options": some[0]["options"]})
 
 
-def test_a_guard_stands_before_every_route_and_socket() -> None:
-    def guard(connection: HTTPConnection) -> None:
-        if connection.headers.get("authorization") != "Bearer right":
-            raise HTTPException(403)
+def test_a_policy_is_looked_up_in_the_servers_runs_and_not_in_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "runs" / "mine").mkdir(parents=True)
+    (tmp_path / "here" / "other").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "here")
+    asked: list[str] = []
 
-    made = FastAPI()
-    made.include_router(router([NEGOTIATION], NEGOTIATION, guard=guard))
-    with serving(made) as base:
-        assert httpx.post(f"{base}/reset", json={}, timeout=30).status_code == 403
-        right = httpx.post(f"{base}/reset", json={}, headers={"Authorization": "Bearer right"}, timeout=60)
-        assert right.status_code == 200
-        with pytest.raises(Exception, match="403"), talking(base):
-            pass
+    def bot_of_run(path: str, game: Any) -> Any:
+        asked.append(path)
+        return game.bot("heuristic")
+
+    monkeypatch.setattr("kibitz.train.opponents.bot_of_run", bot_of_run)
+    for game, option in ((NEGOTIATION, "opponent"), ("cricket", "opponent_mode")):
+        session = EnvSession(game, tmp_path / "runs")
+        shown = session.reset({"seed": 1, option: "policy:mine"})
+        assert asked.pop() == str(tmp_path / "runs" / "mine")
+        assert str(tmp_path) not in json.dumps([shown, session.state()]), "callers never see a path"
+        for name, word in (("policy:other", "no run"), ("policy:../here/other", "not the name of a run")):
+            with pytest.raises(BadInput, match=word):
+                session.reset({"seed": 1, option: name})
+    assert not asked
 
 
 def until(condition: Any) -> None:

@@ -14,11 +14,13 @@ import pytest
 from kibitz.core.chance import seed_key
 from kibitz.core.game import first_view
 from kibitz.core.play.player import Choice, Turn
+from kibitz.core.play.resolve import Resolver
 from kibitz.games import get_game
 from kibitz.live.config import LiveConfig
-from kibitz.live.episodes.halt import Halt
 from kibitz.live.episodes.human_seat import HumanSeat
-from kibitz.live.episodes.runner import Runner, fail_episode, is_running, run_episode_in_proc
+from kibitz.live.episodes.janitor import fail_episode
+from kibitz.live.episodes.runner import Runner, is_running, run_episode_in_proc
+from kibitz.live.episodes.timeouts import StopSignal
 from kibitz.live.store.base import StoreUnavailable, open_store
 from kibitz.live.store.sql import Store
 from kibitz.live.store.stored_event import StoredEvent, decode_event
@@ -54,12 +56,14 @@ class Odd:
 def test_a_player_that_fails_is_stood_in_for_and_the_reason_is_told(
     bus: Bus, monkeypatch: pytest.MonkeyPatch, name: str, why: str
 ) -> None:
-    from kibitz.live.episodes import prepare as plan
-
     release = threading.Event()
-    known = plan.player_named
-    monkeypatch.setattr(plan, "player_named", lambda game, n: Odd(name, release) if n == "llm:odd" else known(game, n))
-    Runner(bus, LiveConfig(pace=0.0, patience=0.2))
+    known = Resolver.find
+
+    def find(resolver: Resolver, game: Any, named: str) -> Any:
+        return Odd(name, release) if named == "llm:odd" else known(resolver, game, named)
+
+    monkeypatch.setattr(Resolver, "find", find)
+    Runner(bus, LiveConfig(pace=0.0, player_timeout=0.2))
     began = time.monotonic()
     played = asyncio.run(run_episode_in_proc(bus, "llm:odd", "heuristic", game="deal_or_no_deal", seed=5))
     release.set()
@@ -83,7 +87,7 @@ def test_a_person_who_has_answered_is_not_asked_again_before_the_loop_takes_the_
     game = get_game("deal_or_no_deal")
     settings = game.options().settings()
     view, masks = first_view(game, settings)
-    seat = HumanSeat(game, 60.0, Halt())
+    seat = HumanSeat(game, 60.0, StopSignal())
     seat.request(Turn(settings, 0, 4, view, masks, [], seed_key(0)))  # `choose` has not run yet
     assert seat.asked()["turn"] == 4
     seat.submit([0, 0, 0, 0], None, 4)
@@ -113,23 +117,29 @@ def test_a_persons_turn_is_an_event_whose_details_reach_that_seat_only(bus: Bus)
 
 
 def test_an_episode_with_a_person_is_branched_like_any_other(bus: Bus) -> None:
-    from kibitz.live.episodes.branch import again
-    from kibitz.live.http.models import Branch
+    from kibitz.live.episodes.branch import read_branch
+    from kibitz.live.episodes.request import BranchRequest
 
-    Runner(bus, LiveConfig(pace=0.0, human_seconds=0.02))
+    runner = Runner(bus, LiveConfig(pace=0.0, human_seconds=0.02))
     wish = {"game": "deal_or_no_deal", "seed": 5, "options": {"disagree_ends": False}}
     first = asyncio.run(run_episode_in_proc(bus, "human", "heuristic", **wish))
     row = bus.store.episode(first["episode_id"])
     assert row is not None
-    values = again(bus.store, row, Branch(turn=1, players=["heuristic", "heuristic"]))
-    second = asyncio.run(run_episode_in_proc(bus, **values))
+    branch = read_branch(bus.store, row, BranchRequest(turn=1, players=["heuristic", "heuristic"]))
+
+    async def play() -> str:
+        episode = await runner.start(*branch)
+        await asyncio.to_thread(episode.done.wait)
+        return episode.episode_id
+
+    second = asyncio.run(play())
 
     def acts(episode_id: str) -> list[Any]:
         events = [decode_event(body) for body in bus.store.events(episode_id, -1)]
         return [event.payload["acts"] for event in events if event.type == "step"]
 
-    assert acts(second["episode_id"]) == acts(first["episode_id"]), "the heuristic stood in for the person"
-    kinds = [decode_event(body).type for body in bus.store.events(second["episode_id"], -1)]
+    assert acts(second) == acts(first["episode_id"]), "the heuristic stood in for the person"
+    kinds = [decode_event(body).type for body in bus.store.events(second, -1)]
     assert "turn.requested" not in kinds
 
 

@@ -114,7 +114,7 @@ def _shutting_down_is_told(alone: Served) -> None:
         assert kinds[-1] == "episode.failed shutdown"
         assert socket.protocol.close_rcvd is not None
         assert (socket.protocol.close_rcvd.code, socket.protocol.close_rcvd.reason) in (
-            (1000, "ended"), (1001, "the server shuts down"),
+            (1000, "ended"), (1001, "the server is shutting down"),
         )  # fmt: skip
     assert alone.process.wait(60) == 0
 
@@ -206,13 +206,14 @@ def test_presets_say_what_can_be_played_and_why_not(served: Served) -> None:
 
 def test_the_openapi_knows_what_can_be_played(served: Served) -> None:
     described = served.get("/openapi.json")["components"]["schemas"]
-    starts = {one["properties"]["game"]["const"]: one for one in described["Start"]["oneOf"]}
+    starts = {one["properties"]["game"]["const"]: one for one in described["EpisodeRequest"]["oneOf"]}
     for name, game in served.get("/custom/presets")["games"].items():
         fields = starts[name]["properties"]
-        named = [player["name"] for player in game["players"] if player["kind"] in ("rule", "human")]
+        named = [player["name"] for player in game["players"] if player["kind"] in ("bot", "human")]
         assert fields["captain_preset"]["anyOf"][0]["enum"] == named
         assert fields["eval_pack_id"]["enum"] == game["packs"]
         assert set(game["options"]["properties"]) <= set(fields["options"]["properties"])
-    assert starts["deal_or_no_deal"]["required"] == ["game", "captain_preset"], "balanced is a captain of cricket"
+        assert fields["players"]["default"] == game["default_players"]
+    assert starts["deal_or_no_deal"]["required"] == ["game"] and not starts["cricket"]["required"]
     opponent = described["ResetRequest_deal_or_no_deal"]["properties"]["opponent"]["anyOf"][0]
     assert "bayes" in opponent["anyOf"][0]["enum"] and "human" not in opponent["anyOf"][0]["enum"]

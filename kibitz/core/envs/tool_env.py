@@ -21,7 +21,7 @@ class Tool(NamedTuple):
 
 
 class Environment(Protocol):
-    """One episode at a time.
+    """One episode at a time. A server makes one with `resolver=`, by which it looks up the players named in options.
 
     Observations have `done`, `reward` and `error`. An illegal act is data: it changes nothing, and `error`
     says what is legal. Invalid options, and a step without a running episode, raise BadInput. A class

@@ -5,20 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from kibitz.core.errors import Stopped
 from kibitz.core.game import SEATS, Game
 from kibitz.core.play.events import Stream
 from kibitz.core.play.player import Choice, TurnRequest
 
 Commentate = Callable[[Mapping[str, Any], Mapping[str, Any]], str]
 """An event with its `players`, and the whole frame after it -> a line of commentary, or ""."""
-
-
-class Stopped(Exception):
-    """Somebody ended the episode; the sentence says who. `kind` goes into the last event."""
-
-    def __init__(self, reason: str, kind: str = "stopped") -> None:
-        super().__init__(reason)
-        self.kind = kind
 
 
 class EpisodeRecorder:

@@ -24,6 +24,10 @@ MAX_BOTS_IN_MIX = 16  # all of them choose, one is used
 RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*(#\d{1,4})?")
 
 
+class InvalidName(BadInput):
+    """The name is malformed, whatever this machine has."""
+
+
 class PlayerInfo(NamedTuple):
     """One line of a list of players."""
 
@@ -63,7 +67,7 @@ class Resolver:
         try:
             return kind.make(game, rest, self)
         except BadInput as error:  # runs and presets belong to this machine: the name itself is well formed
-            raise error if isinstance(error, NotFound) else NotFound(str(error)) from None
+            raise error if isinstance(error, NotFound | InvalidName) else NotFound(str(error)) from None
 
     def bot(self, game: Game, name: str) -> Bot | None:
         """The bot of this name; None if it names a player that only exists on the host."""
@@ -83,7 +87,7 @@ class Resolver:
         if self.runs is None:
             return name
         if not RUN_NAME.fullmatch(name):
-            raise BadInput(f"{name!r} is not the name of a run; /runs.json lists those there are.")
+            raise InvalidName(f"{name!r} is not the name of a run; /runs.json lists those there are.")
         if not (self.runs / name.partition("#")[0]).is_dir():
             raise NotFound(f"There is no run {name!r} here; /runs.json lists those there are.")
         return str(self.runs / name)

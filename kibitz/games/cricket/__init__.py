@@ -81,7 +81,7 @@ def build() -> Game:
         contexts=contexts,
         packs=_pack_shelf,
         tool_env=_tool_env,
-        default_players=("balanced", "balanced"),
+        default_players=("balanced", "heuristic"),
     )
 
 

@@ -1,13 +1,14 @@
-"""A record that is played again up to a turn, then by others: what a start needs to know of it."""
+"""A branch: a recorded episode, replayed up to a turn and continued by other players."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kibitz.core.errors import NotFound
 from kibitz.core.play.events import Event
-from kibitz.live.http import models
+from kibitz.live.episodes.request import FRESH, BranchRequest, EpisodeRequest
 from kibitz.live.store.base import Row
 from kibitz.live.store.sql import Store
 from kibitz.live.store.stored_event import decode_event
@@ -15,68 +16,75 @@ from kibitz.live.store.stored_event import decode_event
 if TYPE_CHECKING:
     from kibitz.core.play.player import Choice
 
-DRAWN = ("seed", "number", "match")
+DRAWN = ("seed", "number", "match")  # what an episode's chance comes from
 
 
-class NotAgain(Exception):
-    """The record tells too little to be played again; the sentence says what is missing."""
+class NotReplayable(Exception):
+    """The record lacks something that a replay needs; the message names it."""
 
-    def __init__(self, what: str) -> None:
-        super().__init__(f"That record does not tell {what}, so it cannot be played again.")
+    def __init__(self, missing: str) -> None:
+        super().__init__(f"That record does not contain {missing}, so it cannot be replayed.")
 
 
-def again(store: Store, row: Row, wish: models.Branch) -> dict[str, Any]:
-    """The start of the branch, in the words of `plan.Wish`."""
+@dataclass(frozen=True)
+class BranchPoint:
+    """Where a branch leaves its record."""
+
+    episode_id: str
+    turn: int
+    script: tuple[tuple[Choice | None, Choice | None], ...]  # both seats' choices of the steps that are kept
+    seed: int
+    number: int = 0  # of the episode among those of its seed
+    match: int | None = None  # of a pack
+
+    @property
+    def source(self) -> dict[str, Any]:
+        return {"episode_id": self.episode_id, "turn": self.turn}
+
+
+def read_branch(store: Store, row: Row, asked: BranchRequest) -> tuple[EpisodeRequest, BranchPoint]:
+    """The request and the record that start the branch."""
     steps, drawn = _read(store, row)
-    if wish.turn > len(steps):
-        raise NotFound(f"Turn {wish.turn} is not in that episode; it has {len(steps)} steps.")
-    kept = steps[: wish.turn]
-    pack = row.about.get("eval_pack_id", "default")
+    if asked.turn > len(steps):
+        raise NotFound(f"Turn {asked.turn} is not in that episode; it has {len(steps)} steps.")
+    kept = steps[: asked.turn]
+    pack = row.about.get("eval_pack_id", FRESH)
     if (None, None) in kept:
-        raise NotAgain("who did what")
+        raise NotReplayable("the acts of every step")
     if not isinstance(row.about.get("options"), dict):
-        raise NotAgain("its options")
+        raise NotReplayable("its options")
     if "seed" not in drawn:
-        raise NotAgain("its seed")
-    if pack != "default" and "match" not in drawn:
-        raise NotAgain("which match of its pack it was")
-    return {
-        "captain_preset": wish.players[0],
-        "opponent_choice": wish.players[1],
-        "game": row.game,
-        "max_overs": None,
-        "options": row.about["options"],
-        "eval_pack_id": pack,
-        "seed": drawn["seed"],
-        "number": drawn.get("number", 0),
-        "match": drawn.get("match"),
-        "open": wish.open,
-        "pace": wish.pace,
-        "enable_tts": wish.enable_tts,
-        "adviser": wish.adviser,
-        "script": tuple(kept),
-        "branched_from": {"episode_id": row.episode_id, "turn": wish.turn},
-    }
+        raise NotReplayable("its seed")
+    if pack != FRESH and "match" not in drawn:
+        raise NotReplayable("the match of its pack")
+    request = EpisodeRequest.read(
+        game=row.game, players=asked.players, options=row.about["options"], max_overs=None, eval_pack_id=pack,
+        open=asked.open, pace=asked.pace, enable_tts=asked.enable_tts, adviser=asked.adviser,
+    )  # fmt: skip
+    point = BranchPoint(
+        row.episode_id, asked.turn, tuple(kept), drawn["seed"], drawn.get("number", 0), drawn.get("match")
+    )
+    return request, point
 
 
 def _read(store: Store, row: Row) -> tuple[list[tuple[Choice | None, Choice | None]], dict[str, int]]:
-    """Both seats' choices at each step, and what the luck was drawn from."""
+    """Both seats' choices at each step, and what the chance was drawn from."""
     steps: list[tuple[Choice | None, Choice | None]] = []
     drawn = {key: value for key, value in row.secret.items() if key in DRAWN and value is not None}
-    asked: dict[int, Any] = {}
+    decisions: dict[int, Mapping[str, Any]] = {}  # of the current step, by seat
     try:
         for event in _events(store, row.episode_id):
             payload = event.payload
             if event.type == "decision":
-                asked[payload["seat"]] = payload
+                decisions[payload["seat"]] = payload
             elif event.type == "step":
                 first, second = payload["acts"]
-                steps.append((_choice(row, 0, first, asked), _choice(row, 1, second, asked)))
-                asked = {}
+                steps.append((_choice(row, 0, first, decisions), _choice(row, 1, second, decisions)))
+                decisions = {}
             else:
                 drawn |= {key: int(payload[key]) for key in DRAWN if payload.get(key) is not None}
-    except (KeyError, TypeError, ValueError, AttributeError):  # somebody else's record
-        raise NotAgain("its steps as kibitz does") from None
+    except (KeyError, TypeError, ValueError, AttributeError):  # a foreign driver wrote the record
+        raise NotReplayable("its steps in kibitz's format") from None
     return steps, drawn
 
 
@@ -87,16 +95,14 @@ def _events(store: Store, episode_id: str) -> Iterator[Event]:
         since += len(bodies)
 
 
-def _choice(row: Row, seat: int, act: list[int] | None, asked: dict[int, Any]) -> Choice | None:
-    """What the step says was done; how it came about is in the decision, if there was one."""
+def _choice(row: Row, seat: int, act: list[int] | None, decisions: Mapping[int, Mapping[str, Any]]) -> Choice | None:
+    """The act of the step; its source and reason come from the seat's decision, if there is one."""
     from kibitz.core.play.player import Choice  # loads JAX
 
     if act is None:
         return None
-    told = asked.get(seat)
-    if told is None:
-        return Choice(tuple(map(int, act)), row.players[seat])
-    reason = told["private"].get(str(seat), {}).get("reason", "")
-    return Choice(
-        tuple(map(int, act)), told["source"], reason, told["latency"], told["usage"], told["fallback"]
-    )  # fmt: skip
+    numbers, made = tuple(map(int, act)), decisions.get(seat)
+    if made is None:
+        return Choice(numbers, row.players[seat])
+    reason = made["private"].get(str(seat), {}).get("reason", "")
+    return Choice(numbers, made["source"], reason, made["latency"], made["usage"], made["fallback"])

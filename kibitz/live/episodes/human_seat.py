@@ -14,8 +14,8 @@ from kibitz.core.errors import BadInput
 from kibitz.core.game import Game
 from kibitz.core.play.episode import table_for
 from kibitz.core.play.player import Choice, Turn, TurnRequest
-from kibitz.live.episodes.halt import Halt
-from kibitz.live.episodes.timeouts import Left
+from kibitz.live.episodes.request import HUMAN
+from kibitz.live.episodes.timeouts import POLL_SECONDS, EpisodeStopped, StopSignal
 
 NOT_ASKED: dict[str, Any] = {"your_turn": False, "deadline": None, "turn": None}
 
@@ -27,11 +27,11 @@ class NotYourTurn(Exception):
 class HumanSeat:
     """Waits for `submit` until the time limit, then raises; the episode loop lets the heuristic play."""
 
-    name = "human"
+    name = HUMAN
 
-    def __init__(self, game: Game, seconds: float, halt: Halt) -> None:
+    def __init__(self, game: Game, seconds: float, signal: StopSignal) -> None:
         self.token = secrets.token_urlsafe(24)
-        self._game, self._seconds, self._halt = game, seconds, halt
+        self._game, self._seconds, self._signal = game, seconds, signal
         self._changed = threading.Condition()  # reentrant
         self._turn: Turn | None = None
         self._details: dict[str, Any] = {}
@@ -56,11 +56,11 @@ class HumanSeat:
             try:
                 while (answer := self._submitted()) is None:
                     left = self._ends - time.monotonic()
-                    if self._halt.is_set():
-                        raise Left(self._halt.reason, self._halt.kind)
+                    if self._signal.is_set():
+                        raise EpisodeStopped(self._signal)
                     if left <= 0:
                         raise TimeoutError(f"no answer in {self._seconds:g} s")
-                    self._changed.wait(min(left, 0.25))
+                    self._changed.wait(min(left, POLL_SECONDS))
                 return Choice(answer, self.name)
             finally:
                 self._turn = None
@@ -92,23 +92,20 @@ class HumanSeat:
             return NOT_ASKED if self._turn is None or self._answer is not None else self._details
 
     def _describe(self, turn: Turn) -> dict[str, Any]:
-        game, hint = self._game, turn.hint
-        shown = (
-            None
-            if hint is None
-            else {"act": list(hint.act), "text": game.words.act_text(hint.act), "reason": hint.reason}
-        )
+        words, hint, advice = self._game.words, turn.hint, None
+        if hint is not None:
+            advice = {"act": list(hint.act), "text": words.act_text(hint.act), "reason": hint.reason}
         return {
             "your_turn": True,
             "deadline": time.time() + self._seconds,
             "turn": turn.number,
             "seat": turn.seat,
-            "view_text": game.words.position_text(turn.view),
-            "legal_text": game.words.choices_text(turn.view, turn.masks),
-            "fields": plain(game.words.answer_fields(turn.view, turn.masks)),
+            "view_text": words.position_text(turn.view),
+            "legal_text": words.choices_text(turn.view, turn.masks),
+            "fields": plain(words.answer_fields(turn.view, turn.masks)),
             "masks": [np.asarray(mask).astype(bool).tolist() for mask in turn.masks],
-            "heads": [head.name for head in game.heads],
-            "hint": shown,
+            "heads": [head.name for head in self._game.heads],
+            "hint": advice,
         }
 
 

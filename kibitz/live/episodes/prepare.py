@@ -1,186 +1,168 @@
-"""From what somebody asked for to an episode that can be played. Loads JAX: import it off the event loop."""
+"""From a request to an episode that can be played. Loads JAX: import it off the event loop."""
 
 from __future__ import annotations
 
-import re
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cache
-from pathlib import Path
 from typing import Any
 
-from kibitz.core.bots import Bot
-from kibitz.core.errors import BadInput, NotFound
+from kibitz.core.bots import Bot, seated
+from kibitz.core.errors import BadInput
 from kibitz.core.game import Game
-from kibitz.core.play.player import BotPlayer, Choice, Player
-from kibitz.core.play.resolve import bot_named
+from kibitz.core.options import Options
+from kibitz.core.play.episode import Episode, play_episode
+from kibitz.core.play.events import Observer
+from kibitz.core.play.player import BotPlayer, Player
+from kibitz.core.play.recorder import Commentate
+from kibitz.core.play.resolve import Resolver
 from kibitz.games import get_game, get_pack, pack_names
-from kibitz.live.episodes.halt import Halt
+from kibitz.live.episodes.branch import BranchPoint
 from kibitz.live.episodes.human_seat import HumanSeat
-from kibitz.live.episodes.timeouts import Patient
-from kibitz.players import player_named
+from kibitz.live.episodes.request import FRESH, HUMAN, EpisodeRequest
+from kibitz.live.episodes.timeouts import StopSignal, TimeLimitedPlayer
 
-RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*(#\d{1,4})?")
-
-
-@dataclass(frozen=True)
-class Wish:
-    """What a start asks for; names as everywhere (`balanced`, `llm:smollm2`, `policy:RUN`, `human`)."""
-
-    captain_preset: str
-    opponent_choice: str
-    max_overs: int | None = 5
-    eval_pack_id: str = "default"
-    enable_tts: bool = True
-    game: str = "cricket"
-    seed: int | None = None
-    open: bool = False
-    adviser: str | None = None
-    options: Mapping[str, Any] = field(default_factory=dict)
-    pace: float | None = None
-    task: str = "custom_episode"
-    number: int = 0
-    match: int | None = None  # of a pack
-    script: tuple[tuple[Choice | None, Choice | None], ...] = ()
-    branched_from: Mapping[str, Any] | None = None
-    instead_of: str | None = None  # whose seat a person takes: named too, so it should be somebody
-
-    @property
-    def names(self) -> tuple[str, str]:
-        return self.captain_preset, self.opponent_choice
+TASK = "custom_episode"  # the seed's name for an episode that somebody started
 
 
 @dataclass(frozen=True)
-class Plan:
-    """Everything `play_episode` needs."""
+class Limits:
+    """What players of an episode may use."""
 
+    resolver: Resolver = field(default_factory=Resolver)  # its path policy: any path, or only one folder of runs
+    operator: bool = True  # whether options may name files of this machine
+    player_seconds: float = 30.0  # per turn
+    human_seconds: float = 60.0  # per turn
+
+
+@dataclass(frozen=True)
+class PreparedEpisode:
+    """A request whose names, options and players have been checked and made."""
+
+    request: EpisodeRequest  # completed
     game: Game
     settings: Any
     players: tuple[Player, Player]
     advisers: dict[int, Player]
     seed: int
-    about: dict[str, Any]
+    options: Options
     state: Any = None  # a pack's first position; None: a fresh deal
-    match: int | None = None  # which of the pack's matches; secret like the seed
+    match: int | None = None  # which of the pack's matches
+    branch: BranchPoint | None = None
 
     @property
     def humans(self) -> dict[int, HumanSeat]:
         return {seat: player for seat, player in enumerate(self.players) if isinstance(player, HumanSeat)}
 
+    @property
+    def number(self) -> int:
+        return 0 if self.branch is None else self.branch.number
 
-def release_players(players: Iterable[Player]) -> None:
-    """After an episode: whoever waits for a player that is slow waits no longer."""
-    for player in players:
-        if isinstance(player, Patient):
-            player.close()
+    @property
+    def secret(self) -> dict[str, Any]:
+        """What the hidden values can be computed from; public only after the end."""
+        return {"seed": self.seed, "number": self.number, "match": self.match}
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """How the episode was set up, for everyone; a branch needs it."""
+        request = self.request
+        first, second = request.seats
+        public = {
+            "mode": first,
+            "task": TASK,
+            "opponent_mode": second,
+            "eval_pack_id": request.eval_pack_id,
+            "open": request.open,
+            "speech": request.enable_tts,
+            "adviser": request.adviser,
+            "options": self.options.model_dump(mode="json"),
+        }
+        return public if self.branch is None else public | {"branched_from": self.branch.source}
+
+    def play(
+        self,
+        observers: tuple[Observer, ...] = (),
+        stop: Callable[[], None] = lambda: None,
+        *,
+        episode_id: str | None = None,
+        commentate: Commentate | None = None,
+    ) -> Episode:
+        """Plays to the end. `stop` is called before every step and raises `Stopped` to end it."""
+        try:
+            return play_episode(
+                self.game, self.settings, self.players, seed=self.seed, number=self.number, state=self.state,
+                match=self.match, observers=observers, episode_id=episode_id, advisers=self.advisers,
+                script=() if self.branch is None else self.branch.script, about=self.about, stop=stop,
+                commentate=commentate,
+            )  # fmt: skip
+        finally:
+            for player in [*self.players, *self.advisers.values()]:
+                if isinstance(player, TimeLimitedPlayer):
+                    player.close()
 
 
-def prepare(wish: Wish, runs: Path, patience: float, human_seconds: float, halt: Halt, operator: bool = False) -> Plan:
-    """Checked as a whole: BadInput before anything is stored or shown. An `operator` may name any file."""
-    game, chosen = game_of(wish, operator)
-    names = [*wish.names, *([wish.adviser] if wish.adviser else [])]
-    bots = [bot_named(game, name) if operator else rule_of(game, name, runs) for name in names]
-    if wish.instead_of is not None:
-        rule_of(game, wish.instead_of, runs)
+def prepare(
+    request: EpisodeRequest, limits: Limits, signal: StopSignal, branch: BranchPoint | None = None
+) -> PreparedEpisode:
+    """Checks a completed request as a whole: BadInput comes before anything is stored or shown."""
+    game, options = _game_and_options(request, limits)
     players: list[Player] = []
-    for name, bot in zip(names, bots, strict=True):
-        if bot is not None:
-            players.append(BotPlayer(game, bot, name))
-        elif name == "human":
-            if len(players) == 2:
-                raise BadInput("A human cannot be the adviser here; name a player such as heuristic.")
-            players.append(HumanSeat(game, human_seconds, halt))
+    bots: dict[int, Bot] = {}
+    for seat, name in enumerate(request.players):
+        found = limits.resolver.find(game, name) if name != HUMAN else None
+        if seat == request.human_seat or found is None:
+            players.append(HumanSeat(game, limits.human_seconds, signal))
         else:
-            players.append(Patient(player_named(game, name), patience, halt))
-    seed = secrets.randbelow(2**31) if wish.seed is None else wish.seed
+            players.append(_player(game, name, found, limits, signal))
+            bots |= {seat: found} if isinstance(found, Bot) else {}
+    advisers: dict[int, Player] = {}
+    advising: dict[int, Bot] = {}
+    if request.adviser is not None:
+        if request.adviser == HUMAN:
+            raise BadInput("A human cannot be the adviser here; name a player such as heuristic.")
+        found = limits.resolver.find(game, request.adviser)
+        advisers = {0: _player(game, request.adviser, found, limits, signal)}
+        advising = {0: found} if isinstance(found, Bot) else {}
+    drawn = request.seed if branch is None else branch.seed
+    seed = secrets.randbelow(2**31) if drawn is None else drawn
     match, state = None, None
-    if wish.eval_pack_id != "default":
-        pack = get_pack(wish.game, wish.eval_pack_id)
-        match = (seed if wish.match is None else wish.match) % pack.matches
-        chosen, settings, state = pack.scenario(match)
+    if request.eval_pack_id != FRESH:
+        pack = get_pack(game.name, request.eval_pack_id)
+        wanted = seed if branch is None or branch.match is None else branch.match
+        match = wanted % pack.matches
+        options, settings, state = pack.scenario(match)
         seed = pack.seed(match)
     else:
-        settings = chosen.settings()
-    for seat, bot in enumerate(bots[:2]):
-        settings = bot.disclose(settings, seat) if bot else settings
-    for seat, bot in zip((0, 1, 0), bots, strict=False):
-        settings = bot.precompute(settings, seat) if bot else settings
-    return Plan(
-        game,
-        settings,
-        (players[0], players[1]),
-        dict(enumerate(players[2:])),
-        seed,
-        about_of(wish, chosen),
-        state,
-        match,
+        settings = options.settings()
+    settings = seated(settings, bots, advising)
+    return PreparedEpisode(
+        request, game, settings, (players[0], players[1]), advisers, seed, options, state, match, branch
     )
 
 
-def game_of(wish: Wish, operator: bool = False) -> tuple[Game, Any]:
-    """The record and the checked options; a stranger's options may name no file of this machine."""
-    plain = get_game(wish.game)
-    given = dict(wish.options)
+def _player(game: Game, name: str, found: Bot | Player, limits: Limits, signal: StopSignal) -> Player:
+    if isinstance(found, Bot):
+        return BotPlayer(game, found, name)
+    return TimeLimitedPlayer(found, limits.player_seconds, signal)
+
+
+def _game_and_options(request: EpisodeRequest, limits: Limits) -> tuple[Game, Any]:
+    """The record that fits the checked options; only an operator may name files of this machine."""
+    plain = get_game(request.game)
+    known = plain.options.model_fields
+    given = request.game_options(known)
     for name, value in given.items():
-        known = plain.options.model_fields.get(name)
-        extra = known.json_schema_extra if known is not None else None
-        if known and not operator and isinstance(extra, dict) and extra.get("operator") and value != known.default:
-            raise BadInput(f"The option {name!r} is for the operator of this server; leave it out.")
-    if wish.max_overs is not None and "max_overs" in plain.options.model_fields:
-        given.setdefault("max_overs", wish.max_overs)
-    chosen = plain.options.read(given, f"option of {wish.game}")
-    if wish.eval_pack_id not in packs_of(wish.game):
-        known_packs = ", ".join(packs_of(wish.game))
-        raise BadInput(f"There is no pack {wish.eval_pack_id!r} for {wish.game}; there are {known_packs}.")
-    return get_game(wish.game, chosen), chosen
+        extra = known[name].json_schema_extra if name in known else None
+        if not limits.operator and isinstance(extra, dict) and extra.get("operator") and value != known[name].default:
+            raise BadInput(f"Only the operator of this server may set the option {name!r}; omit it.")
+    options = plain.options.read(given, f"option of {request.game}")
+    packs = pack_choices(request.game)
+    if request.eval_pack_id not in packs:
+        raise BadInput(f"There is no pack {request.eval_pack_id!r} for {request.game}; there are {', '.join(packs)}.")
+    return get_game(request.game, options), options
 
 
-def packs_of(game: str) -> list[str]:
-    """`default` is a fresh match; the others begin in a position of the pack, drawn by the seed."""
-    return ["default", *(name for name in pack_names(game) if name != "default")]
-
-
-def rule_of(game: Game, name: str, runs: Path) -> Bot | None:
-    """As `rule_named`, but a policy is a run in our own folder and nothing else on this machine."""
-    if not name.startswith("policy:"):
-        if name not in game.bots and name != "human" and not name.startswith("llm:"):
-            player_named(game, name)  # says which names there are
-        return game.bots.get(name)
-    run = name.removeprefix("policy:")
-    if not RUN.fullmatch(run):
-        raise BadInput(f"{run!r} is not the name of a run; /runs.json lists those there are.")
-    if not (runs / run.partition("#")[0]).is_dir():
-        raise NotFound(f"There is no run {run!r} here; /runs.json lists those there are.")
-    return bot_named(game, f"policy:{runs / run}")
-
-
-def about_of(wish: Wish, chosen: Any) -> dict[str, Any]:
-    """What everybody may know of how an episode was set up; a branch is played again from it."""
-    told = {
-        "mode": wish.captain_preset,
-        "task": wish.task,
-        "opponent_mode": wish.opponent_choice,
-        "eval_pack_id": wish.eval_pack_id,
-        "open": wish.open,
-        "speech": wish.enable_tts,
-        "adviser": wish.adviser,
-        "options": chosen.model_dump(mode="json"),
-    }
-    return told | ({"branched_from": dict(wish.branched_from)} if wish.branched_from else {})
-
-
-@cache
-def describe(name: str) -> dict[str, Any]:
-    """What the start panel needs to know about a game."""
-    game = get_game(name)
-    schema = game.options.model_json_schema()
-    kept = {key: value for key, value in schema.get("properties", {}).items() if not value.pop("operator", False)}
-    defaults = game.options().model_dump(mode="json")
-    return {
-        "title": name.replace("_", " ").capitalize(),
-        "options": {**schema, "properties": kept},
-        "defaults": {key: defaults[key] for key in kept if key in defaults},
-        "packs": packs_of(name),
-        "rules": list(game.bots),
-    }
+def pack_choices(game: str) -> list[str]:
+    """`default` deals afresh; the others begin in a position of the pack, chosen by the seed."""
+    return [FRESH, *(name for name in pack_names(game) if name != FRESH)]

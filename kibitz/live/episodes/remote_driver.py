@@ -2,65 +2,54 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from kibitz.core.errors import BadInput
-from kibitz.core.play.episode import play_episode
 from kibitz.core.play.events import Event, spoken
-from kibitz.live.episodes.prepare import Wish, prepare, release_players
-from kibitz.live.episodes.runner import Live, Steps
+from kibitz.live.episodes.prepare import Limits, prepare
+from kibitz.live.episodes.request import HUMAN, EpisodeRequest
+from kibitz.live.episodes.runner import Pacer, new_episode_id
+from kibitz.live.episodes.timeouts import StopSignal
 from kibitz.live.stream.bus_observer import BusObserver
 from kibitz.live.stream.outlets import DeliveryRefused, HttpOutlet
 
 
 def drive(
-    wish: Wish,
+    request: EpisodeRequest,
     server: str,
     token: str = "",
-    pace: float = 0.0,
-    patience: float = 30.0,
     tell: Callable[[str], None] = lambda line: None,
     episode_id: str | None = None,
     give_up: float = float("inf"),
 ) -> dict[str, Any]:
-    """One episode; a server that is away does not stop it, and gets every event once it is back."""
-    from kibitz.core.play.recorder import Stopped
-
+    """Plays one episode. It goes on while the server is unreachable, which gets every event once it is back."""
     if urlsplit(server).scheme not in ("http", "https") or not urlsplit(server).netloc:
         raise BadInput(f"{server!r} is not the address of a server, such as http://127.0.0.1:8000.")
-    live = Live(episode_id or f"ep-{secrets.token_hex(6)}", wish.game, wish.names, 0.0)
-    if "human" in wish.names:
-        raise BadInput("A person sits at the server's page, not here; start that episode with `kibitz serve`.")
-    plan = prepare(wish, Path("runs"), patience, patience, live.halt, operator=True)
+    request = request.completed()
+    if HUMAN in request.seats:
+        raise BadInput("A person plays on the server's page, not here; start that episode with `kibitz serve`.")
+    episode_id = episode_id or new_episode_id()
+    signal = StopSignal()
+    prepared = prepare(request, Limits(), signal)
     outlet = HttpOutlet(server, token, report=tell, give_up=give_up)
-    observer = BusObserver(
-        base_url=server, episode_id=live.episode_id, mode=wish.captain_preset, task=wish.task,
-        opponent_mode=wish.opponent_choice, eval_pack_id=wish.eval_pack_id, outlet=outlet, open_table=wish.open,
-    )  # fmt: skip
+    observer = BusObserver(episode_id=episode_id, outlet=outlet, open_table=request.open)
 
     def show(event: Event) -> None:
         if line := spoken(event):
             tell(line)
 
-    tell(f"Watch at {server.rstrip('/')}/e/{live.episode_id}")
+    tell(f"Watch at {server.rstrip('/')}/e/{episode_id}")
     try:
         try:
-            played = play_episode(
-                plan.game, plan.settings, plan.players, seed=plan.seed, number=wish.number, state=plan.state,
-                match=plan.match, observers=(observer, show), episode_id=live.episode_id, advisers=plan.advisers,
-                about=plan.about, stop=Steps(live, pace, Stopped),
-            )  # fmt: skip
+            played = prepared.play((observer, show), Pacer(signal, request.pace or 0.0), episode_id=episode_id)
         finally:
-            release_players([*plan.players, *plan.advisers.values()])
-            observer.close()  # also of a match that was broken off: the server should hear of its end
+            observer.close()  # an aborted episode, too: the server must learn of its end
     except DeliveryRefused as refused:
         raise BadInput(str(refused)) from None
     return {
-        "episode_id": live.episode_id,
+        "episode_id": episode_id,
         "server": server,
         "events": len(played.events),
         "steps": played.steps,

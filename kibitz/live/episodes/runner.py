@@ -1,4 +1,4 @@
-"""Plays episodes in the background: one at a time unless told otherwise, off the server's event loop."""
+"""Plays episodes in background threads, as many at once as the configuration allows."""
 
 from __future__ import annotations
 
@@ -8,47 +8,51 @@ import secrets
 import threading
 import time
 import weakref
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from kibitz.core.errors import BadInput
-from kibitz.core.play.events import Event
+from kibitz.core.errors import BadInput, Stopped
 from kibitz.live.config import LiveConfig
-from kibitz.live.episodes.halt import Halt
+from kibitz.live.episodes.janitor import fail_episode
+from kibitz.live.episodes.request import EpisodeRequest
+from kibitz.live.episodes.timeouts import StopSignal
 from kibitz.live.store.base import EpisodeClosed, Row, SequenceGap, StoreUnavailable
-from kibitz.live.store.stored_event import StoredEvent, decode_event, fold
 from kibitz.live.stream.bus import Bus
 from kibitz.live.stream.bus_observer import BusObserver, TextToSpeech
 from kibitz.live.stream.outlets import LocalOutlet
 
 if TYPE_CHECKING:
+    from kibitz.live.episodes.branch import BranchPoint
     from kibitz.live.episodes.human_seat import HumanSeat
-    from kibitz.live.episodes.prepare import Plan, Wish
+    from kibitz.live.episodes.prepare import PreparedEpisode
 
 log = logging.getLogger("kibitz.live")
+SHUTDOWN_SECONDS = 5.0  # that an episode has to write its last event when the server closes
 
 
 class Busy(Exception):
-    """As many episodes run as may; `current` says what runs."""
+    """The server already plays as many episodes as it may; `current` describes the newest."""
 
     def __init__(self, current: dict[str, Any]) -> None:
         super().__init__("An episode is already running; stop it or wait for its end.")
         self.current = current
 
 
+def new_episode_id() -> str:
+    return f"ep-{secrets.token_hex(6)}"
+
+
 @dataclass(eq=False)
-class Live:
-    """One episode that is being played. Its id is the id everywhere."""
+class RunningEpisode:
+    """One episode that this server plays. Its id is the same in every event, in the store and in addresses."""
 
     episode_id: str
     game: str
     players: tuple[str, str]
-    started_at: float
-    halt: Halt = field(default_factory=Halt)
+    started_at: float  # seconds since 1970
+    signal: StopSignal = field(default_factory=StopSignal)
     seats: dict[str, tuple[int, HumanSeat]] = field(default_factory=dict)  # by token
     done: threading.Event = field(default_factory=threading.Event)
-    failed: str = ""
 
     def meta(self) -> dict[str, Any]:
         return {
@@ -62,179 +66,123 @@ class Live:
 
 
 class Runner:
-    """The check for a free place and the claim of it are one step."""
+    """Checks for a free place and claims it in one step."""
 
     def __init__(self, bus: Bus, config: LiveConfig, speech: TextToSpeech | None = None) -> None:
         self.bus, self.config, self.speech = bus, config, speech
-        self.running: dict[str, Live] = {}
+        self.running: dict[str, RunningEpisode] = {}
         self.played = 0
         self._guard = threading.Lock()
         self._closing = False
         _RUNNERS[bus] = self
 
-    def claim(self, game: str, players: tuple[str, str]) -> Live:
-        live = Live(f"ep-{secrets.token_hex(6)}", game, players, time.time())
+    def claim(self, game: str, players: tuple[str, str]) -> RunningEpisode:
+        episode = RunningEpisode(new_episode_id(), game, players, time.time())
         with self._guard:
             if self._closing:
-                raise BadInput("The server is closing.")
+                raise BadInput("The server is shutting down; start the episode elsewhere.")
             if len(self.running) >= self.config.max_episodes:
                 raise Busy(next(reversed(self.running.values())).meta())
-            self.running[live.episode_id] = live
-        return live
+            self.running[episode.episode_id] = episode
+        return episode
 
-    async def start(self, wish: Wish) -> Live:
-        """Checked, claimed and begun; raises BadInput, Busy or StoreUnavailable and then nothing has happened."""
-        live = self.claim(wish.game, wish.names)
+    async def start(self, request: EpisodeRequest, branch: BranchPoint | None = None) -> RunningEpisode:
+        """Checks the request, claims a place and starts; BadInput, Busy or StoreUnavailable leave no trace."""
+        request = await asyncio.to_thread(request.completed, self.config.default_game)
+        episode = self.claim(request.game, request.seats)
         try:
-            plan = await asyncio.to_thread(self._begin, wish, live)
+            prepared = await asyncio.to_thread(self._begin, request, branch, episode)
         except BaseException:
-            self._release(live)
+            self._release(episode)
             raise
-        thread = threading.Thread(
-            target=self._play, args=(wish, plan, live), name=f"episode {live.episode_id}", daemon=True
-        )
-        thread.start()
-        return live
+        name = f"episode {episode.episode_id}"
+        threading.Thread(target=self._play, args=(prepared, episode), name=name, daemon=True).start()
+        return episode
 
-    def stop(self, episode_id: str | None, reason: str = "Somebody stopped it.") -> str | None:
-        """The id of the episode that is being stopped, or None if it does not run."""
+    def stop(self, episode_id: str | None, reason: str = "It was stopped by a request.") -> str | None:
+        """Stops this episode, or the newest one; returns its id, or None if it is not running."""
         with self._guard:
-            live = self.running.get(episode_id or next(reversed(self.running), ""))
-        if live is None:
+            episode = self.running.get(episode_id or next(reversed(self.running), ""))
+        if episode is None:
             return None
-        live.halt.stop(reason)
-        return live.episode_id
+        episode.signal.stop(reason)
+        return episode.episode_id
 
     async def close(self) -> None:
-        """Ends every episode and waits until the stream says so."""
+        """Ends every episode and waits for their last events."""
         with self._guard:
             self._closing = True
             running = list(self.running.values())
-        for live in running:
-            live.halt.stop("The server shuts down.", "shutdown")
-        for live in running:
-            await asyncio.to_thread(live.done.wait, 5.0)
+        for episode in running:
+            episode.signal.stop("The server is shutting down.", "shutdown")
+        for episode in running:
+            await asyncio.to_thread(episode.done.wait, SHUTDOWN_SECONDS)
 
     def seat_of(self, episode_id: str, token: str | None) -> tuple[int, HumanSeat] | None:
-        live = self.running.get(episode_id)
-        return live.seats.get(token) if live is not None and token else None
+        episode = self.running.get(episode_id)
+        return episode.seats.get(token) if episode is not None and token else None
 
-    def _begin(self, wish: Wish, live: Live) -> Plan:
-        from kibitz.live.episodes.prepare import prepare
+    def _begin(self, request: EpisodeRequest, branch: BranchPoint | None, episode: RunningEpisode) -> PreparedEpisode:
+        from kibitz.core.play.resolve import Resolver  # loads JAX
+        from kibitz.live.episodes.prepare import Limits, prepare
 
         config = self.config
-        plan = prepare(wish, config.runs, config.patience, config.human_seconds, live.halt)
-        live.seats = {human.token: (seat, human) for seat, human in plan.humans.items()}
-        secret = {"seed": plan.seed, "number": wish.number, "match": plan.match}
-        row = Row(
-            live.episode_id, wish.game, wish.names, live.started_at, open_table=wish.open, about=plan.about,
-            secret=secret, owner=self.bus.store.owner,
+        limits = Limits(Resolver(config.runs), False, config.player_timeout, config.human_seconds)
+        prepared = prepare(request, limits, episode.signal, branch)
+        episode.seats = {human.token: (seat, human) for seat, human in prepared.humans.items()}
+        self.bus.begin(
+            Row(
+                episode.episode_id, episode.game, episode.players, episode.started_at, open_table=request.open,
+                about=prepared.about, secret=prepared.secret, owner=self.bus.store.owner,
+            )
         )  # fmt: skip
-        self.bus.begin(row)
-        return plan
+        return prepared
 
-    def _play(self, wish: Wish, plan: Plan, live: Live) -> None:
-        from kibitz.core.play.episode import play_episode
-        from kibitz.core.play.recorder import Stopped
-        from kibitz.live.episodes.prepare import release_players
+    def _play(self, prepared: PreparedEpisode, episode: RunningEpisode) -> None:
         from kibitz.live.voice.commentator import commentator_for
 
-        pace = self.config.pace if wish.pace is None else wish.pace
+        request, episode_id = prepared.request, episode.episode_id
         observer = BusObserver(
-            episode_id=live.episode_id, mode=wish.captain_preset, task=wish.task, opponent_mode=wish.opponent_choice,
-            eval_pack_id=wish.eval_pack_id, tts=self.speech if wish.enable_tts else None,
-            outlet=LocalOutlet(self.bus), open_table=wish.open,
+            episode_id=episode_id, tts=self.speech if request.enable_tts else None, outlet=LocalOutlet(self.bus),
+            open_table=request.open,
         )  # fmt: skip
-        steps = Steps(live, pace, Stopped)
+        pacer = Pacer(episode.signal, self.config.pace if request.pace is None else request.pace)
         try:
-            play_episode(
-                plan.game, plan.settings, plan.players, seed=plan.seed, number=wish.number, state=plan.state,
-                match=plan.match, observers=(observer,), episode_id=live.episode_id, advisers=plan.advisers,
-                script=wish.script, about=plan.about, stop=steps,
-                commentate=commentator_for(plan.game, self.config.commentator),
-            )  # fmt: skip
+            commentate = commentator_for(prepared.game, self.config.commentator)
+            prepared.play((observer,), pacer, episode_id=episode_id, commentate=commentate)
         except Stopped:
-            log.info("episode %s was stopped: %s", live.episode_id, live.halt.reason)
+            log.info("episode %s was stopped: %s", episode_id, episode.signal.reason)
         except (StoreUnavailable, SequenceGap, EpisodeClosed) as error:
-            live.failed = str(error)
-            log.error("episode %s cannot be recorded: %s", live.episode_id, error)
-            fail_episode(self.bus, live.episode_id, "error", str(error), lambda: self._closing)
+            log.error("episode %s cannot be recorded: %s", episode_id, error)
+            fail_episode(self.bus, episode_id, "error", str(error), lambda: self._closing)
         except Exception as error:
-            log.exception("episode %s failed", live.episode_id)
-            why = f"Something went wrong in the server ({type(error).__name__})."
-            fail_episode(self.bus, live.episode_id, "error", why, lambda: self._closing)
+            log.exception("episode %s failed", episode_id)
+            reason = f"The server failed ({type(error).__name__}); its log says why."
+            fail_episode(self.bus, episode_id, "error", reason, lambda: self._closing)
         finally:
-            release_players([*plan.players, *plan.advisers.values()])
             self.played += 1
-            self._release(live)
+            self._release(episode)
 
-    def _release(self, live: Live) -> None:
+    def _release(self, episode: RunningEpisode) -> None:
         with self._guard:
-            self.running.pop(live.episode_id, None)
-        live.done.set()
+            self.running.pop(episode.episode_id, None)
+        episode.done.set()
 
 
-class Steps:
-    """Called before every step: keeps the pace, and ends the episode once somebody has stopped it."""
+class Pacer:
+    """Called before every step: waits for `seconds` between steps, and ends the episode once it is stopped."""
 
-    def __init__(self, live: Live, pace: float, stopped: type[Exception]) -> None:
-        self._live, self._pace, self._stopped = live, pace, stopped
+    def __init__(self, signal: StopSignal, seconds: float) -> None:
+        self._signal, self._seconds = signal, seconds
         self._last = 0.0
 
     def __call__(self) -> None:
-        halt = self._live.halt
-        wait = self._last + self._pace - time.monotonic() if self._last else 0.0
+        wait = self._last + self._seconds - time.monotonic() if self._last else 0.0
         if wait > 0:
-            halt.wait(wait)
-        if halt.is_set():
-            raise self._stopped(halt.reason, halt.kind)
+            self._signal.wait(wait)
+        if self._signal.is_set():
+            raise Stopped(self._signal.reason, self._signal.kind)
         self._last = time.monotonic()
-
-
-def fail_episode(bus: Bus, episode_id: str, kind: str, reason: str, closing: Callable[[], bool] | None = None) -> bool:
-    """Closes an episode that nobody plays any more with an `episode.failed`, as soon as the store takes it."""
-    closing = closing or (lambda: bus.hub.closing)
-    for attempt in range(600):
-        if closing() and attempt:
-            return False
-        try:
-            frame: dict[str, Any] = {}
-            last, steps = -1, 0
-            secrets_told: Any = {}
-            while bodies := bus.store.events(episode_id, last):
-                for event in map(decode_event, bodies):
-                    frame = fold(frame, event)
-                    last, steps = event.seq, steps + (event.type == "step")
-                    secrets_told = event.payload.get("private", {}) if event.seq == 0 else secrets_told
-            payload = {"kind": kind, "reason": reason, "frame": frame or None, "private": secrets_told, "steps": steps}
-            row = bus.store.episode(episode_id)
-            secret = {} if row is None else row.secret
-            known = {key: secret[key] for key in ("seed", "number", "match") if secret.get(key) is not None}
-            event = Event(episode_id, last + 1, time.time(), "episode.failed", payload | known)
-            added = bus.publish(StoredEvent(event))
-        except EpisodeClosed:
-            note_closed(bus, episode_id)
-            return False
-        except StoreUnavailable as error:  # it is tried again until the server closes
-            if not attempt:
-                log.warning("episode %s waits for the store to be closed: %s", episode_id, error)
-            time.sleep(min(0.1 * 2**attempt, 2.0))
-        except Exception:
-            # whoever looks after it comes again every few seconds: said once, then counted
-            if not bus.unclosed[episode_id]:
-                log.exception("episode %s cannot be closed", episode_id)
-            bus.unclosed[episode_id] += 1
-            return False
-        else:
-            note_closed(bus, episode_id)
-            return added
-    return False
-
-
-def note_closed(bus: Bus, episode_id: str) -> None:
-    """Says so if it was said that it could not be closed."""
-    if tries := bus.unclosed.pop(episode_id, 0):
-        log.warning("episode %s is closed now; it could not be %d times", episode_id, tries)
 
 
 _RUNNERS: weakref.WeakKeyDictionary[Bus, Runner] = weakref.WeakKeyDictionary()
@@ -248,31 +196,32 @@ def is_running(bus: Bus | None = None) -> dict[str, Any] | None:
     """Metadata of the episode that was started last, or None if nothing runs."""
     runners = list(_RUNNERS.values())
     for runner in runners if bus is None else [one for one in runners if one.bus is bus]:
-        for live in reversed(list(runner.running.values())):
-            return live.meta()
+        for episode in reversed(list(runner.running.values())):
+            return episode.meta()
     return None
 
 
 async def run_episode_in_proc(
     bus: Bus,
-    captain_preset: str,
-    opponent_choice: str,
-    max_overs: int = 5,
+    captain_preset: str = "",
+    opponent_choice: str = "",
+    max_overs: int | None = 5,
     eval_pack_id: str = "default",
     enable_tts: bool = True,
-    game: str = "cricket",
+    game: str = "",
     **more: Any,
 ) -> dict[str, Any]:
-    """One episode, played to its end; `{"error", "current"}` if another one runs."""
-    from kibitz.live.episodes.prepare import Wish
-
-    runner = runner_for(bus)
-    wish = Wish(captain_preset, opponent_choice, max_overs, eval_pack_id, enable_tts, game)
+    """Plays one episode to its end; `{"error", "current"}` if another one runs. `more`: fields of EpisodeRequest."""
+    named = {"captain_preset": captain_preset, "opponent_choice": opponent_choice, "game": game}
+    request = EpisodeRequest.read(
+        **{key: value for key, value in named.items() if value}, max_overs=max_overs, eval_pack_id=eval_pack_id,
+        enable_tts=enable_tts, **more,
+    )  # fmt: skip
     try:
-        live = await runner.start(replace(wish, **more))
+        episode = await runner_for(bus).start(request)
     except Busy as busy:
         return {"error": str(busy), "current": busy.current}
-    await asyncio.to_thread(live.done.wait)
-    row = await asyncio.to_thread(bus.store.episode, live.episode_id)
+    await asyncio.to_thread(episode.done.wait)
+    row = await asyncio.to_thread(bus.store.episode, episode.episode_id)
     assert row is not None
-    return {"episode_id": live.episode_id, **row.shown()}
+    return {"episode_id": episode.episode_id, **row.shown()}

@@ -1,32 +1,49 @@
-"""Players that may take too long."""
+"""How an episode stops early, and players that may take too long."""
 
 from __future__ import annotations
 
 import queue
 import threading
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from jax import Array
+from kibitz.core.errors import Stopped
 
-from kibitz.core.play.player import Choice, Player, Turn
-from kibitz.core.play.recorder import Stopped
-from kibitz.live.episodes.halt import Halt
+if TYPE_CHECKING:  # the server imports this module at its start, long before it needs JAX
+    from jax import Array
+
+    from kibitz.core.play.player import Choice, Player, Turn
+
+POLL_SECONDS = 0.25  # how soon a waiting player notices that the episode was stopped
 
 
-class Left(Stopped, EOFError):
-    """The episode ends while a player thinks. The episode loop lets an EOFError pass: nobody has to stand in."""
+class StopSignal(threading.Event):
+    """Set once, with the reason and the kind that the episode's last event carries."""
+
+    reason = ""
+    kind = "stopped"
+
+    def stop(self, reason: str, kind: str = "stopped") -> None:
+        self.reason, self.kind = reason, kind
+        self.set()
 
 
-class Patient:
-    """Gives a player so many seconds for a turn, then raises; the episode loop lets the heuristic play.
+class EpisodeStopped(Stopped, EOFError):
+    """The episode ends while a player is thinking. The episode loop passes an EOFError on and replaces nobody."""
 
-    One that still thinks about an old turn is not asked again until it has come back.
+    def __init__(self, signal: StopSignal) -> None:
+        super().__init__(signal.reason, signal.kind)
+
+
+class TimeLimitedPlayer:
+    """Gives a player a number of seconds per turn, then raises; the episode loop lets the heuristic play.
+
+    A player that is still busy with an earlier turn is not asked again until it has returned.
     """
 
-    def __init__(self, player: Player, seconds: float, halt: Halt) -> None:
+    def __init__(self, player: Player, seconds: float, signal: StopSignal) -> None:
         self.name, self.player = player.name, player
-        self._seconds, self._halt = seconds, halt
-        self._asked: queue.SimpleQueue[Turn | None] = queue.SimpleQueue()
+        self._seconds, self._signal = seconds, signal
+        self._turns: queue.SimpleQueue[Turn | None] = queue.SimpleQueue()
         self._answers: queue.SimpleQueue[tuple[int, Choice | BaseException]] = queue.SimpleQueue()
         self._busy = False
         self._worker: threading.Thread | None = None
@@ -43,10 +60,10 @@ class Patient:
             self._worker = threading.Thread(target=self._work, name=f"player {self.name}", daemon=True)
             self._worker.start()
         self._busy = True
-        self._asked.put(turn)
+        self._turns.put(turn)
         answer = self._wait(turn.number)
-        if self._halt.is_set():
-            raise Left(self._halt.reason, self._halt.kind)
+        if self._signal.is_set():
+            raise EpisodeStopped(self._signal)
         if answer is None:
             raise TimeoutError(f"{self.name}: no answer in {self._seconds:g} s")
         if isinstance(answer, BaseException):
@@ -54,17 +71,17 @@ class Patient:
         return answer
 
     def close(self) -> None:
-        """The worker ends once it comes back."""
+        """The worker thread ends once the player returns."""
         if self._worker is not None:
-            self._asked.put(None)
+            self._turns.put(None)
 
     def _wait(self, number: int) -> Choice | BaseException | None:
-        step, left = 0.25, self._seconds
-        while left > 0 and not self._halt.is_set():  # somebody who stops the episode should not wait for a player
-            answer = self._collect(min(step, left), number)
+        left = self._seconds
+        while left > 0 and not self._signal.is_set():
+            answer = self._collect(min(POLL_SECONDS, left), number)
             if answer is not None:
                 return answer
-            left -= step
+            left -= POLL_SECONDS
         return None
 
     def _collect(self, seconds: float, number: int) -> Choice | BaseException | None:
@@ -76,9 +93,9 @@ class Patient:
         return answer if asked == number else None
 
     def _work(self) -> None:
-        while (turn := self._asked.get()) is not None:
+        while (turn := self._turns.get()) is not None:
             try:
                 answer: Choice | BaseException = self.player.choose(turn)
-            except Exception as error:  # a player is somebody else's code
+            except Exception as error:  # a player is foreign code
                 answer = error
             self._answers.put((turn.number, answer))

@@ -1,4 +1,4 @@
-"""Compiles what a first episode needs, in the background, so that nobody waits for it."""
+"""Compiles in the background what a first episode needs, so that its watchers need not wait."""
 
 from __future__ import annotations
 
@@ -7,57 +7,54 @@ import threading
 import time
 from pathlib import Path
 
-from kibitz.live.episodes.halt import Halt
+from kibitz.core.errors import Stopped
+from kibitz.live.episodes.timeouts import StopSignal
 
 log = logging.getLogger("kibitz.live")
 
 
-class Warmth:
-    """What /health says about it."""
+class Warmup:
+    """Plays an episode of every registered game; `state` is what /health reports."""
 
     def __init__(self) -> None:
         self.state = "cold"
         self.seconds = 0.0
-        self._halt = Halt()
+        self._signal = StopSignal()
 
     def start(self, runs: Path) -> None:
         self.state = "warming up: compiling the games"
         threading.Thread(target=self._work, args=(runs,), name="warm-up", daemon=True).start()
 
     def stop(self) -> None:
-        self._halt.set()
+        self._signal.stop("The server is shutting down.", "shutdown")
 
     def _work(self, runs: Path) -> None:
         began = time.monotonic()
         try:
             from kibitz.games import game_names
 
-            for name in reversed(game_names()):
-                _warm(name, runs, self._halt)
+            for name in game_names():
+                self._compile(name, runs)
             self.state = "ready"
-        except Exception as error:  # the server works without it, only later
+        except Stopped:
+            pass
+        except Exception as error:  # the server works without it, but its first episodes start later
             self.state = f"failed: {type(error).__name__}: {error}"
             log.exception("warming up failed")
         self.seconds = time.monotonic() - began
 
+    def _compile(self, name: str, runs: Path) -> None:
+        """Whole episodes without observers: every function is compiled and the players stay in the pool."""
+        from kibitz.core.play.resolve import Resolver
+        from kibitz.games import get_game
+        from kibitz.live.episodes.prepare import Limits, prepare
+        from kibitz.live.episodes.request import EpisodeRequest
 
-def _warm(name: str, runs: Path, halt: Halt) -> None:
-    """A whole episode for nobody: every function is compiled and the players stay in the pool."""
-    from kibitz.core.play.episode import play_episode
-    from kibitz.core.play.recorder import Stopped
-    from kibitz.games import get_game
-    from kibitz.live.episodes.prepare import Wish, describe, prepare
+        game = get_game(name)
+        for players in ((game.fallback, game.fallback), (game.reference, game.fallback)):
+            request = EpisodeRequest(game=name, players=list(players), seed=0)
+            prepare(request, Limits(Resolver(runs), operator=False), self._signal).play(stop=self._check)
 
-    describe(name)
-    reference = get_game(name).reference
-
-    def stop() -> None:
-        if halt.is_set():
-            raise Stopped("the server shuts down", "shutdown")
-
-    try:
-        for players in (("heuristic", "heuristic"), (reference, "heuristic")):
-            plan = prepare(Wish(*players, game=name, seed=0), runs, 30.0, 30.0, halt)
-            play_episode(plan.game, plan.settings, plan.players, seed=0, stop=stop)
-    except Stopped:
-        return
+    def _check(self) -> None:
+        if self._signal.is_set():
+            raise Stopped(self._signal.reason, self._signal.kind)

@@ -1,51 +1,74 @@
-"""What there is to play with: players by game, training runs and their curves."""
+"""What can be played here: games, players, training runs and their learning curves."""
 
 from __future__ import annotations
 
 import csv
 import json
 import math
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-POINTS = 500  # of a curve: more than a page can draw
+from kibitz.live.episodes.request import HUMAN
+
+MAX_POINTS = 500  # of a curve: more than a page can draw
+TITLES = {"llm": "Language model", "policy": "Trained"}  # by kind; a name without one is its own title
 
 
-def players_of(game: str, bots: list[str], runs: Path) -> list[dict[str, Any]]:
-    """Every name a start may use, with why one cannot be used here."""
-    listed = [_player(name, name.capitalize(), "rule") for name in bots]
-    listed.append(_player("human", "A person", "human"))
-    listed += [_llm(name, why) for name, why in _presets()]
-    trained = [run["name"] for run in runs_of(runs) if run["game"] == game]
-    return listed + [_player(f"policy:{name}", f"Trained: {name}", "policy") for name in trained]
+def games(runs: Path, default_game: str = "") -> dict[str, Any]:
+    """Every game with what the start form needs. Loads the games, so call it off the event loop."""
+    from kibitz.games import game_names
+
+    names = game_names()
+    described = {name: {**_game(name), "players": players_of(name, runs)} for name in names}
+    return {"games": described, "default_game": default_game or names[0]}
 
 
-def _player(name: str, title: str, kind: str, why: str = "") -> dict[str, Any]:
-    return {"name": name, "title": title, "kind": kind, "usable": not why, "why": why}
+@cache
+def _game(name: str) -> dict[str, Any]:
+    from kibitz.games import get_game
+    from kibitz.live.episodes.prepare import pack_choices
+
+    game = get_game(name)
+    schema = game.options.model_json_schema()
+    kept = {key: value for key, value in schema.get("properties", {}).items() if not value.pop("operator", False)}
+    defaults = game.options().model_dump(mode="json")
+    return {
+        "title": game.title,
+        "options": {**schema, "properties": kept},
+        "defaults": {key: defaults[key] for key in kept if key in defaults},
+        "default_players": list(game.default_players),
+        "packs": pack_choices(name),
+    }
 
 
-def _llm(name: str, why: str) -> dict[str, Any]:
-    return _player(f"llm:{name}", f"Language model: {name}", "llm", why)
+def players_of(game: str, runs: Path) -> list[dict[str, Any]]:
+    """Every name that a start may use, and why some cannot play here."""
+    from kibitz.core.play.resolve import PlayerInfo, Resolver
+    from kibitz.games import get_game
+
+    found = Resolver(runs).players(get_game(game))
+    bots = [one for one in found if one.kind == "bot"]
+    others = [one for one in found if one.kind not in ("bot", HUMAN)]
+    return [_player(one) for one in [*bots, PlayerInfo(HUMAN, HUMAN), *others]]
 
 
-def _presets() -> list[tuple[str, str]]:
-    from kibitz.core.errors import BadInput
-    from kibitz.llm.presets import read_presets, why_not
-
-    try:
-        return [(name, why_not(preset)) for name, preset in read_presets().items()]
-    except BadInput as wrong:
-        return [("presets", str(wrong))]
+def _player(found: Any) -> dict[str, Any]:
+    title = "A person" if found.kind == HUMAN else found.name.capitalize()
+    if found.kind in TITLES:
+        title = f"{TITLES[found.kind]}: {found.name.partition(':')[2]}"
+    why = found.why_not
+    return {"name": found.name, "title": title, "kind": found.kind, "usable": not why, "why": why}
 
 
-def runs_of(folder: Path) -> list[dict[str, Any]]:
+def runs_in(folder: Path) -> list[dict[str, Any]]:
     """Training runs, newest first."""
     found = [_run(path) for path in _folders(folder)]
     return sorted((run for run in found if run is not None), key=lambda run: -run["changed"])
 
 
 def run_named(folder: Path, name: str) -> dict[str, Any] | None:
-    """One run with the points of its learning curve; the name is looked up, never joined into a path."""
+    """One run with its learning curve. The name is looked up, never joined into a path."""
     for path in _folders(folder):
         if path.name == name:
             run = _run(path)
@@ -78,13 +101,13 @@ def _json(path: Path) -> Any:
 
 
 def _curve(path: Path) -> list[dict[str, float]]:
-    """Evaluations by step, numbers only; thinned out to what can be drawn."""
+    """Evaluations by step, numbers only, thinned out to what can be drawn."""
     file = path / "evaluations.csv"
     if not file.is_file():
         return []
     with file.open(encoding="utf-8", newline="") as opened:
         rows = list(csv.DictReader(opened))
-    stride = max(1, math.ceil(len(rows) / POINTS))
+    stride = max(1, math.ceil(len(rows) / MAX_POINTS))
     return [_numbers(row) for i, row in enumerate(rows) if i % stride == 0 or i == len(rows) - 1]
 
 

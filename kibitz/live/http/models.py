@@ -1,4 +1,4 @@
-"""What requests may hold and what answers look like: strict, so that `false` is no number."""
+"""Bodies of the cockpit's routes, beside `EpisodeRequest` and `BranchRequest`."""
 
 from __future__ import annotations
 
@@ -6,82 +6,33 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
-Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
+from kibitz.live.bodies import Problem, Strict
+
 EpisodeId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
 
 
-class Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+class ConflictProblem(Problem):
+    current: dict[str, Any] | None = Field(None, description="the episode that runs, if it is in the way")
 
 
-class Problem(BaseModel):
-    """Every error: one sentence."""
-
-    error: str
+class GapProblem(Problem):
+    expected: int | None = Field(None, description="seq of the next event, if an event is missing")
 
 
-class Busy(Problem):
-    current: dict[str, Any] | None = None
-
-
-class Missed(Problem):
-    expected: int | None = Field(None, description="seq of the next event, if one was left out")
-
-
-def _start(schema: dict[str, Any]) -> None:
-    from kibitz.live.http.openapi import start_schema  # loads JAX
-
-    start_schema(schema)
-
-
-class Start(Strict):
-    model_config = ConfigDict(json_schema_extra=_start)
-
-    captain_preset: Name = Field("balanced", description="who sits in seat 0")
-    opponent_choice: Name = Field("heuristic", description="who sits in seat 1")
-    max_overs: int = Field(5, ge=1, le=20, description="of an innings; games without overs ignore it")
-    eval_pack_id: Name = Field("default", description="a pack of first positions; default: a fresh match")
-    enable_tts: bool = Field(True, description="commentary gets audio where a voice is there")
-    game: Name = "cricket"
-    seed: int | None = Field(None, ge=0, lt=2**53, description="play this very episode")
-    open: bool = Field(False, description="watchers see both sides' secrets from the start")
-    adviser: Name | None = Field(None, description="who whispers to seat 0")
-    options: dict[str, Any] = Field(default_factory=dict, max_length=50, description="options of the game")
-    pace: float | None = Field(None, ge=0, le=60, description="seconds between steps")
-    human_seat: int | None = Field(None, ge=0, le=1, description="seat a person takes, in place of its player")
-
-
-class Started(BaseModel):
+class StartAnswer(BaseModel):
     episode_id: str
     game: str
     players: list[str]
     url: str
-    seat_token: str | None = Field(None, description="of the person's seat; told to nobody else")
+    seat_token: str | None = Field(None, description="secret of the person's seat")
 
 
-class Stop(Strict):
-    episode_id: EpisodeId | None = None
+class StopRequest(Strict):
+    episode_id: EpisodeId | None = Field(None, description="omitted: the newest episode")
 
 
-class Stopped(BaseModel):
+class StopAnswer(BaseModel):
     stopped: str
-
-
-def _branch(schema: dict[str, Any]) -> None:
-    from kibitz.live.http.openapi import branch_schema  # loads JAX
-
-    branch_schema(schema)
-
-
-class Branch(Strict):
-    model_config = ConfigDict(json_schema_extra=_branch)
-
-    turn: int = Field(ge=0, le=100_000, description="steps that are kept from the record")
-    players: list[Name] = Field(min_length=2, max_length=2)
-    open: bool = False
-    pace: float | None = Field(None, ge=0, le=60)
-    enable_tts: bool = True
-    adviser: Name | None = None
 
 
 ONE_OF_TWO: dict[str, JsonValue] = {
@@ -92,20 +43,20 @@ ONE_OF_TWO: dict[str, JsonValue] = {
 }
 
 
-class Act(Strict):
+class ActRequest(Strict):
     model_config = ConfigDict(json_schema_extra=ONE_OF_TWO)
 
     seat_token: str | None = Field(None, max_length=100)
     act: list[Annotated[int, Field(ge=-(2**31), lt=2**31)]] | None = Field(None, min_length=1, max_length=32)
     text: str | None = Field(None, min_length=1, max_length=200)
-    turn: int | None = Field(None, ge=0, lt=2**31, description="the turn it is meant for; in another it is refused")
+    turn: int | None = Field(None, ge=0, lt=2**31, description="the turn the act is for; it is refused in any other")
 
 
-class Acted(BaseModel):
+class ActAnswer(BaseModel):
     accepted: str = Field(description="the act in words")
 
 
-class Meta(BaseModel):
+class EpisodeInfo(BaseModel):
     """One episode as lists show it."""
 
     episode_id: str
@@ -120,28 +71,30 @@ class Meta(BaseModel):
     open: bool
 
 
-class Page(BaseModel):
-    episodes: list[Meta]
+class EpisodePage(BaseModel):
+    episodes: list[EpisodeInfo]
     next: str | None
 
 
-class Snapshot(Meta):
+class EpisodeSnapshot(EpisodeInfo):
     frame: dict[str, Any] | None = Field(description="the whole frame after event `last_seq`")
     about: dict[str, Any]
 
 
-class Taken(BaseModel):
+class EventsAnswer(BaseModel):
     next: int = Field(description="seq that the store expects next")
     added: int
 
 
-class Loaded(BaseModel):
+class LoadAnswer(BaseModel):
     episode_id: str
     events: int
 
 
-class Envelope(Strict):
-    """One event as a driver sends it."""
+class Envelope(BaseModel):
+    """One event as a driver sends it; its payload is stored as it came."""
+
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
     v: int = Field(ge=1, le=1)
     episode_id: EpisodeId

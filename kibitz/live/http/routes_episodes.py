@@ -1,10 +1,9 @@
-"""/episodes/*: what the store has, replay, branch, the person's seat; leaderboard and runs."""
+"""/episodes/*: what the store holds, replay, branches, the person's seat; leaderboard and training runs."""
 
 from __future__ import annotations
 
 import asyncio
 import struct
-import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Annotated, Any, Literal
@@ -13,29 +12,29 @@ from fastapi import APIRouter, Body, Path, Query, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 
 from kibitz.core.errors import BadInput, NotFound
-from kibitz.live.episodes.branch import NotAgain, again
-from kibitz.live.episodes.runner import fail_episode
+from kibitz.live.bodies import Problem
+from kibitz.live.episodes.branch import NotReplayable, read_branch
+from kibitz.live.episodes.request import BranchRequest
 from kibitz.live.http import catalogue, models
-from kibitz.live.http.numbers import JsonRoute
-from kibitz.live.http.routes_custom import LINES, begin, parse_lines, row_of
+from kibitz.live.http.driver_events import LINES, parse_lines, row_of
+from kibitz.live.http.routes_custom import CONFLICT, Responses, begin
 from kibitz.live.store.base import EpisodeClosed, Row
 from kibitz.live.store.base import Query as Which
 from kibitz.live.store.sql import Store
 from kibitz.live.store.stored_event import StoredEvent, Viewer, decode_event, fold
-from kibitz.live.stream.bus import Bus
 
 Id = Annotated[str, Path(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
-TEXT = r"^[^\x00]*$"  # what a database may be asked for
+TEXT = r"^[^\x00]*$"  # PostgreSQL refuses NUL
 CURSOR = r"^[0-9a-f]{16}-[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"
 Token = Annotated[str, Query(max_length=100)]
 Since = Annotated[int, Query(ge=-1, le=1_000_000)]
-NONE: dict[int | str, dict[str, Any]] = {404: {"model": models.Problem, "description": "no such episode"}}
-CONFLICT: dict[int | str, dict[str, Any]] = {409: {"model": models.Busy, "description": "not now"}}
-LONGEST = 10.0  # seconds that a replay waits between two events at speed 1
+NONE: Responses = {404: {"model": Problem, "description": "no such episode"}}
+MAX_WAIT_SECONDS = 10.0  # between two events of a replay at speed 1
+NO_SEAT = {"error": "No person takes that seat here; check the episode's id and the seat_token."}
 
 
 def router() -> APIRouter:
-    routes = APIRouter(route_class=JsonRoute)
+    routes = APIRouter()
     _add_reading(routes)
     _add_streams(routes)
     _add_changing(routes)
@@ -44,7 +43,7 @@ def router() -> APIRouter:
 
 
 def _add_reading(routes: APIRouter) -> None:
-    @routes.get("/episodes", response_model=models.Page)
+    @routes.get("/episodes", response_model=models.EpisodePage)
     async def episodes(
         request: Request,
         game: Annotated[str | None, Query(max_length=100, pattern=TEXT)] = None,
@@ -59,9 +58,9 @@ def _add_reading(routes: APIRouter) -> None:
         more = _mark(rows[limit - 1]) if len(rows) > limit else None
         return {"episodes": [row.shown() for row in rows[:limit]], "next": more}
 
-    @routes.get("/episodes/{episode_id}", responses=NONE, response_model=models.Snapshot)
+    @routes.get("/episodes/{episode_id}", responses=NONE, response_model=models.EpisodeSnapshot)
     async def episode(request: Request, episode_id: Id) -> Any:
-        """What it is and how it stands: watch on from `last_seq`."""
+        """One episode with its current frame: continue watching from `last_seq`."""
         row = await _row(request, episode_id)
         if row is None:
             return _missing(episode_id)
@@ -74,17 +73,17 @@ def _add_reading(routes: APIRouter) -> None:
 
     @routes.get("/episodes/{episode_id}/turn", responses=NONE)
     async def turn(request: Request, episode_id: Id, seat_token: Token = "") -> Any:
-        """What the person in a seat is asked, if it is asked."""
+        """The open turn of a person's seat. The `turn.requested` event says the same without polling."""
         found = request.app.state.runner.seat_of(episode_id, seat_token)
         if found is None:
-            return JSONResponse({"error": "No such seat is taken by a person here."}, 404)
+            return JSONResponse(NO_SEAT, 404)
         return await asyncio.to_thread(found[1].asked)
 
 
 def _add_streams(routes: APIRouter) -> None:
     @routes.get("/episodes/{episode_id}/events", responses={**NONE, 200: LINES}, response_class=Response)
     async def events(request: Request, episode_id: Id, since: Since = -1, seat_token: Token = "") -> Response:
-        """Every event, one JSON object a line; of a running episode what the asker may see."""
+        """Every event, one JSON object per line; of a running episode only what the caller may see."""
         row = await _row(request, episode_id)
         if row is None:
             return _missing(episode_id)
@@ -103,7 +102,7 @@ def _add_streams(routes: APIRouter) -> None:
         since: Since = -1,
         seat_token: Token = "",
     ) -> Response:
-        """Plays the record again, so many times as fast as it happened."""
+        """Replays the record at a multiple of its original speed."""
         row = await _row(request, episode_id)
         if row is None:
             return _missing(episode_id)
@@ -117,11 +116,11 @@ def _add_changing(routes: APIRouter) -> None:
         "/episodes",
         status_code=201,
         responses=CONFLICT,
-        response_model=models.Loaded,
+        response_model=models.LoadAnswer,
         openapi_extra={"requestBody": {**LINES, "required": True}},
     )
     async def load(request: Request) -> Any:
-        """Takes in a finished episode as `GET /episodes/{id}/events` gave it."""
+        """Imports a finished episode in the format of `GET /episodes/{id}/events`."""
         listed = parse_lines(await request.body())
         if not listed[-1].last:
             raise BadInput("The last line should be an episode.ended or episode.failed.")
@@ -129,43 +128,46 @@ def _add_changing(routes: APIRouter) -> None:
         try:
             await asyncio.to_thread(request.app.state.bus.store.load, row, listed)
         except EpisodeClosed as closed:
-            return JSONResponse({"error": str(closed), "current": None}, 409)
+            return _conflict(str(closed))
         return {"episode_id": row.episode_id, "events": len(listed)}
 
     @routes.post(
-        "/episodes/{episode_id}/branch", status_code=202, responses={**NONE, **CONFLICT}, response_model=models.Started
+        "/episodes/{episode_id}/branch",
+        status_code=202,
+        responses={**NONE, **CONFLICT},
+        response_model=models.StartAnswer,
     )
-    async def branch(request: Request, episode_id: Id, wish: Annotated[models.Branch, Body()]) -> Any:
-        """A new episode that is the old one up to a turn, then played by others."""
+    async def branch(request: Request, episode_id: Id, asked: Annotated[BranchRequest, Body()]) -> Any:
+        """A new episode: the recorded one up to a turn, then continued by other players."""
         row = await _row(request, episode_id)
         if row is None:
             return _missing(episode_id)
-        if row.status == "running":  # its seed would tell what is still hidden
-            return JSONResponse({"error": "A running episode has no branches; wait for its end.", "current": None}, 409)
+        if row.status == "running":  # its seed would reveal the hidden values
+            return _conflict("A running episode cannot be branched; wait for its end.")
         try:
-            values = await asyncio.to_thread(again, request.app.state.bus.store, row, wish)
-        except NotAgain as never:
-            return JSONResponse({"error": str(never), "current": None}, 409)
+            start, point = await asyncio.to_thread(read_branch, request.app.state.bus.store, row, asked)
+        except NotReplayable as problem:
+            return _conflict(str(problem))
         try:
-            return await begin(request, values)
-        except BadInput as wrong:  # of two games' names the record knows one
+            return await begin(request, start, point)
+        except BadInput as wrong:  # names that another game has, or an option that this version lacks
             raise NotFound(str(wrong)) from None
 
-    @routes.post("/episodes/{episode_id}/act", responses={**NONE, **CONFLICT}, response_model=models.Acted)
-    async def act(request: Request, episode_id: Id, said: Annotated[models.Act, Body()]) -> Any:
+    @routes.post("/episodes/{episode_id}/act", responses={**NONE, **CONFLICT}, response_model=models.ActAnswer)
+    async def act(request: Request, episode_id: Id, asked: Annotated[models.ActRequest, Body()]) -> Any:
         """The person's act, as numbers or in words."""
         from kibitz.live.episodes.human_seat import NotYourTurn
 
         bearer = request.headers.get("authorization", "").partition(" ")[2].strip()
-        found = request.app.state.runner.seat_of(episode_id, said.seat_token or bearer)
+        found = request.app.state.runner.seat_of(episode_id, asked.seat_token or bearer)
         if found is None:
-            return JSONResponse({"error": "No such seat is taken by a person here."}, 404)
-        if (said.act is None) == (said.text is None):
+            return JSONResponse(NO_SEAT, 404)
+        if (asked.act is None) == (asked.text is None):
             raise BadInput("Give either act, as numbers, or text, in words.")
         try:
-            return {"accepted": await asyncio.to_thread(found[1].submit, said.act, said.text, said.turn)}
-        except NotYourTurn as early:
-            return JSONResponse({"error": str(early), "current": None}, 409)
+            return {"accepted": await asyncio.to_thread(found[1].submit, asked.act, asked.text, asked.turn)}
+        except NotYourTurn as problem:
+            return _conflict(str(problem))
 
 
 def _add_lists(routes: APIRouter) -> None:
@@ -176,8 +178,8 @@ def _add_lists(routes: APIRouter) -> None:
 
     @routes.get("/runs.json")
     async def runs(request: Request) -> dict[str, Any]:
-        """Training runs that lie here."""
-        return {"runs": await asyncio.to_thread(catalogue.runs_of, request.app.state.config.runs)}
+        """Training runs of this server."""
+        return {"runs": await asyncio.to_thread(catalogue.runs_in, request.app.state.config.runs)}
 
     @routes.get("/runs/{name}.json", responses=NONE)
     async def run(request: Request, name: Annotated[str, Path(max_length=200)]) -> Any:
@@ -191,6 +193,10 @@ async def _row(request: Request, episode_id: str) -> Row | None:
     return row
 
 
+def _conflict(sentence: str) -> JSONResponse:
+    return JSONResponse({"error": sentence, "current": None}, 409)
+
+
 def _missing(episode_id: str) -> JSONResponse:
     return JSONResponse({"error": f"There is no episode {episode_id}."}, 404)
 
@@ -201,7 +207,7 @@ def _viewer(request: Request, episode_id: str, token: str) -> Viewer:
 
 
 def _mark(row: Row) -> str:
-    """Where a page ended: the start's eight bytes, and the id."""
+    """A cursor behind this row: the eight bytes of its start, and its id."""
     return f"{struct.pack('>d', row.started_at).hex()}-{row.episode_id}"
 
 
@@ -211,7 +217,7 @@ def _cursor(text: str) -> tuple[float, str]:
 
 
 def snapshot(store: Store, row: Row) -> tuple[Row, dict[str, Any]]:
-    """The row and the whole frame, of the same moment."""
+    """The row and the whole frame of the same moment."""
     frame: dict[str, Any] = {}
     last = -1
     if row.status != "running":
@@ -225,7 +231,7 @@ def snapshot(store: Store, row: Row) -> tuple[Row, dict[str, Any]]:
 
 
 async def _lines(store: Store, row: Row, since: int, viewer: Viewer) -> AsyncIterator[bytes]:
-    """Read by the threads that last: each has a connection of its own to the store, and keeps it."""
+    """Reads in the event loop's own threads: each keeps its connection to the store."""
     opened = row.open_table or row.status != "running"
     while bodies := await asyncio.to_thread(store.events, row.episode_id, since):
         yield b"".join(
@@ -240,28 +246,9 @@ async def _replayed(chunks: AsyncIterator[bytes], speed: float) -> AsyncIterator
         for line in chunk.splitlines():
             event = decode_event(line)
             if last is not None:
-                wait = min(max(event.ts - last, 0.0), LONGEST) / speed
+                wait = min(max(event.ts - last, 0.0), MAX_WAIT_SECONDS) / speed
                 if wait > 0.0005:
                     await asyncio.sleep(wait)
             last = event.ts
             yield b"id: %d\ndata: %s\n\n" % (event.seq, line)
     yield b"event: end\ndata: {}\n\n"
-
-
-class Silent:
-    """Closes drivers' episodes that nobody has added to for so long, by this server's clock: theirs may be wrong."""
-
-    def __init__(self, bus: Bus, silence: float) -> None:
-        self._bus, self._silence = bus, silence
-        self._seen: dict[str, tuple[int, float]] = {}  # by episode: its last event, and since when
-
-    def look(self) -> None:
-        now, seen = time.monotonic(), {}
-        for row in self._bus.store.episodes(Which(status="running", limit=1000)):
-            if row.origin != "driver":
-                continue
-            last, since = self._seen.get(row.episode_id, (row.last_seq, now))
-            seen[row.episode_id] = row.last_seq, since if last == row.last_seq else now
-            if now - seen[row.episode_id][1] > self._silence:
-                fail_episode(self._bus, row.episode_id, "interrupted", "Nothing has come from its driver for long.")
-        self._seen = seen

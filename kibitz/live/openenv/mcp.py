@@ -1,7 +1,7 @@
-"""MCP for any game: JSON-RPC with `initialize`, `tools/list` and `tools/call`, so that standard clients work too.
+"""MCP for any game: JSON-RPC with `initialize`, `tools/list` and `tools/call`, as standard clients expect.
 
-The tools are the game's own and two more: `new_episode` and `look`. OpenEnv's `openenv/session/create`
-and `openenv/session/close` are understood as well.
+The tools are the game's own, `new_episode` and `look`. OpenEnv's `openenv/session/create` and
+`openenv/session/close` work, too.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from kibitz.core.envs.tool_env import Tool, action_of, tools
 from kibitz.core.errors import BadInput
 from kibitz.core.options import sentence
 from kibitz.games import get_environment
-from kibitz.live.http.numbers import loads
-from kibitz.live.openenv.sessions import Broken, Full, NoSession, Session, Sessions
+from kibitz.live.bodies import loads
+from kibitz.live.openenv.sessions import EnvironmentFailed, EnvSession, NoFreeSession, NoSession, Sessions
 
 VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")  # newest first
 PARSE, INVALID, UNKNOWN, PARAMS, INTERNAL, SERVER = -32700, -32600, -32601, -32602, -32603, -32000
@@ -25,7 +25,7 @@ OPTIONS = {"type": "object", "properties": {"options": {"type": "object"}}, "add
 NOTHING: dict[str, Any] = {"type": "object", "properties": {}, "additionalProperties": False}
 COMMON = (
     Tool("new_episode", "Begin a new episode. `options` are the game's, such as a seed.", OPTIONS),
-    Tool("look", "The position as it stands; changes nothing.", NOTHING),
+    Tool("look", "The current position; changes nothing.", NOTHING),
 )
 
 
@@ -40,8 +40,8 @@ class Call(BaseModel):
     id: str | int | None = None
 
 
-class Wrong(Exception):
-    """An error of JSON-RPC."""
+class RpcError(Exception):
+    """An error answer of JSON-RPC."""
 
     def __init__(self, code: int, message: str, data: Any = None) -> None:
         super().__init__(message)
@@ -49,54 +49,54 @@ class Wrong(Exception):
 
 
 class Answer(NamedTuple):
-    body: dict[str, Any] | None  # None: a notification, which is not answered
-    session: Session | None  # what the caller should name next time
+    body: dict[str, Any] | None  # None: a notification, which gets no answer
+    session: EnvSession | None  # the session that the caller should name next time
 
 
 async def answer(
-    game: str, sessions: Sessions, raw: str | bytes, session: Session | None = None, session_id: str = ""
+    game: str, sessions: Sessions, raw: str | bytes, session: EnvSession | None = None, session_id: str = ""
 ) -> Answer:
-    """One message. `session` is the socket's own; over HTTP the caller names one or gets a new one when it needs it."""
+    """Answers one message. `session` is the socket's; an HTTP caller names one, or gets a new one when needed."""
     call_id: str | int | None = None
     try:
         try:
             call = Call.model_validate(loads(raw))
         except (json.JSONDecodeError, UnicodeDecodeError, RecursionError):
-            raise Wrong(PARSE, "The message is not valid JSON.") from None
+            raise RpcError(PARSE, "The message is not valid JSON.") from None
         except ValidationError as error:
-            raise Wrong(INVALID, sentence(Call, error, "field of a JSON-RPC request")) from None
+            raise RpcError(INVALID, sentence(Call, error, "field of a JSON-RPC request")) from None
         call_id = call.id
         if call.jsonrpc != "2.0":
-            raise Wrong(INVALID, "jsonrpc should be '2.0'.")
+            raise RpcError(INVALID, "jsonrpc should be '2.0'.")
         if call.method.startswith("notifications/"):
             return Answer(None, session)
         result, session = await _method(game, sessions, call, session, session_id)
         return Answer({"jsonrpc": "2.0", "id": call_id, "result": result}, session)
-    except Wrong as wrong:
-        said = {"code": wrong.code, "message": str(wrong), "data": wrong.data}
-    except Full as full:
+    except RpcError as error:
+        problem = {"code": error.code, "message": str(error), "data": error.data}
+    except NoFreeSession as full:
         counts = {"code": "CAPACITY_REACHED", "active_sessions": len(sessions), "max_sessions": full.limit}
-        said = {"code": SERVER, "message": str(full), "data": counts}
+        problem = {"code": SERVER, "message": str(full), "data": counts}
     except (NoSession, BadInput) as bad:
-        said = {"code": PARAMS, "message": str(bad), "data": None}
-    except Broken as broken:
-        said = {"code": INTERNAL, "message": str(broken), "data": None}
-    return Answer({"jsonrpc": "2.0", "id": call_id, "error": said}, session)
+        problem = {"code": PARAMS, "message": str(bad), "data": None}
+    except EnvironmentFailed as failed:
+        problem = {"code": INTERNAL, "message": str(failed), "data": None}
+    return Answer({"jsonrpc": "2.0", "id": call_id, "error": problem}, session)
 
 
 async def _method(
-    game: str, sessions: Sessions, call: Call, session: Session | None, session_id: str
-) -> tuple[Any, Session | None]:
+    game: str, sessions: Sessions, call: Call, session: EnvSession | None, session_id: str
+) -> tuple[Any, EnvSession | None]:
     named = call.params.get("session_id") or session_id
     if not isinstance(named, str):
-        raise Wrong(PARAMS, "session_id should be a text.")
+        raise RpcError(PARAMS, "session_id should be a string.")
     if call.method == "openenv/session/close":
         return _close(game, sessions, named, session), session
     if session is None and named:
         session = sessions.find(game, named)
     if call.method == "initialize":
         session = session or sessions.open(game)
-        return _welcome(game, call.params), session
+        return _initialized(game, call.params), session
     if call.method == "ping":
         return {}, session
     if call.method == "openenv/session/create":
@@ -109,14 +109,14 @@ async def _method(
         session = session or sessions.open(game)
         try:
             return await _call(game, sessions, session, call.params), session
-        except Wrong:
+        except RpcError:
             if fresh:
                 sessions.close(session.id)
             raise
-    raise Wrong(UNKNOWN, f"There is no method {call.method!r:.80}; there are initialize, tools/list and tools/call.")
+    raise RpcError(UNKNOWN, f"There is no method {call.method!r:.80}; there are initialize, tools/list and tools/call.")
 
 
-def _welcome(game: str, params: Mapping[str, Any]) -> dict[str, Any]:
+def _initialized(game: str, params: Mapping[str, Any]) -> dict[str, Any]:
     from kibitz import __version__
 
     asked = params.get("protocolVersion")
@@ -132,43 +132,43 @@ def _tools(game: str) -> list[dict[str, Any]]:
     return [{"name": tool.name, "description": tool.description, "inputSchema": tool.input_schema} for tool in found]
 
 
-def _close(game: str, sessions: Sessions, named: str, own: Session | None) -> dict[str, Any]:
+def _close(game: str, sessions: Sessions, named: str, own: EnvSession | None) -> dict[str, Any]:
     if not named:
-        raise Wrong(PARAMS, "session_id is missing; give the one to close.")
+        raise RpcError(PARAMS, "session_id is missing; give the one to close.")
     if own is not None and own.id == named:
-        raise Wrong(INVALID, "This session belongs to this socket; close the socket.")
-    return end(game, sessions, named)
+        raise RpcError(INVALID, "This session belongs to this socket; close the socket.")
+    return end_session(game, sessions, named)
 
 
-def end(game: str, sessions: Sessions, named: str) -> dict[str, Any]:
-    """`closing`: a socket holds it, and it ends with the socket."""
+def end_session(game: str, sessions: Sessions, named: str) -> dict[str, Any]:
+    """`closing`: the session has a socket and ends with it."""
     closed = sessions.close(sessions.find(game, named).id)
     return {"session_id": named, "closed": closed} | ({} if closed else {"closing": True})
 
 
-async def _call(game: str, sessions: Sessions, session: Session, params: Mapping[str, Any]) -> dict[str, Any]:
+async def _call(game: str, sessions: Sessions, session: EnvSession, params: Mapping[str, Any]) -> dict[str, Any]:
     name, arguments = params.get("name"), params.get("arguments") or {}
     if not isinstance(name, str) or not isinstance(arguments, dict):
-        raise Wrong(PARAMS, "tools/call needs a name and an object of arguments.")
+        raise RpcError(PARAMS, "tools/call needs a name and an object of arguments.")
     try:
         shown = await sessions.run(session, _play, game, session, name, arguments)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "arguments"
-        return _told({"error": f"{where}: {first['msg']}."}, True)
-    except BadInput as bad:  # a tool's own error is the tool's answer: the model can read it and go on
-        return _told({"error": str(bad)}, True)
+        return _result({"error": f"{where}: {first['msg']}."}, True)
+    except BadInput as bad:  # a tool's error is an answer that the model can read
+        return _result({"error": str(bad)}, True)
     flat = {**shown["observation"], "reward": shown["reward"], "done": shown["done"]}
-    return _told(flat, flat.get("error") is not None)
+    return _result(flat, flat.get("error") is not None)
 
 
-def _play(game: str, session: Session, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+def _play(game: str, session: EnvSession, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
     if name == "new_episode":
         if set(arguments) - {"options"}:
             raise BadInput("new_episode takes only 'options', an object.")
         return session.reset(arguments)
     if name == "look":
-        return session.look()
+        return session.observe()
     environment = get_environment(game)
     known = [tool.name for tool in tools(environment)]
     if name not in known:
@@ -178,6 +178,6 @@ def _play(game: str, session: Session, name: str, arguments: dict[str, Any]) -> 
     return session.step(action)
 
 
-def _told(content: Mapping[str, Any], wrong: bool) -> dict[str, Any]:
+def _result(content: Mapping[str, Any], is_error: bool) -> dict[str, Any]:
     text = json.dumps(content, separators=(",", ":"))
-    return {"content": [{"type": "text", "text": text}], "structuredContent": dict(content), "isError": wrong}
+    return {"content": [{"type": "text", "text": text}], "structuredContent": dict(content), "isError": is_error}

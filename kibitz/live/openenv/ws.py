@@ -1,4 +1,4 @@
-"""OpenEnv's sockets: one connection, one session, messages answered one after the other."""
+"""OpenEnv's sockets: one session per connection, messages answered in order."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from fastapi import WebSocket, WebSocketDisconnect
 from pydantic import ValidationError
 
 from kibitz.core.errors import BadInput
-from kibitz.live.http.numbers import loads
+from kibitz.live.bodies import loads
 from kibitz.live.openenv import mcp as openenv_mcp
-from kibitz.live.openenv.sessions import Broken, Full, NoSession, Service, Session
+from kibitz.live.openenv.sessions import EnvironmentFailed, EnvSession, NoFreeSession, NoSession, Service
 
-LONGEST = 256 * 1024  # characters of one message
+MAX_CHARACTERS = 256 * 1024  # of one message
 
 
 class Socket:
-    """One connection: its session, and messages one after the other."""
+    """One connection and its session."""
 
     def __init__(self, websocket: WebSocket, service: Service) -> None:
         self.websocket, self.service = websocket, service
 
-    async def talk(self, answer: Callable[[Service, Session, str], Coroutine[Any, Any, str | None]]) -> None:
+    async def talk(self, answer: Callable[[Service, EnvSession, str], Coroutine[Any, Any, str | None]]) -> None:
         sessions = self.service.sessions
         await self.websocket.accept()
         session, own = await self._take()
@@ -33,19 +33,19 @@ class Socket:
         try:
             while True:
                 raw = await asyncio.wait_for(self._receive(), sessions.idle)
-                if len(raw) > LONGEST:
-                    said: str | None = _error("VALIDATION_ERROR", f"A message has at most {LONGEST} characters.")
+                if len(raw) > MAX_CHARACTERS:
+                    reply: str | None = _error("VALIDATION_ERROR", f"The message exceeds {MAX_CHARACTERS} characters.")
                 else:
-                    said = await answer(self.service, session, raw)
-                if said is None:
+                    reply = await answer(self.service, session, raw)
+                if reply is None:
                     break
-                if said:
-                    await self.websocket.send_text(said)
+                if reply:
+                    await self.websocket.send_text(reply)
             await self.websocket.close()
         except TimeoutError:
-            await self._refuse("SESSION_ERROR", f"Nothing was asked for {sessions.idle:g} s; the session is closed.")
+            await self._refuse("SESSION_ERROR", f"The session was closed after {sessions.idle:g} idle seconds.")
         except (WebSocketDisconnect, RuntimeError):
-            pass  # the caller has gone
+            pass  # the caller has disconnected
         finally:
             sessions.release(session, own)
 
@@ -56,7 +56,7 @@ class Socket:
         text: str = message.get("text") or (message.get("bytes") or b"").decode("utf-8", "replace")
         return text
 
-    async def _take(self) -> tuple[Session | None, bool]:
+    async def _take(self) -> tuple[EnvSession | None, bool]:
         sessions, game = self.service.sessions, self.service.game
         named = self.websocket.query_params.get("session_id")
         try:
@@ -67,7 +67,7 @@ class Socket:
                 raise NoSession(named)
             session.attached = True
             return session, False
-        except Full as full:
+        except NoFreeSession as full:
             counts = {"active_sessions": len(sessions), "max_sessions": full.limit}
             await self._refuse("CAPACITY_REACHED", str(full), **counts)
         except NoSession as gone:
@@ -86,22 +86,22 @@ def _error(code: str, message: str, **more: Any) -> str:
     return json.dumps({"type": "error", "data": {"message": message, "code": code, **more}})
 
 
-async def rpc(service: Service, session: Session, raw: str) -> str | None:
+async def rpc(service: Service, session: EnvSession, raw: str) -> str | None:
     said = await openenv_mcp.answer(service.game, service.sessions, raw, session)
     return json.dumps(said.body) if said.body is not None else ""
 
 
-async def play(service: Service, session: Session, raw: str) -> str | None:
-    """The reply to one message; None ends the talk, an empty one is not sent."""
+async def play(service: Service, session: EnvSession, raw: str) -> str | None:
+    """The reply to one message; None ends the connection, an empty reply is not sent."""
     try:
         message = loads(raw)
     except (json.JSONDecodeError, RecursionError) as error:
         return _error("INVALID_JSON", f"The message is not valid JSON: {error}.")
     if not isinstance(message, dict):
-        return _error("VALIDATION_ERROR", "A message is an object with a type.")
+        return _error("VALIDATION_ERROR", "A message should be an object with a type.")
     kind, data = message.get("type"), message.get("data", {})
     if set(message) - {"type", "data"} or not isinstance(data, dict):
-        return _error("VALIDATION_ERROR", "A message has a type and, where it needs one, an object of data.")
+        return _error("VALIDATION_ERROR", "A message has a type and, if needed, an object of data, and nothing else.")
     try:
         if kind == "reset":
             return _shown("observation", await service.sessions.run(session, session.reset, data))
@@ -112,7 +112,7 @@ async def play(service: Service, session: Session, raw: str) -> str | None:
     except ValidationError as error:
         wrong = [{"loc": list(e["loc"]), "msg": e["msg"], "type": e["type"]} for e in error.errors()]
         return _error("VALIDATION_ERROR", "Invalid message", errors=wrong)
-    except (BadInput, Broken) as bad:
+    except (BadInput, EnvironmentFailed) as bad:
         return _error("EXECUTION_ERROR", str(bad))
     if kind == "mcp":
         said = await openenv_mcp.answer(service.game, service.sessions, json.dumps(data), session)

@@ -25,7 +25,7 @@ from kibitz.core.errors import BadInput
 from kibitz.core.game import SEATS
 from kibitz.core.play.episode import ask, table_for
 from kibitz.core.play.player import Turn
-from kibitz.core.play.resolve import player_and_bot
+from kibitz.core.play.resolve import ANY_PATH, Resolver, player_and_bot
 from kibitz.games.cricket import game
 from kibitz.games.cricket.captains import tool_calls
 from kibitz.games.cricket.captains.tool_calls import Plans
@@ -49,10 +49,12 @@ class CricketEnvironment:
     options: ClassVar[type[ResetOptions]] = ResetOptions
     title: ClassVar[str] = "Cricket captaincy: lead a side, ball by ball, against another captain."
 
-    def __init__(self, *, shaping: float = 0.0, pool: int = 32, elevens: str | None = None) -> None:
+    def __init__(
+        self, *, shaping: float = 0.0, pool: int = 32, elevens: str | None = None, resolver: Resolver = ANY_PATH
+    ) -> None:
         """`shaping` pays a share of the reward as win probability changes; `elevens` is a file with two sides."""
         self._fixed = CricketOptions.read({"shaping": shaping, "pool": pool, "elevens": elevens})
-        self._lock = RLock()
+        self._lock, self._resolver = RLock(), resolver
         self._game = game()
         self._table, self._snapshot = table_for(self._game), snapshot_reader(self._game)
         self._state = CricketState()
@@ -71,7 +73,7 @@ class CricketEnvironment:
         """Starts a new match. Raises BadInput for an invalid option; the previous match then continues."""
         with self._lock:
             chosen = ResetOptions.read(options or {}, "option of reset")
-            opponent, bot = player_and_bot(self._game, chosen.opponent_mode)
+            opponent, bot = player_and_bot(self._game, chosen.opponent_mode, self._resolver)
             seed = secrets.randbelow(2**63) if chosen.seed is None else chosen.seed
             index = self._resets if chosen.seed is None else chosen.seed
             start = find_start(chosen, options or {}, self._fixed, bot, seed, index)

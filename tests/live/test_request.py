@@ -1,0 +1,130 @@
+"""What a start may ask for: any game, its own players and options, and the seed's names for them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kibitz.core.errors import BadInput
+from kibitz.core.play.resolve import Resolver
+from kibitz.games import get_game
+from kibitz.live.config import LiveConfig
+from kibitz.live.episodes.prepare import Limits, prepare
+from kibitz.live.episodes.request import EpisodeRequest
+from kibitz.live.episodes.runner import Runner, run_episode_in_proc
+from kibitz.live.episodes.timeouts import StopSignal
+from kibitz.live.http import catalogue
+from kibitz.live.store.base import open_store
+from kibitz.live.store.stored_event import decode_event
+from kibitz.live.stream.bus import Bus
+from tests.train import toy
+
+BARGAIN = {"game": "deal_or_no_deal", "seed": 5}
+
+
+@pytest.fixture
+def toy_game() -> Iterator[None]:
+    toy.register()
+    yield
+    toy.unregister()
+
+
+@pytest.fixture
+def bus(tmp_path: Path) -> Iterator[Bus]:
+    store = open_store(str(tmp_path / "a.db"), 0.3)
+    yield Bus(store)
+    store.close()
+
+
+def test_the_seeds_empty_request_is_a_short_cricket_match_of_its_usual_captains() -> None:
+    request = EpisodeRequest().completed()
+    assert (request.game, request.seats) == ("cricket", ("balanced", "heuristic"))
+    assert request.game_options(get_game("cricket").options.model_fields) == {"max_overs": 5}
+
+
+def test_a_game_without_overs_ignores_them() -> None:
+    assert EpisodeRequest(max_overs=3).game_options(get_game("deal_or_no_deal").options.model_fields) == {}
+
+
+def test_the_seeds_names_mean_the_two_players_and_an_option() -> None:
+    seed = EpisodeRequest(captain_preset="random", opponent_choice="shrewd", max_overs=2).completed()
+    neutral = EpisodeRequest(game="cricket", players=["random", "shrewd"], options={"max_overs": 2}).completed()
+    known = get_game("cricket").options.model_fields
+    assert seed.seats == neutral.seats == ("random", "shrewd")
+    assert seed.game_options(known) == neutral.game_options(known) == {"max_overs": 2}
+
+
+def test_a_seat_that_the_request_does_not_name_gets_the_games_default_player() -> None:
+    request = EpisodeRequest(game="deal_or_no_deal", opponent_choice="bayes").completed()
+    assert request.seats == (get_game("deal_or_no_deal").default_players[0], "bayes")
+
+
+def test_the_operator_chooses_the_default_game() -> None:
+    assert EpisodeRequest().completed("deal_or_no_deal").game == "deal_or_no_deal"
+
+
+def test_a_person_takes_the_seat_that_the_request_gives_them() -> None:
+    request = EpisodeRequest(players=["balanced", "heuristic"], human_seat=1).completed()
+    assert request.seats == ("balanced", "human")
+
+
+@pytest.mark.parametrize(
+    ("values", "word"),
+    [
+        ({"players": ["random", "random"], "captain_preset": "random"}, "either players, or"),
+        ({"players": ["random"]}, "players"),
+        ({"max_overs": True}, "max_overs"),
+        ({"seed": 2**53}, "seed"),
+        ({"game": ""}, "game"),
+    ],
+)
+def test_an_invalid_request_is_refused_with_a_sentence_that_names_the_field(values: dict[str, Any], word: str) -> None:
+    with pytest.raises(BadInput, match=word):
+        EpisodeRequest.read(**values)
+
+
+def test_whole_numbers_may_be_written_as_json_floats() -> None:
+    request = EpisodeRequest.read(max_overs=2.0, options={"max_turns": 3.0, "deep": [1.0, 1.5]})
+    assert (request.max_overs, request.options) == (2, {"max_turns": 3, "deep": [1, 1.5]})
+    assert type(request.options["deep"][0]) is int
+
+
+def test_a_game_of_another_package_starts_with_its_own_players_and_options(bus: Bus, toy_game: None) -> None:
+    Runner(bus, LiveConfig(pace=0.0, default_game=toy.NAME))
+    played = asyncio.run(run_episode_in_proc(bus, options={"rounds": 2}, seed=1))
+    first, *_, last = [decode_event(body) for body in bus.store.events(played["episode_id"], -1)]
+    assert (first.payload["game"], tuple(first.payload["players"])) == (toy.NAME, get_game(toy.NAME).default_players)
+    assert (last.type, last.payload["steps"]) == ("episode.ended", 2)
+    listed = catalogue.games(Path("runs"), toy.NAME)
+    assert listed["default_game"] == toy.NAME
+    assert listed["games"][toy.NAME]["default_players"] == first.payload["players"]
+
+
+def test_a_policy_is_looked_up_in_the_runs_folder_and_nowhere_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "runs" / "mine").mkdir(parents=True)
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path)
+    asked: list[str] = []
+
+    def bot_of_run(path: str, game: Any) -> Any:
+        asked.append(path)
+        return game.bot("heuristic")
+
+    monkeypatch.setattr("kibitz.train.opponents.bot_of_run", bot_of_run)
+    limits = Limits(Resolver(tmp_path / "runs"), operator=False)
+
+    def start(name: str) -> None:
+        prepare(EpisodeRequest(**BARGAIN, players=[name, "heuristic"]).completed(), limits, StopSignal())
+
+    start("policy:mine")
+    assert asked == [str(tmp_path / "runs" / "mine")]
+    for name, word in (("policy:other", "no run"), ("policy:../other", "not the name of a run")):
+        with pytest.raises(BadInput, match=word):
+            start(name)
+    assert len(asked) == 1
