@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from tests.live.machines import Postgres, Redis
-from tests.live.nursery import Child
+from tests.live.server_process import Child
 
 
 @dataclass

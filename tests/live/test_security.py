@@ -22,7 +22,7 @@ from kibitz.live.config import LiveConfig
 from tests.live import record
 from tests.live.conftest import Serve, Served
 from tests.live.machines import wait_until
-from tests.live.nursery import ROOT
+from tests.live.server_process import ROOT
 
 TWICE = "^/custom/ws$|/stream$|^/envs/cricket/"  # two never end; cricket is also at the root
 TOKEN = "a-long-secret"
