@@ -1,6 +1,6 @@
-"""The server as an ASGI app, for tools that look for one: `uvicorn kibitz.live.openenv_app:app`.
+"""The server as an ASGI app, for tools that expect one: `uvicorn kibitz.live.openenv_app:app`.
 
-`kibitz serve` is the usual way. Without KIBITZ_TOKEN only this machine is answered, whatever address
+Usually, run `kibitz serve` instead. Without KIBITZ_TOKEN the app answers only this machine, whatever address
 the tool listens on.
 """
 

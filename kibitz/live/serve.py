@@ -1,4 +1,4 @@
-"""Starts the server in this process and says where it is."""
+"""Runs the server in this process until a signal ends it."""
 
 from __future__ import annotations
 
@@ -18,11 +18,14 @@ from kibitz.live.config import LiveConfig
 from kibitz.live.http.fast_socket import FastSocket
 from kibitz.live.http.plain_socket import plain_socket
 
-MESSAGE = 1 << 20  # bytes of one WebSocket message
+MAX_MESSAGE_BYTES = 1 << 20  # of one WebSocket message
+CLOSE_SECONDS = 0.1  # in which sockets close with our reason before uvicorn closes them with its own
+GRACE_SECONDS = 5  # that open requests get at the end
+BACKLOG = 2048  # connections that wait to be accepted
 
 
 class Server(uvicorn.Server):
-    """Tells watchers before it closes their sockets."""
+    """Prints its address once it listens, and ends every episode and stream with a reason."""
 
     def __init__(self, config: uvicorn.Config, state: object, line: str) -> None:
         super().__init__(config)
@@ -35,18 +38,18 @@ class Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         await shut_down(self._state)
-        await asyncio.sleep(0.1)  # sockets close with our reason before uvicorn closes them with its own
+        await asyncio.sleep(CLOSE_SECONDS)
         await super().shutdown(sockets)
-        self._captured_signals.clear()  # it was asked to end and has ended well: no signal, code 0
+        self._captured_signals.clear()  # a requested shutdown is a success: exit code 0
 
 
 def serve(config: LiveConfig, as_json: bool = False) -> None:
-    """Until a signal ends it."""
+    """Blocks until a signal ends the server."""
     config.check()
-    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a watcher is an open file
-    listening = _listen(config)
-    host, port = listening.getsockname()[:2]
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))  # every watcher is an open file
+    listener = _listen(config)
+    host, port = listener.getsockname()[:2]
     logging.basicConfig(format="%(asctime)s %(name)s %(message)s", stream=sys.stderr)
     logging.getLogger("kibitz").setLevel(logging.INFO)
     app = create_app(replace(config, port=port))
@@ -56,24 +59,24 @@ def serve(config: LiveConfig, as_json: bool = False) -> None:
     )
     settings = uvicorn.Config(
         app, http=plain_socket(2 * config.connections), ws=FastSocket, ws_per_message_deflate=False,
-        ws_max_size=MESSAGE, log_level="warning", access_log=False, proxy_headers=False, server_header=False,
-        lifespan="on", timeout_graceful_shutdown=5,
+        ws_max_size=MAX_MESSAGE_BYTES, log_level="warning", access_log=False, proxy_headers=False, server_header=False,
+        lifespan="on", timeout_graceful_shutdown=GRACE_SECONDS,
     )  # fmt: skip
-    Server(settings, app.state, line).run(sockets=[listening])
+    Server(settings, app.state, line).run(sockets=[listener])
 
 
 def _listen(config: LiveConfig) -> socket.socket:
     family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
-    # with the protocol named, asyncio turns Nagle's algorithm off; without, every answer waits 40 ms for an ACK
-    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    # asyncio turns Nagle's algorithm off only if the protocol is named; with it, every answer waits 40 ms for an ACK
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        listening.bind((config.host, config.port))
+        listener.bind((config.host, config.port))
     except OSError as error:
-        listening.close()
+        listener.close()
         raise BadInput(
             f"Cannot listen on {config.host}:{config.port}: {error.strerror}; give another --port."
         ) from None
-    listening.listen(2048)
-    listening.set_inheritable(False)
-    return listening
+    listener.listen(BACKLOG)
+    listener.set_inheritable(False)
+    return listener

@@ -1,1 +1,1 @@
-"""Episodes the server plays: requests, preparation, the runner, the person's seat, branches."""
+"""Playing episodes: requests, preparation, the runner, a person's seat, branches, janitors. Routes are in `http`."""

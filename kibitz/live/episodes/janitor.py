@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from kibitz.core.play.events import Event
@@ -103,18 +103,25 @@ def fail_episode(bus: Bus, episode_id: str, kind: str, reason: str, closing: Cal
 def _failed(bus: Bus, episode_id: str, kind: str, reason: str) -> Event:
     """The last event, from what the store has of the episode."""
     frame: dict[str, Any] = {}
-    private: Any = {}
+    private: dict[str, dict[str, Any]] = {}
     last, steps = -1, 0
     while bodies := bus.store.events(episode_id, last):
         for event in map(decode_event, bodies):
             frame = fold(frame, event)
             last, steps = event.seq, steps + (event.type == "step")
-            private = event.payload.get("private", {}) if event.seq == 0 else private
+            if event.type in ("episode.started", "step"):
+                _merge(private, event.payload.get("private", {}))
     payload = {"kind": kind, "reason": reason, "frame": frame or None, "private": private, "steps": steps}
     row = bus.store.episode(episode_id)
     secret = {} if row is None else row.secret
     drawn = {key: secret[key] for key in ("seed", "number", "match") if secret.get(key) is not None}
     return Event(episode_id, last + 1, time.time(), "episode.failed", payload | drawn)
+
+
+def _merge(private: dict[str, dict[str, Any]], changed: Mapping[str, Mapping[str, Any]]) -> None:
+    """A step carries the private values that changed, and the reward that it paid, which is none of them."""
+    for seat, values in changed.items():
+        private.setdefault(seat, {}).update({key: value for key, value in values.items() if key != "reward"})
 
 
 def note_closed(bus: Bus, episode_id: str) -> None:

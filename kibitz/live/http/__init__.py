@@ -1,1 +1,1 @@
-"""The server's routes, pages and protections. What they call is in `episodes`, `stream` and `store`."""
+"""The cockpit's routes and pages, and what protects them. They call `episodes`, `stream` and `store`."""
