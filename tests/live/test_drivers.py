@@ -44,7 +44,7 @@ def plain(text: bytes) -> bytes:
     return re.sub(rb"ep-[0-9a-f]{12}", b"ep", text)
 
 
-def test_both_drivers_give_the_same_events_byte_for_byte_but_for_time_and_id(served: Served) -> None:
+def test_both_drivers_produce_identical_events_except_for_times_and_ids(served: Served) -> None:
     mine = served.start(captain_preset="balanced", opponent_choice="aggressive", max_overs=1, seed=21)
     request = EpisodeRequest(players=["balanced", "aggressive"], max_overs=1, seed=21)
     told = drive(request, served.url)  # plays in this process and publishes over HTTP
@@ -55,7 +55,7 @@ def test_both_drivers_give_the_same_events_byte_for_byte_but_for_time_and_id(ser
     assert one != other
 
 
-def test_a_driver_survives_a_restart_of_the_server_without_gaps_or_doubles(serve: Serve, tmp_path: Path) -> None:
+def test_a_driver_survives_a_server_restart_without_gaps_or_duplicates(serve: Serve, tmp_path: Path) -> None:
     port = str(free_port())
     store = tmp_path / "a.db"
     first = serve("--no-warm", "--port", port, store=store)
@@ -80,7 +80,7 @@ def test_a_driver_survives_a_restart_of_the_server_without_gaps_or_doubles(serve
     assert again.get(f"/episodes/{told['episode_id']}")["status"] == "ended"
 
 
-def test_a_driver_that_goes_silent_is_taken_for_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_silent_driver_times_out_by_the_servers_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the server's clock: one driver counts in milliseconds, one has said nothing yet, one goes on years ago."""
     from kibitz.live.episodes.janitor import DriverTimeouts
     from kibitz.live.store.base import open_store
@@ -123,7 +123,7 @@ def test_a_driver_that_goes_silent_is_taken_for_gone(tmp_path: Path, monkeypatch
         ("step", {"private": None}, "private should be an object"),
     ],
 )
-def test_what_the_server_itself_reads_of_an_event_is_checked_at_the_door(
+def test_event_fields_that_the_server_reads_are_validated_on_arrival(
     kind: str, payload: dict[str, Any], wrong: str
 ) -> None:
     event = {"v": 1, "episode_id": "ep-1", "seq": 3, "ts": 1.0, "type": kind, "payload": payload}
@@ -131,7 +131,7 @@ def test_what_the_server_itself_reads_of_an_event_is_checked_at_the_door(
         parse_lines(json.dumps(event).encode())
 
 
-def test_an_answer_that_is_not_the_servers_ends_the_delivery_and_is_told() -> None:
+def test_a_foreign_answer_ends_the_delivery_with_an_error() -> None:
     """A proxy's page, say."""
     page = httpx.MockTransport(lambda request: httpx.Response(200, text="<html>"))
     outlet = HttpOutlet("http://x", client=httpx.Client(transport=page))
@@ -140,7 +140,7 @@ def test_an_answer_that_is_not_the_servers_ends_the_delivery_and_is_told() -> No
         outlet.close()
 
 
-def test_an_environment_stepped_by_hand_is_published_with_the_seeds_methods(served: Served) -> None:
+def test_the_seeds_observer_methods_publish_an_environment(served: Served) -> None:
     """The seed's driver: reset, before_step, step, after_step, end."""
 
     async def drive() -> str:
@@ -183,7 +183,7 @@ def branch(served: Served, episode_id: str, turn: int) -> httpx.Response:
     return httpx.post(f"{served.url}/episodes/{episode_id}/branch", json=wish, timeout=60)
 
 
-def test_a_negotiation_stepped_by_hand_is_published_and_can_be_branched(served: Served) -> None:
+def test_a_published_negotiation_environment_can_be_branched(served: Served) -> None:
     from kibitz.games.deal_or_no_deal.envs.tool_env import NegotiationAction, NegotiationEnvironment
 
     async def drive() -> list[list[Any]]:
@@ -213,7 +213,7 @@ def test_a_negotiation_stepped_by_hand_is_published_and_can_be_branched(served: 
     assert again[:3] == acts[:3]
 
 
-def test_the_seeds_driver_publishes_a_real_match_ball_by_ball(served: Served) -> None:
+def test_the_seeds_driver_publishes_a_match_ball_by_ball(served: Served) -> None:
     from kibitz.games.cricket.envs.tool_env import CricketAction, CricketEnvironment
 
     async def drive() -> tuple[str, Any]:
@@ -251,7 +251,7 @@ def test_the_seeds_driver_publishes_a_real_match_ball_by_ball(served: Served) ->
         PAYLOADS[event["type"]].model_validate(event["payload"])
 
 
-def test_a_match_waits_once_the_buffer_is_full_and_loses_nothing(
+def test_a_match_waits_while_the_buffer_is_full_and_loses_nothing(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from kibitz.live.store.stored_event import StoredEvent, event_from_dict
@@ -272,7 +272,7 @@ def test_a_match_waits_once_the_buffer_is_full_and_loses_nothing(
     assert served.events("ep-waits") == sent
 
 
-def test_a_driver_is_told_in_one_sentence_what_is_wrong(served: Served) -> None:
+def test_an_impossible_drive_is_refused_with_a_sentence(served: Served) -> None:
     with pytest.raises(BadInput, match="address"):
         drive(EpisodeRequest(), "nowhere")
     with pytest.raises(BadInput, match="page"):
@@ -282,13 +282,13 @@ def test_a_driver_is_told_in_one_sentence_what_is_wrong(served: Served) -> None:
         drive(bargain("bayes", "heuristic", options=LONG, seed=1), served.url, episode_id=told["episode_id"])
 
 
-def test_what_was_driven_is_told_to_people_too(served: Served, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_result_of_a_drive_is_printed_for_people(served: Served, capsys: pytest.CaptureFixture[str]) -> None:
     facts(drive(bargain("heuristic", "heuristic", seed=3), served.url), as_json=False)
     assert "returns: " in capsys.readouterr().out
 
 
 @pytest.mark.conformance
-def test_the_command_plays_and_publishes(
+def test_kibitz_watch_plays_and_publishes(
     served: Served, kibitz: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
     played = ["--game", "deal_or_no_deal", "--player", "random", "--opponent", "heuristic", "--seed", "4"]

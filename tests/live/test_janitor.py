@@ -49,7 +49,7 @@ def _status(bus: Bus, name: str) -> str:
     return found.status
 
 
-def test_an_episode_that_cannot_be_closed_is_said_once_and_again_when_it_is_closed(
+def test_an_episode_that_cannot_be_closed_is_logged_once_and_again_when_it_is_closed(
     bus: Bus, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "kibitz.live")
@@ -81,7 +81,7 @@ def test_an_episode_that_cannot_be_closed_is_said_once_and_again_when_it_is_clos
     assert not bus.unclosed
 
 
-def test_what_a_crash_left_and_cannot_be_closed_is_said_once_too(
+def test_an_orphan_that_cannot_be_closed_is_logged_once(
     bus: Bus, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     sweeper = OrphanSweeper(bus, ())
@@ -98,7 +98,7 @@ def test_what_a_crash_left_and_cannot_be_closed_is_said_once_too(
     ]  # fmt: skip
 
 
-def test_a_store_that_stays_away_is_said_once_and_the_end_of_the_server_is_not_held_up(
+def test_an_unavailable_store_is_logged_once_and_does_not_delay_shutdown(
     bus: Bus, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     _lost(bus, "ep-1")
@@ -122,7 +122,7 @@ def test_a_store_that_stays_away_is_said_once_and_the_end_of_the_server_is_not_h
     assert [said.getMessage() for said in caplog.records] == ["episode ep-1 waits for the store to be closed: gone"]
 
 
-def test_a_server_starts_and_ends_soon_although_what_was_left_cannot_be_closed(
+def test_a_server_starts_and_stops_quickly_although_an_orphan_cannot_be_closed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The store can be read and not written; something was left to be closed. It starts, too."""
@@ -148,7 +148,7 @@ def test_a_server_starts_and_ends_soon_although_what_was_left_cannot_be_closed(
     assert time.monotonic() - began < 8
 
 
-def test_what_this_server_has_lost_sight_of_is_closed_and_what_it_plays_is_left_alone(bus: Bus) -> None:
+def test_a_sweep_closes_lost_episodes_but_no_running_ones(bus: Bus) -> None:
     runner = Runner(bus, LiveConfig(max_episodes=2))
     live = runner.claim("deal_or_no_deal", ("bayes", "heuristic"))
     _lost(bus, live.episode_id)
@@ -161,7 +161,7 @@ def test_what_this_server_has_lost_sight_of_is_closed_and_what_it_plays_is_left_
     assert (last.payload["kind"], last.payload["frame"]) == ("error", {"n": 5})
 
 
-def test_a_running_server_finds_lost_episodes_and_unshown_events_by_itself(
+def test_a_running_server_finds_lost_episodes_and_undelivered_events(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(janitor, "SWEEP_SECONDS", 0.1)
@@ -189,9 +189,7 @@ def test_a_running_server_finds_lost_episodes_and_unshown_events_by_itself(
     assert "episode.ended" in texts[-1]
 
 
-def test_exports_use_the_connections_that_are_there_and_open_no_more(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_exports_share_a_bounded_number_of_store_connections(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever reads has a connection for its thread, so the threads must be few, and stay."""
     made = create_app(LiveConfig(store=str(tmp_path / "a.db"), warm=False))
     store: Any = made.state.bus.store

@@ -43,7 +43,7 @@ def play(base: str, seed: int, path: str = "/ws") -> list[Any]:
         return replies
 
 
-def test_the_six_things_a_validator_asks_for_are_there(http: httpx.Client) -> None:
+def test_the_six_endpoints_that_validators_check_exist(http: httpx.Client) -> None:
     assert http.get("/health").json()["status"] == "healthy"
     assert {"name", "description"} <= set(http.get("/metadata").json())
     assert {"action", "observation", "state"} <= set(http.get("/schema").json())
@@ -61,11 +61,11 @@ def test_an_episode_over_a_socket_ends_with_a_result(base: str) -> None:
     assert last["observation"]["result"]["payoffs"][0] == last["reward"]
 
 
-def test_the_game_at_the_root_is_also_under_its_name(base: str) -> None:
+def test_the_root_game_is_also_served_under_its_name(base: str) -> None:
     assert play(base, 2) == play(base, 2, f"/envs/{NEGOTIATION}/ws")
 
 
-def test_eight_sessions_at_once_do_not_mix(base: str) -> None:
+def test_eight_concurrent_sessions_do_not_interfere(base: str) -> None:
     alone = [play(base, seed) for seed in SEEDS]
     together = threading.Barrier(len(SEEDS))
 
@@ -99,7 +99,7 @@ def test_a_step_without_a_session_begins_one(http: httpx.Client) -> None:
     assert http.get("/state").json() == {**http.get("/state").json(), "episode_id": None, "step_count": 0}
 
 
-def test_the_episode_has_the_name_its_caller_gave_it(base: str) -> None:
+def test_the_caller_may_choose_the_episode_id(base: str) -> None:
     with talking(base) as connection:
         say(connection, "reset", {"seed": 1, "episode_id": "mine"})
         assert say(connection, "state")["data"]["episode_id"] == "mine"
@@ -124,7 +124,7 @@ def test_the_episode_has_the_name_its_caller_gave_it(base: str) -> None:
         ('{"type":"state","data":"' + "x" * 300_000 + '"}', "VALIDATION_ERROR"),
     ],
 )
-def test_a_wrong_message_is_answered_and_the_session_lives_on(base: str, sent: str, code: str) -> None:
+def test_an_invalid_message_gets_an_error_and_the_session_continues(base: str, sent: str, code: str) -> None:
     with talking(base) as connection:
         connection.send(sent)
         reply = json.loads(connection.recv(60))
@@ -132,7 +132,7 @@ def test_a_wrong_message_is_answered_and_the_session_lives_on(base: str, sent: s
         assert say(connection, "reset", {"seed": 1})["type"] == "observation"
 
 
-def test_a_wrong_http_call_gets_one_sentence(http: httpx.Client) -> None:
+def test_an_invalid_http_call_gets_one_sentence(http: httpx.Client) -> None:
     wrong = [
         http.post("/reset", json={"seed": "x"}),
         http.post("/reset", json={"colour": "red"}),
@@ -169,7 +169,7 @@ def test_a_wrong_http_call_gets_one_sentence(http: httpx.Client) -> None:
         {"act_type": 0, "oA": [0, 0]},
     ],
 )
-def test_an_act_beyond_all_bounds_is_refused_and_leaves_the_turn(
+def test_an_out_of_range_act_is_refused_and_changes_nothing(
     base: str, http: httpx.Client, action: dict[str, Any]
 ) -> None:
     named = {"X-Session-Id": http.post("/reset", json={"seed": 5}).headers["X-Session-Id"]}
@@ -186,7 +186,7 @@ def test_an_act_beyond_all_bounds_is_refused_and_leaves_the_turn(
         assert say(connection, "step", {"act_type": 0})["type"] == "observation"
 
 
-def test_a_full_server_says_so_and_a_closed_socket_makes_room() -> None:
+def test_a_full_server_refuses_sessions_until_a_socket_closes() -> None:
     sessions = Sessions(limit=2)
     with serving(app(sessions, [NEGOTIATION], NEGOTIATION)) as base, talking(base) as first:
         say(first, "reset", {})
@@ -206,7 +206,7 @@ def test_a_full_server_says_so_and_a_closed_socket_makes_room() -> None:
             assert say(again, "reset", {})["type"] == "observation"
 
 
-def test_sessions_nobody_uses_are_closed() -> None:
+def test_idle_sessions_are_closed() -> None:
     sessions = Sessions(limit=4, idle=0.3)
     with serving(app(sessions, [NEGOTIATION], NEGOTIATION)) as base:
         left = httpx.post(f"{base}/reset", json={}, timeout=60).headers["X-Session-Id"]
@@ -219,7 +219,7 @@ def test_sessions_nobody_uses_are_closed() -> None:
         assert httpx.get(f"{base}/state?session_id={left}", timeout=30).status_code == 404
 
 
-def test_a_session_left_alone_gives_way_when_all_are_taken() -> None:
+def test_the_longest_idle_session_gives_way_when_all_are_in_use() -> None:
     sessions = Sessions(limit=1, idle=600, grace=0.0)
     with serving(app(sessions, [NEGOTIATION], NEGOTIATION)) as base:
         first = httpx.post(f"{base}/reset", json={}, timeout=60).headers["X-Session-Id"]

@@ -47,7 +47,7 @@ def test_a_match_is_played_over_a_socket_and_pays_by_its_result(base: str) -> No
     assert last["reward"] in (0.0, 0.5, 1.0) and last["observation"]["scoreboard"]
 
 
-def test_eight_sessions_of_both_games_at_once_do_not_mix(base: str) -> None:
+def test_eight_concurrent_sessions_of_two_games_do_not_interfere(base: str) -> None:
     matches = [({"seed": seed, **SHORT}, "/ws", ball) for seed in range(4)]
     talks = [({"seed": seed}, f"/envs/{NEGOTIATION}/ws", usual) for seed in range(4)]
     both = matches + talks
@@ -100,6 +100,6 @@ def test_mcp_offers_the_captains_tools_and_plays_a_ball(base: str) -> None:
         {"max_overs": 21},
     ],
 )
-def test_what_a_stranger_may_not_ask_for_is_refused_in_a_sentence(base: str, options: dict[str, Any]) -> None:
+def test_options_that_a_remote_caller_may_not_set_get_a_422(base: str, options: dict[str, Any]) -> None:
     reply = httpx.post(f"{base}/reset", json=options, timeout=60)
     assert reply.status_code == 422 and reply.json()["error"].endswith(".")

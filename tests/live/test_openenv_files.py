@@ -40,20 +40,20 @@ def test_the_image_does_not_run_as_root() -> None:
     assert users and users[-1] not in ("root", "0")
 
 
-def test_the_declared_tools_and_tasks_are_there() -> None:
+def test_the_declared_tools_and_tasks_exist() -> None:
     declared = manifest()["validation"]["capabilities"]
     assert declared["declared_tools"] == [tool.name for tool in [*COMMON, *tools(get_environment("cricket"))]]
     for split, number in declared["declared_task_count"].items():
         assert get_pack("cricket", split).matches == number
 
 
-def test_no_tool_has_a_name_that_openenv_keeps_for_itself() -> None:
+def test_no_tool_uses_a_name_that_openenv_reserves() -> None:
     for game in game_names():
         names = [tool.name for tool in [*COMMON, *tools(get_environment(game))]]
         assert not {"reset", "step", "state", "close"} & set(names) and len(names) == len(set(names))
 
 
-def test_a_server_with_a_token_lets_strangers_look_and_nobody_else_play(serve: Serve) -> None:
+def test_without_the_token_a_caller_may_read_but_not_play(serve: Serve) -> None:
     served = serve("--no-warm", env={"KIBITZ_TOKEN": TOKEN})
     known = {"Authorization": f"Bearer {TOKEN}"}
     assert served.get("/health")["status"] == "healthy"

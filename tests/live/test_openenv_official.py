@@ -71,7 +71,7 @@ EPISODES = [("", {"seed": seed, **SHORT}, ball) for seed in range(4)]
 EPISODES += [(f"/envs/{NEGOTIATION}", {"seed": seed}, usual) for seed in range(4)]
 
 
-def test_the_official_client_plays_whole_episodes_of_both_games_eight_at_once_without_mixing(served: Served) -> None:
+def test_eight_official_clients_play_two_games_without_interfering(served: Served) -> None:
     from openenv import GenericEnvClient
 
     alone = [play(served.url + path, options, act) for path, options, act in EPISODES]
@@ -123,7 +123,7 @@ def test_the_official_mcp_client_plays_a_ball(served: Served) -> None:
     assert "play_delivery" in names and shown["turn"] == 1
 
 
-def test_the_client_is_told_that_the_server_is_full() -> None:
+def test_the_client_learns_that_the_server_is_full() -> None:
     from openenv import GenericEnvClient
 
     from kibitz.live.openenv.sessions import Sessions

@@ -53,7 +53,7 @@ class Odd:
 
 
 @pytest.mark.parametrize(("name", "why"), [("hangs", "no answer"), ("raises", "oh no"), ("nonsense", "illegal act")])
-def test_a_player_that_fails_is_stood_in_for_and_the_reason_is_told(
+def test_the_heuristic_replaces_a_failing_player_and_the_event_says_why(
     bus: Bus, monkeypatch: pytest.MonkeyPatch, name: str, why: str
 ) -> None:
     release = threading.Event()
@@ -75,7 +75,7 @@ def test_a_player_that_fails_is_stood_in_for_and_the_reason_is_told(
     assert time.monotonic() - began < 60
 
 
-def test_a_person_who_sleeps_is_stood_in_for(bus: Bus) -> None:
+def test_the_heuristic_replaces_a_person_who_does_not_answer_in_time(bus: Bus) -> None:
     Runner(bus, LiveConfig(pace=0.0, human_seconds=0.05))
     played = asyncio.run(run_episode_in_proc(bus, "human", "heuristic", game="deal_or_no_deal", seed=5))
     events = [decode_event(body) for body in bus.store.events(played["episode_id"], -1)]
@@ -83,7 +83,7 @@ def test_a_person_who_sleeps_is_stood_in_for(bus: Bus) -> None:
     assert mine and all(one["source"] == "heuristic" and "no answer" in one["fallback"] for one in mine)
 
 
-def test_a_person_who_has_answered_is_not_asked_again_before_the_loop_takes_the_answer() -> None:
+def test_an_answered_turn_is_closed_even_before_the_episode_continues() -> None:
     game = get_game("deal_or_no_deal")
     settings = game.options().settings()
     view, masks = first_view(game, settings)
@@ -143,7 +143,7 @@ def test_an_episode_with_a_person_is_branched_like_any_other(bus: Bus) -> None:
     assert "turn.requested" not in kinds
 
 
-def test_the_seeds_function_plays_a_whole_match_under_one_id_and_every_event_fits_its_schema(bus: Bus) -> None:
+def test_run_episode_in_proc_plays_a_match_under_one_id_with_events_that_match_their_schemas(bus: Bus) -> None:
     assert is_running(bus) is None
 
     async def play() -> tuple[dict[str, Any], dict[str, Any] | None, dict[str, Any]]:
@@ -165,7 +165,7 @@ def test_the_seeds_function_plays_a_whole_match_under_one_id_and_every_event_fit
         PAYLOADS[event.type].model_validate(dict(event.payload))
 
 
-def test_a_pack_gives_the_first_position_and_keeps_its_match_secret_until_the_end(bus: Bus) -> None:
+def test_a_pack_sets_the_first_position_and_its_match_stays_secret_until_the_end(bus: Bus) -> None:
     played = asyncio.run(run_episode_in_proc(bus, "balanced", "heuristic", eval_pack_id="death", seed=3))
     events = [decode_event(body) for body in bus.store.events(played["episode_id"], -1)]
     assert events[0].payload["about"]["eval_pack_id"] == "death"
@@ -175,7 +175,7 @@ def test_a_pack_gives_the_first_position_and_keeps_its_match_secret_until_the_en
     assert "match" not in events[0].payload["about"]
 
 
-def test_both_matches_of_a_pair_are_those_that_evaluation_plays(bus: Bus) -> None:
+def test_both_matches_of_a_pair_equal_those_of_an_evaluation(bus: Bus) -> None:
     """The second with each other's luck, which a random captain shows at once."""
     from kibitz.evaluate.packs import play_hosts
     from kibitz.games import get_game, get_pack
@@ -190,7 +190,7 @@ def test_both_matches_of_a_pair_are_those_that_evaluation_plays(bus: Bus) -> Non
             assert last["scores"][name] == scores[match].tolist(), name
 
 
-def test_a_store_that_fails_in_the_middle_ends_the_episode_with_a_word_once_it_is_back(
+def test_an_episode_that_the_store_refuses_fails_with_a_reason_once_the_store_is_back(
     bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     append, away = bus.store.append, threading.Event()
@@ -210,7 +210,7 @@ def test_a_store_that_fails_in_the_middle_ends_the_episode_with_a_word_once_it_i
     assert played["status"] == "failed"
 
 
-def test_an_episode_left_running_by_a_crash_is_closed_as_interrupted_and_can_be_replayed(bus: Bus) -> None:
+def test_an_orphaned_episode_is_closed_as_interrupted_and_its_record_is_complete(bus: Bus) -> None:
     from tests.live.record import row, stored_events
 
     store: Store = bus.store

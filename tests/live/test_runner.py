@@ -28,7 +28,7 @@ def start(served: Served, **wish: Any) -> httpx.Response:
     return httpx.post(f"{served.url}/custom/start_episode", json=BARGAIN | wish, timeout=60)
 
 
-def test_of_starts_in_the_same_moment_exactly_one_wins_and_the_others_learn_what_runs(alone: Served) -> None:
+def test_exactly_one_of_several_simultaneous_starts_succeeds_and_the_others_name_it(alone: Served) -> None:
     gate = threading.Barrier(6)
 
     def press(_: int) -> httpx.Response:
@@ -46,12 +46,12 @@ def test_of_starts_in_the_same_moment_exactly_one_wins_and_the_others_learn_what
     assert [one["episode_id"] for one in alone.get("/custom/status")["running"]] == [won["episode_id"]]
     assert won["url"] == f"/e/{won['episode_id']}"
     # the same server, because starting one is what takes long
-    _stopping_is_told(alone, won["episode_id"])
+    _stopping_ends_the_record(alone, won["episode_id"])
     _a_person_plays(alone)
-    _shutting_down_is_told(alone)
+    _shutting_down_ends_the_record_and_the_stream(alone)
 
 
-def _stopping_is_told(alone: Served, episode_id: str) -> None:
+def _stopping_ends_the_record(alone: Served, episode_id: str) -> None:
     stopped = httpx.post(f"{alone.url}/custom/stop_episode", json={})
     assert stopped.json() == {"stopped": episode_id}
     assert alone.wait_for_end(episode_id)["status"] == "failed"
@@ -101,7 +101,7 @@ def _a_person_plays(alone: Served) -> None:
     assert alone.events(episode_id)[-1]["payload"]["kind"] == "stopped"
 
 
-def _shutting_down_is_told(alone: Served) -> None:
+def _shutting_down_ends_the_record_and_the_stream(alone: Served) -> None:
     wait_until(lambda: not alone.get("/custom/status")["running"])
     start(alone, pace=5.0)
     with connect(alone.ws) as socket:
@@ -120,7 +120,7 @@ def _shutting_down_is_told(alone: Served) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wish", "word"),
+    ("asked", "word"),
     [
         ({"game": "chess"}, "no game"),
         ({"captain_preset": "nobody"}, "no player"),
@@ -137,8 +137,10 @@ def _shutting_down_is_told(alone: Served) -> None:
         ({"adviser": "human"}, "adviser"),
     ],
 )
-def test_a_wrong_wish_is_one_sentence_and_starts_nothing(served: Served, wish: dict[str, Any], word: str) -> None:
-    answer = start(served, **wish)
+def test_an_invalid_start_gets_one_sentence_and_starts_nothing(
+    served: Served, asked: dict[str, Any], word: str
+) -> None:
+    answer = start(served, **asked)
     assert answer.status_code == 422
     assert list(answer.json()) == ["error"]
     assert word in answer.json()["error"]
@@ -146,12 +148,12 @@ def test_a_wrong_wish_is_one_sentence_and_starts_nothing(served: Served, wish: d
 
 
 @pytest.mark.parametrize(("name", "word"), [("policy:nothing", "no run"), ("llm:nothing", "no preset")])
-def test_a_run_or_preset_that_is_not_here_is_not_found(served: Served, name: str, word: str) -> None:
+def test_an_unknown_run_or_preset_is_404(served: Served, name: str, word: str) -> None:
     answer = start(served, captain_preset=name)
     assert answer.status_code == 404 and word in answer.json()["error"]
 
 
-def test_an_export_can_be_imported_elsewhere_and_branched_there(served: Served, serve: Serve) -> None:
+def test_an_export_can_be_imported_and_branched_on_another_server(served: Served, serve: Serve) -> None:
     first = served.start(**BARGAIN | {"captain_preset": "bayes"}, seed=11)
     served.wait_for_end(first)
     text = httpx.get(f"{served.url}/episodes/{first}/events").content
@@ -173,7 +175,7 @@ def test_an_export_can_be_imported_elsewhere_and_branched_there(served: Served, 
     assert missing.status_code == 404 and "steps" in missing.json()["error"]
 
 
-def test_a_replay_streams_the_record_at_the_wanted_speed(served: Served) -> None:
+def test_a_replay_streams_the_record_at_the_requested_speed(served: Served) -> None:
     episode_id = served.start(**BARGAIN | {"pace": 0.1}, seed=3)
     served.wait_for_end(episode_id)
     stored = served.events(episode_id)
@@ -192,7 +194,7 @@ def test_a_replay_streams_the_record_at_the_wanted_speed(served: Served) -> None
     assert took_quick < took_slow
 
 
-def test_presets_say_what_can_be_played_and_why_not(served: Served) -> None:
+def test_presets_list_what_can_be_played_and_why_some_cannot(served: Served) -> None:
     games = served.get("/custom/presets")["games"]
     assert set(games) == {"cricket", "deal_or_no_deal"}
     for game in games.values():
@@ -204,7 +206,7 @@ def test_presets_say_what_can_be_played_and_why_not(served: Served) -> None:
     assert "elevens" not in games["cricket"]["defaults"]
 
 
-def test_the_openapi_knows_what_can_be_played(served: Served) -> None:
+def test_the_openapi_document_lists_players_packs_and_options_of_every_game(served: Served) -> None:
     described = served.get("/openapi.json")["components"]["schemas"]
     starts = {one["properties"]["game"]["const"]: one for one in described["EpisodeRequest"]["oneOf"]}
     for name, game in served.get("/custom/presets")["games"].items():

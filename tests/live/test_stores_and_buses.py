@@ -43,7 +43,7 @@ def post(served: Served, events: list[dict[str, Any]]) -> httpx.Response:
     return httpx.post(f"{served.url}/custom/events", content=record.lines(events), timeout=60)
 
 
-def test_a_driver_elsewhere_is_watched_resumed_and_listed(serve: Serve, words: list[str]) -> None:
+def test_a_remote_drivers_episode_is_watched_resumed_and_listed(serve: Serve, words: list[str]) -> None:
     served = serve(*words)
     sent = record.events("ep-a", steps=30)
     with connect(f"{served.ws}?episode_id=&since=-1") as socket:
@@ -66,7 +66,7 @@ def test_a_driver_elsewhere_is_watched_resumed_and_listed(serve: Serve, words: l
     assert (listed["status"], listed["returns"], listed["text"]) == ("ended", [3.0, 1.0], "It is over.")
 
 
-def test_a_killed_server_has_everything_that_was_seen_and_the_driver_goes_on(serve: Serve, words: list[str]) -> None:
+def test_a_killed_server_has_stored_all_it_showed_and_the_driver_continues(serve: Serve, words: list[str]) -> None:
     served = serve(*words)
     sent = record.events("ep-a", steps=60)
     seen: list[dict[str, Any]] = []
@@ -105,7 +105,7 @@ def _ended(look: Any) -> None:
 
 
 @pytest.mark.conformance
-def test_watchers_of_one_server_see_what_another_plays(serve: Serve, postgres: Postgres, redis: Redis) -> None:
+def test_watchers_of_one_server_see_the_episodes_of_another(serve: Serve, postgres: Postgres, redis: Redis) -> None:
     words = ["--store", postgres.fresh(), "--bus", redis.url, "--no-warm"]
     here, there = serve(*words), serve(*words)
     sent = record.events("ep-a", steps=40)
@@ -121,7 +121,7 @@ def test_watchers_of_one_server_see_what_another_plays(serve: Serve, postgres: P
 
 
 @pytest.mark.conformance
-def test_what_a_dead_server_played_is_closed_by_another_and_a_living_ones_goes_on(
+def test_a_server_closes_the_episodes_of_a_dead_server_but_not_of_a_living_one(
     serve: Serve, postgres: Postgres, redis: Redis
 ) -> None:
     words = ["--store", postgres.fresh(), "--bus", redis.url, "--no-warm"]
@@ -141,9 +141,7 @@ def test_what_a_dead_server_played_is_closed_by_another_and_a_living_ones_goes_o
 
 
 @pytest.mark.conformance
-def test_redis_may_go_and_come_back_and_nobody_misses_anything(
-    own_redis: Redis, serve: Serve, postgres: Postgres
-) -> None:
+def test_watchers_miss_nothing_when_redis_restarts(own_redis: Redis, serve: Serve, postgres: Postgres) -> None:
     redis = own_redis
     words = ["--store", postgres.fresh(), "--bus", redis.url, "--no-warm"]
     here, there = serve(*words), serve(*words)
@@ -160,7 +158,7 @@ def test_redis_may_go_and_come_back_and_nobody_misses_anything(
 
 
 @pytest.mark.conformance
-def test_postgresql_and_redis_may_go_for_ten_seconds_and_come_back(
+def test_a_ten_second_outage_of_postgresql_and_redis_loses_nothing(
     own_postgres: Postgres, own_redis: Redis, serve: Serve
 ) -> None:
     postgres, redis = own_postgres, own_redis
