@@ -1,1 +1,1 @@
-"""Where episodes are kept: stored events, SQLite, PostgreSQL. Nothing here knows who watches."""
+"""Episodes and their events in SQLite or PostgreSQL. Who watches them is not known here: see `stream`."""

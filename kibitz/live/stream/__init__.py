@@ -1,1 +1,1 @@
-"""From a committed event to every watcher: bus, Redis, hub, outlets. Storing is in `store`."""
+"""From a driver to every watcher: observer, outlets, bus, Redis, hub. Committing events is the job of `store`."""

@@ -1,1 +1,1 @@
-"""Commentary by a model and as sound. What the lines say comes from the game."""
+"""Commentary by a language model, and commentary as sound. The lines themselves come from the game."""
