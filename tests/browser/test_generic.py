@@ -54,6 +54,7 @@ def episode(episode_id: str, turns: int = 5) -> list[str]:
         private = {"0": {"reward": float(turn), "value": 21 - turn}, "1": {"reward": 1.5, "value": 15 - turn}}
         step = {"turn": turn, "acts": [[turn], [turn]], "frame": frame(turn + 1), "private": private}
         events.append(("step", step))
+        events.append(("commentary", {"turn": turn, "text": f"{turn + 1} lots are gone.", "audio": None}))
     private = {"0": {"value": 17, "limits": [3, 9]}, "1": {"value": 11, "limits": [2, 8]}}
     last = {"text": "The auction is over.", "audio": None, "returns": [10.0, 7.5], "scores": {"profit": [4.0, None]}}
     last |= {"frame": frame(turns), "review": {"best": "vase"}, "private": private, "seed": 1, "number": 0}
@@ -109,6 +110,7 @@ def test_a_game_without_a_page_is_drawn_from_its_frame(auction: str, open_page: 
     assert table(page, "Last acts", "seat 0 heuristic") == ["bids 13", "turn 5"]
     assert table(page, "Private values", "Value") == ["17", "11"]
     assert table(page, "Result", "Profit") == ["4", NONE]
+    assert "2 lots are gone." in page.locator(".turns").inner_text()
     curve = page.get_by_role("img", name="Running score")
     assert "After turn 5: heuristic 10, random 7.5." in curve.get_attribute("aria-label")
     assert not refused
@@ -116,8 +118,8 @@ def test_a_game_without_a_page_is_drawn_from_its_frame(auction: str, open_page: 
 
 @pytest.mark.conformance
 def test_the_generic_page_follows_the_replay(auction: str, open_page: Open) -> None:
-    page = open_page(f"{auction}?seq=6")
-    page.wait_for_function("() => document.querySelector('kibitz-watch')?.timeline?.shown.seq === 6")
+    page = open_page(f"{auction}?seq=8")
+    page.wait_for_function("() => document.querySelector('kibitz-watch')?.timeline?.shown.seq === 8")
     page.get_by_role("rowheader", name="Round", exact=True).wait_for()
     assert table(page, "Position", "Round") == ["3"]
     assert page.locator(".changed").first.is_visible()

@@ -255,8 +255,11 @@ class Watch extends HTMLElement {
   }
 }
 
-// The commentary without its label, which the page shows beside it.
-const plainText = (entry) => (entry.text.startsWith(`${entry.label} `) ? entry.text.slice(entry.label.length + 1) : entry.text);
+// The commentary without its label, which the page shows beside it. Only a game's own label ("3.4") can open a line;
+// the number of a turn may open one by chance ("2 against 5").
+function plainText({ label, turn, text: line }) {
+  return label !== String(turn + 1) && line.startsWith(`${label} `) ? line.slice(label.length + 1) : line;
+}
 
 const cost = ({ usage, latency }) => {
   const { tokens, money } = costOf(usage);
