@@ -20,6 +20,7 @@ from typing import Any
 
 GOOD = {"act_type": 0, "oA": [1, 0, 2], "confidence": 0.7}
 LINE = json.dumps(GOOD)
+RETRY_DATE = 1_000_000  # seconds since the epoch, a moment in 1970
 
 
 @dataclass
@@ -123,14 +124,10 @@ MODELS: dict[str, Callable[[Request], CannedResponse]] = {
     "slow": lambda request: CannedResponse(completion(LINE), wait=0.1),
     "echo": echo,
     "rate-limit-seconds": then_good(error(429, "slow down", retry_after="0.4")),
-    "rate-limit-date": lambda request: (
-        error(429, "slow down", Retry_After=formatdate(time.time() + 2, usegmt=True))
-        if request.number == 1
-        else CannedResponse(completion(LINE))
-    ),
+    "rate-limit-date": then_good(error(429, "slow down", Retry_After=formatdate(RETRY_DATE, usegmt=True))),
     "rate-limit-400s": lambda request: error(429, "come back later", retry_after="400"),
     "rate-limit-bare": then_good(error(429, "slow down"), error(429, "slow down")),
-    "rate-limit-odd": then_good(error(429, "slow down", retry_after="soon")),
+    "rate-limit-invalid": then_good(error(429, "slow down", retry_after="soon")),
     "out-of-money": lambda request: error(429, "You exceeded your quota", "insufficient_quota"),
     "500-then-good": then_good(error(500, "oops"), error(503, "oops")),
     "always-500": lambda request: error(500, "oops"),
@@ -189,7 +186,7 @@ MODELS: dict[str, Callable[[Request], CannedResponse]] = {
     "markup-in-value": reply_with(changed(act_type="<script>alert(1)</script>")),
     "huge-number": reply_with(f'{{"act_type":{"9" * 6000},"oA":[1,0,2],"confidence":0.7}}'),
     "no-usage": lambda request: CannedResponse('{"choices":[{"message":{"content":' + json.dumps(LINE) + "}}]}"),
-    "odd-usage": lambda request: CannedResponse(completion(LINE).replace("300", '"many"').replace("20,", "-7,")),
+    "invalid-usage": lambda request: CannedResponse(completion(LINE).replace("300", '"many"').replace("20,", "-7,")),
 }
 
 

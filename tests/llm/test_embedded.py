@@ -128,19 +128,19 @@ def test_the_same_question_gives_the_same_answer() -> None:
 
 
 def test_a_deadline_interrupts_generation(answer: Answer) -> None:
-    async def hurry() -> tuple[Reply, float, Reply]:
+    async def interrupt() -> tuple[Reply, float, Reply]:
         client = embedded(deadline=0.15, timeout=0.15)
         long = [{"role": "user", "content": "books, hats and balls " * 400}]
         started = time.monotonic()
         late = await client.ask(long, answer)
         seconds = time.monotonic() - started
         await client.close()
-        patient = embedded()
-        later = await patient.ask(words(), answer)
-        await patient.close()
+        unhurried = embedded()
+        later = await unhurried.ask(words(), answer)
+        await unhurried.close()
         return late, seconds, later
 
-    late, seconds, later = asyncio.run(hurry())
+    late, seconds, later = asyncio.run(interrupt())
     assert late.failure is not None
     assert (late.failure.kind, late.failure.detail) == ("transport", "deadline")
     assert seconds < 0.15 + 0.25

@@ -60,16 +60,16 @@ def written(folder: Path, align: int) -> tuple[Path, bytes, np.ndarray[Any, Any]
 def test_conversion_keeps_numbers_within_half_a_step_and_everything_else_unchanged(tmp_path: Path, align: int) -> None:
     source, pairs, numbers, plain = written(tmp_path, align)
     gguf.convert(source, tmp_path / "b.gguf")
-    whole = (tmp_path / "b.gguf").read_bytes()
-    header = Header(whole)
-    assert (header.align, header.data % align, len(whole) % align) == (align, 0, 0)
+    converted = (tmp_path / "b.gguf").read_bytes()
+    header = Header(converted)
+    assert (header.align, header.data % align, len(converted) % align) == (align, 0, 0)
     changed = pairs.replace(pair(b"general.file_type", 4, "I", 3), pair(b"general.file_type", 4, "I", 7))
-    assert whole[24 : header.listed_at] == changed != pairs
+    assert converted[24 : header.listed_at] == changed != pairs
     shapes = [(tensor.name, tensor.shape, tensor.kind) for tensor in header.tensors]
     assert shapes == [(b"plain", (5,), F32), (b"packed", (96, 2), Q8_0), (b"last", (5,), F32)]
     first, packed, last = (header.data + tensor.offset for tensor in header.tensors)
-    assert whole[first : first + len(plain)] == plain == whole[last : last + len(plain)]
-    blocks = np.frombuffer(whole[packed : packed + 6 * 34], np.uint8).reshape(6, 34)
+    assert converted[first : first + len(plain)] == plain == converted[last : last + len(plain)]
+    blocks = np.frombuffer(converted[packed : packed + 6 * 34], np.uint8).reshape(6, 34)
     steps = blocks[:, :2].copy().view(np.float16).astype(np.float32)
     read = steps * blocks[:, 2:].copy().view(np.int8)
     assert (np.abs(read - numbers) <= 0.5 * steps + 127 * steps * 2**-11 + 1e-6).all()  # the step itself is a float16

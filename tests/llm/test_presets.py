@@ -69,7 +69,7 @@ def test_auto_that_resolves_to_itself_is_bad_input(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "complaint"),
+    ("text", "message"),
     [
         ("presets: [1]", "must contain a table"),
         ("[", "Cannot read the presets"),
@@ -81,9 +81,9 @@ def test_auto_that_resolves_to_itself_is_bad_input(tmp_path: Path) -> None:
         ("presets: {a: {provider: groq, model: x, limits: {attempts: 0}}}", "attempts"),
     ],
 )
-def test_an_invalid_preset_is_bad_input(text: str, complaint: str, tmp_path: Path) -> None:
+def test_an_invalid_preset_is_bad_input(text: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "p.yaml").write_text(text)
-    with pytest.raises(BadInput, match=complaint):
+    with pytest.raises(BadInput, match=message):
         read_presets(tmp_path / "p.yaml")
 
 

@@ -8,6 +8,7 @@ import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -16,9 +17,10 @@ from kibitz.llm.client.blocking import BlockingClient
 from kibitz.llm.client.cache import Cache
 from kibitz.llm.client.client import Client, make_provider
 from kibitz.llm.presets import Preset
+from kibitz.llm.providers import remote as remote_module
 from kibitz.llm.providers.remote import retry_after
 from tests.llm.conftest import QUICK, ask, questions, words
-from tests.llm.fake_server import GOOD, FakeServer
+from tests.llm.fake_server import GOOD, RETRY_DATE, FakeServer
 
 Remote = Callable[..., Preset]
 SLACK = 1.0  # seconds that a busy machine may add; the faults guarded against take much longer
@@ -35,7 +37,7 @@ SLACK = 1.0  # seconds that a busy machine may add; the faults guarded against t
         "control",
         "markup",
         "no-usage",
-        "odd-usage",
+        "invalid-usage",
         "cut-then-good",
     ],
 )
@@ -128,11 +130,14 @@ def test_retry_after_seconds_is_respected(remote: Remote, answer: Answer, server
     assert 0.4 <= second.at - first.at < 0.4 + 2 * SLACK
 
 
-def test_retry_after_a_date_is_respected(remote: Remote, answer: Answer, server: FakeServer) -> None:
+def test_retry_after_a_date_is_respected(
+    remote: Remote, answer: Answer, server: FakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote_module, "time", SimpleNamespace(time=lambda: RETRY_DATE - 0.4))
     (reply,), _ = ask(remote("rate-limit-date", {"deadline": 5.0}), answer)
     first, second = server.of("rate-limit-date")
     assert reply.ok
-    assert 0.9 < second.at - first.at < 2.0 + 2 * SLACK  # a date has whole seconds
+    assert 0.4 <= second.at - first.at < 0.4 + 2 * SLACK
 
 
 def test_retry_after_beyond_the_deadline_fails_all_calls_at_once(
@@ -147,16 +152,16 @@ def test_retry_after_beyond_the_deadline_fails_all_calls_at_once(
 
 
 def test_without_retry_after_the_wait_doubles(remote: Remote, answer: Answer, server: FakeServer) -> None:
-    preset = remote("rate-limit-bare", {"backoff": 0.3, "deadline": 5.0, "attempts": 4})
+    preset = remote("rate-limit-bare", {"backoff": 0.1, "deadline": 5.0, "attempts": 4})
     (reply,), _ = ask(preset, answer, draw=lambda: 1.0)
     first, second, third = (request.at for request in server.of("rate-limit-bare"))
     assert reply.ok
-    assert 0.3 <= second - first < 0.3 + SLACK
-    assert 0.6 <= third - second < 0.6 + SLACK
+    assert 0.1 <= second - first < 0.1 + SLACK
+    assert 0.2 <= third - second < 0.2 + SLACK
 
 
 def test_an_invalid_retry_after_is_ignored(remote: Remote, answer: Answer) -> None:
-    (reply,), _ = ask(remote("rate-limit-odd"), answer)
+    (reply,), _ = ask(remote("rate-limit-invalid"), answer)
     assert reply.ok
     assert reply.attempts == 2
 

@@ -59,8 +59,8 @@ class Prompt:
     @property
     def version(self) -> str:
         """Changes with the template and its limits; part of every cache key."""
-        whole = f"{self.text}\0{self.max_history_turns}\0{self.max_prompt_chars}"
-        return hashlib.sha256(whole.encode()).hexdigest()[:16]
+        identity = f"{self.text}\0{self.max_history_turns}\0{self.max_prompt_chars}"
+        return hashlib.sha256(identity.encode()).hexdigest()[:16]
 
     def check(self, sample: Mapping[str, str]) -> None:
         """At startup, with the variables of any position: BadInput for an unknown name or limits that are too tight."""

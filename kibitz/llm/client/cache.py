@@ -30,8 +30,8 @@ class CachedAnswer(NamedTuple):
 
 def cache_key(*parts: Any) -> str:
     """A hash of everything that determines an answer."""
-    whole = json.dumps([FORMAT_VERSION, *parts], sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return hashlib.sha256(whole.encode("utf-8", "surrogatepass")).hexdigest()
+    text = json.dumps([FORMAT_VERSION, *parts], sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 class Cache:

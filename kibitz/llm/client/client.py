@@ -29,6 +29,7 @@ from kibitz.llm.client.types import (
     Reply,
     Usage,
     clean,
+    transport_error,
 )
 from kibitz.llm.client.usage import UsageLedger
 from kibitz.llm.presets import Preset, get_preset, why_not
@@ -65,7 +66,7 @@ class Client:
         budget: Budget | None = None,
         policy: FailurePolicy | None = None,
         prompt_version: str = "",
-        ledger: UsageLedger | None = None,  # to go on with an existing one; a question's own must pass entries on to it
+        ledger: UsageLedger | None = None,  # continues an existing one; the parent of any ledger in a question
         draw: Callable[[], float] = jitter,
     ) -> None:
         self.preset, self.provider, self.limits = preset, provider, preset.limits
@@ -221,7 +222,7 @@ class Client:
         raise last
 
     def _pause(self, seconds: float, reason: str) -> None:
-        """Send nothing for a while. Log a pause longer than any call can wait, once."""
+        """Send nothing for a while. Log a pause only if no call can wait for its end."""
         now = _now()
         if self.paused_until - now < self.limits.deadline <= seconds:
             log.warning("pausing requests to %s for %.0f s: %s", self.provider.name, seconds, reason)
@@ -257,7 +258,7 @@ class Client:
         except Exception as error:  # a provider's library may raise anything, and its message may contain a key
             log.debug("%s raised", self.provider.name, exc_info=True)
             reason = f"{self.provider.name} failed with {type(error).__name__}"
-            raise ProviderError(FailureKind.TRANSPORT, reason, "provider", provider_fault=True) from None
+            raise transport_error(reason, "provider") from None
         finally:
             self.budget.release(most)
 
@@ -267,12 +268,12 @@ class Client:
             self.breaker.inconclusive()
             return Failure(FailureKind.BUDGET, "the budget of seconds ended before the answer arrived", "seconds")
         reason = f"no answer within the deadline of {seconds:.3g} s"
-        error = ProviderError(FailureKind.TRANSPORT, reason, "deadline", provider_fault=True)
+        error = transport_error(reason, "deadline")
         self._report(error)
         return error.failure
 
     def _report(self, error: ProviderError) -> None:
-        """Tell the breaker; log when it opens."""
+        """Inform the breaker; log when it opens."""
         if not error.provider_fault:
             self.breaker.succeeded()
         elif self.breaker.failed(error):
@@ -280,7 +281,7 @@ class Client:
             log.warning("%s is failing; retrying every %g s: %s", self.provider.name, rest, reason)
 
     def _check(
-        self, whole: Answer, requested: Answer, completion: Completion
+        self, complete: Answer, requested: Answer, completion: Completion
     ) -> tuple[dict[str, Any], dict[str, float]]:
         """The legal fields, with a measured confidence where the provider reports log-probabilities."""
         if completion.truncated:
@@ -288,9 +289,9 @@ class Client:
             raise ProviderError(kind, "the model reached its token limit before the end of its answer", "length")
         fields = requested.parse(completion.text, flat=self.preset.structure == "schema")
         measured = likelihood(requested, completion) if completion.tokens else {}
-        if CONFIDENCE in whole.names and (requested is not whole or measured):
-            first = measured.get(whole.names[0], 0.0 if requested is not whole else fields[CONFIDENCE])
-            fields = whole.check({**fields, CONFIDENCE: first})
+        if CONFIDENCE in complete.names and (requested is not complete or measured):
+            first = measured.get(complete.names[0], 0.0 if requested is not complete else fields[CONFIDENCE])
+            fields = complete.check({**fields, CONFIDENCE: first})
         return fields, measured
 
     def _most(self, call: _Call) -> Usage:

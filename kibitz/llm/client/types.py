@@ -65,6 +65,11 @@ class ProviderError(Exception):
         self.retry, self.after, self.provider_fault, self.permanent = retry, after, provider_fault, permanent
 
 
+def transport_error(reason: str, detail: str, *, retry: bool = False, after: float | None = None) -> ProviderError:
+    """The provider sent no usable reply."""
+    return ProviderError(FailureKind.TRANSPORT, reason, detail, retry=retry, after=after, provider_fault=True)
+
+
 @dataclass(frozen=True)
 class Usage:
     """Money is in the currency of the preset's price, by convention US dollars."""

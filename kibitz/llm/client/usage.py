@@ -78,11 +78,11 @@ class UsageLedger:
 
     @classmethod
     def total(cls, ledgers: Iterable[UsageLedger]) -> Self:
-        whole = cls()
+        result = cls()
         for ledger in ledgers:
-            whole.add(**{name: getattr(ledger, name) for name in (*COUNTS, *COSTS)})
-            whole.failures.update(ledger.failures)
-        return whole
+            result.add(**{name: getattr(ledger, name) for name in (*COUNTS, *COSTS)})
+            result.failures.update(ledger.failures)
+        return result
 
     def as_dict(self) -> dict[str, Any]:
         """For a run's record; lists every failure kind, zeros included."""

@@ -20,7 +20,7 @@ from typing import Any
 
 from kibitz.core.errors import BadInput
 from kibitz.llm.answers.answer import Answer
-from kibitz.llm.client.types import Completion, FailureKind, Messages, ProviderError, Token, clean
+from kibitz.llm.client.types import Completion, FailureKind, Messages, ProviderError, Token, clean, transport_error
 from kibitz.llm.presets import Preset
 from kibitz.llm.providers import weights
 
@@ -101,8 +101,7 @@ class Embedded:
 
     def _error(self, last: Mapping[str, Any], deadline: float) -> ProviderError:
         if time.monotonic() > deadline:
-            reason = "the embedded model did not finish in time"
-            return ProviderError(FailureKind.TRANSPORT, reason, "deadline", provider_fault=True)
+            return transport_error("the embedded model did not finish in time", "deadline")
         error = last.get("error", last)
         message = error.get("message", "no answer") if isinstance(error, Mapping) else str(error)
         return ProviderError(FailureKind.REFUSED, f"the embedded model refused: {clean(str(message), 200)}")

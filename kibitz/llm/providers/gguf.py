@@ -30,9 +30,9 @@ class Tensor(NamedTuple):
 class Header:
     """Everything before the data. The part before the tensor list stays unchanged."""
 
-    def __init__(self, whole: bytes) -> None:
-        self._whole, self._at = whole, 4
-        if whole[:4] != b"GGUF" or self._number("I") != 3:
+    def __init__(self, content: bytes) -> None:
+        self._content, self._at = content, 4
+        if content[:4] != b"GGUF" or self._number("I") != 3:
             raise ValueError("This is not a GGUF file of version 3.")
         tensors, pairs = self._number("Q"), self._number("Q")
         self.align, self.file_type_at = 32, 0
@@ -41,21 +41,21 @@ class Header:
             if key == b"general.file_type":
                 self.file_type_at = self._at
             if key == b"general.alignment":
-                self.align = struct.unpack_from("<I", whole, self._at)[0]
+                self.align = struct.unpack_from("<I", content, self._at)[0]
             self._skip(kind)
         self.listed_at = self._at
         self.tensors = [self._tensor() for _ in range(tensors)]
         self.data = self._at + -self._at % self.align
 
     def _number(self, form: str) -> int:
-        (found,) = struct.unpack_from(f"<{form}", self._whole, self._at)
+        (found,) = struct.unpack_from(f"<{form}", self._content, self._at)
         self._at += struct.calcsize(form)
         return int(found)
 
     def _string(self) -> bytes:
         length = self._number("Q")
         self._at += length
-        return self._whole[self._at - length : self._at]
+        return self._content[self._at - length : self._at]
 
     def _skip(self, kind: int) -> None:
         if kind == STRING:
@@ -74,12 +74,12 @@ class Header:
 
 
 def convert(source: Path, target: Path) -> None:
-    whole = source.read_bytes()
-    header = Header(whole)
+    content = source.read_bytes()
+    header = Header(content)
     listed, offset, parts = bytearray(), 0, []
-    ends = [*(tensor.offset for tensor in header.tensors[1:]), len(whole) - header.data]
+    ends = [*(tensor.offset for tensor in header.tensors[1:]), len(content) - header.data]
     for tensor, end in zip(header.tensors, ends, strict=True):
-        kind, part = tensor.kind, whole[header.data + tensor.offset : header.data + end]
+        kind, part = tensor.kind, content[header.data + tensor.offset : header.data + end]
         if kind == Q4_1:
             kind, part = Q8_0, q8(part[: int(np.prod(tensor.shape)) // 32 * BLOCK_BYTES[Q4_1]])
         part += b"\0" * (-len(part) % header.align)
@@ -87,7 +87,7 @@ def convert(source: Path, target: Path) -> None:
         listed += struct.pack(f"<I{len(tensor.shape)}QIQ", len(tensor.shape), *tensor.shape, kind, offset)
         offset += len(part)
         parts.append(part)
-    before = bytearray(whole[: header.listed_at])
+    before = bytearray(content[: header.listed_at])
     if header.file_type_at:
         struct.pack_into("<I", before, header.file_type_at, FILE_TYPE_Q8_0)
     start = bytes(before + listed)

@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 
 from kibitz.core.errors import BadInput
 from kibitz.llm.answers.answer import Answer
-from kibitz.llm.client.types import Completion, FailureKind, Messages, ProviderError, Token
+from kibitz.llm.client.types import Completion, Messages, Token, transport_error
 from kibitz.llm.presets import Preset
 
 TOP_LOGPROBS = 20  # alternatives per token; the grammar has removed illegal ones
 
 
-class _Question(NamedTuple):
+class _Job(NamedTuple):
     messages: list[dict[str, str]]
     answer: Answer
     deadline: float
@@ -38,7 +38,7 @@ class LocalHF:
         self.identity = _identity(preset.model)
         self.max_concurrent: int | None = 2 * preset.batch  # one batch running, one waiting
         self.worker = ThreadPoolExecutor(1, thread_name_prefix="kibitz-hf")
-        self.waiting: list[_Question] = []
+        self.waiting: list[_Job] = []
         self.busy = False
         self.model: _Model | None = None
 
@@ -57,7 +57,7 @@ class LocalHF:
         future: asyncio.Future[Completion] = asyncio.get_running_loop().create_future()
         cancelled = threading.Event()
         plain = [dict(message) for message in request["messages"]]
-        self.waiting.append(_Question(plain, answer, time.monotonic() + seconds, future, cancelled))
+        self.waiting.append(_Job(plain, answer, time.monotonic() + seconds, future, cancelled))
         if not self.busy:
             self.busy = True
             self.task = asyncio.create_task(self._work())
@@ -82,7 +82,7 @@ class LocalHF:
         finally:
             self.busy = False
 
-    async def _batch(self, jobs: list[_Question]) -> None:
+    async def _batch(self, jobs: list[_Job]) -> None:
         try:
             results = await asyncio.get_running_loop().run_in_executor(self.worker, self._generate, jobs)
         except Exception as error:
@@ -94,18 +94,14 @@ class LocalHF:
             if job.future.done():
                 continue
             if result is None:
-                late = ProviderError(
-                    FailureKind.TRANSPORT, "the local model did not finish in time", "deadline", provider_fault=True
-                )
-                job.future.set_exception(late)
+                job.future.set_exception(transport_error("the local model did not finish in time", "deadline"))
             else:
                 job.future.set_result(result)
 
-    def _generate(self, jobs: list[_Question]) -> list[Completion | None]:
+    def _generate(self, jobs: list[_Job]) -> list[Completion | None]:
         if self.model is None:
             self.model = _Model(self.preset.model)
         sampling = self.preset.sampling
-        # continue while any question waits
         latest = max(job.deadline for job in jobs)
         return self.model.write(
             [(job.messages, job.answer) for job in jobs],

@@ -13,7 +13,7 @@ from typing import Any
 
 from kibitz.llm.answers.answer import Answer
 from kibitz.llm.answers.prompt import system_message
-from kibitz.llm.client.types import Completion, FailureKind, Messages, ProviderError, Token, clean
+from kibitz.llm.client.types import Completion, FailureKind, Messages, ProviderError, Token, clean, transport_error
 from kibitz.llm.presets import Preset
 from kibitz.llm.providers.http import HttpClient, InvalidResponse, Response, ResponseTooLarge, redacted
 
@@ -61,17 +61,16 @@ class Remote:
                 response = await self.http.send("POST", "/chat/completions", self._headers(), json.dumps(body).encode())
         except TimeoutError:
             reason = f"no response within {seconds:.3g} s"
-            raise ProviderError(FailureKind.TRANSPORT, reason, "timeout", retry=True, provider_fault=True) from None
+            raise transport_error(reason, "timeout", retry=True) from None
         except ResponseTooLarge as error:
-            raise ProviderError(FailureKind.TRANSPORT, str(error), "protocol", provider_fault=True) from None
+            raise transport_error(str(error), "protocol") from None
         except InvalidResponse as error:
             reason = f"{redacted(self.preset.address)} sent {self._safe(str(error))}"
-            raise ProviderError(FailureKind.TRANSPORT, reason, "protocol", provider_fault=True) from None
+            raise transport_error(reason, "protocol") from None
         except (OSError, EOFError) as error:
-            reason = (
-                f"no connection to {redacted(self.preset.address)}: {self._safe(str(error)) or type(error).__name__}"
-            )
-            raise ProviderError(FailureKind.TRANSPORT, reason, "connection", retry=True, provider_fault=True) from None
+            cause = self._safe(str(error)) or type(error).__name__
+            reason = f"no connection to {redacted(self.preset.address)}: {cause}"
+            raise transport_error(reason, "connection", retry=True) from None
         if response.status != 200:
             raise self._http_error(response)
         return self._completion(response)
@@ -103,11 +102,9 @@ class Remote:
         if status in RETRIED_STATUSES or status >= 500:
             after = retry_after(response.headers, time.time())
             detail = "rate_limit" if status == 429 else f"http_{status}"
-            return ProviderError(FailureKind.TRANSPORT, reason, detail, retry=True, after=after, provider_fault=True)
+            return transport_error(reason, detail, retry=True, after=after)
         if status < 400:
-            return ProviderError(
-                FailureKind.TRANSPORT, f"{reason}, which is no answer", f"http_{status}", provider_fault=True
-            )
+            return transport_error(f"unexpected {reason}", f"http_{status}")
         return ProviderError(FailureKind.REFUSED, reason, f"http_{status}", provider_fault=True)
 
     def _completion(self, response: Response) -> Completion:
@@ -119,13 +116,12 @@ class Remote:
         if not isinstance(body, dict) or not isinstance(choices, list):
             shown = self._safe(response.body.decode("utf-8", "replace"), 80)
             reason = f"{redacted(self.preset.address)} did not send a chat completion: {shown!r}"
-            raise ProviderError(FailureKind.TRANSPORT, reason, "protocol", provider_fault=True)
-        usage, first = _table(body.get("usage")), _table(choices[0] if choices else None)
-        message = _table(first.get("message"))
+            raise transport_error(reason, "protocol")
+        usage, first = _as_dict(body.get("usage")), _as_dict(choices[0] if choices else None)
+        message = _as_dict(first.get("message"))
         if message.get("refusal") or first.get("finish_reason") == "content_filter":
-            raise ProviderError(
-                FailureKind.REFUSED, f"the model declined: {self._safe(str(message.get('refusal') or ''))}"
-            )
+            reason = self._safe(str(message.get("refusal") or "content filter"))
+            raise ProviderError(FailureKind.REFUSED, f"the model declined: {reason}")
         written = message["content"] if isinstance(message.get("content"), str) else ""
         key = self._key()
         text = written.replace(key, "***") if len(key) >= MIN_KEY_CHARS else written  # some gateways echo it
@@ -167,7 +163,7 @@ def _error(body: bytes) -> tuple[str, str]:
     return str(error.get("code") or ""), str(error.get("message") or "")
 
 
-def _table(value: Any) -> dict[str, Any]:
+def _as_dict(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
