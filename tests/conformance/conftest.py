@@ -1,4 +1,4 @@
-"""Other people's suites. A package that is not installed skips its file, except on CI, where it fails."""
+"""Third-party suites. A missing package skips its test file, except on CI, where it fails."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-# what `kibitz[conformance]` brings, by the name it is imported under
+# import names of the packages in `kibitz[conformance]`
 HEAVY = {"pettingzoo", "pyspiel", "stable_baselines3", "sb3_contrib", "torch"}
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Deselected as a whole, these files are not even imported: torch alone takes seconds."""
+    """Files that are deselected as a whole are not imported: torch alone takes seconds."""
     return True if config.getoption("markexpr") == "not conformance" else None
 
 
@@ -27,7 +27,7 @@ def pytest_make_collect_report(
         return report
     reason = f"{error.name} is not installed: pip install 'kibitz[conformance]'"
     if os.environ.get("CI") == "true":
-        report.longrepr = f"{reason}; on CI (CI=true) that is a failure."
+        report.longrepr = f"{reason}; this is a failure on CI (CI=true)."
     else:
         report.outcome = "skipped"
         report.longrepr = (str(collector.path), 1, f"Skipped: {reason}")

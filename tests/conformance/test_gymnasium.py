@@ -1,4 +1,4 @@
-"""Gymnasium's checker on every form of the environment, and its own vector environment as a judge of ours."""
+"""Gymnasium's checker on every form of the environment, and our vector environment against Gymnasium's."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ OPTIONS: list[dict[str, Any]] = [
 ]
 
 
-# the checker tells people to check the bare environment; the wrapper is what is checked here
+# the checker suggests checking the bare environment; this test checks the wrapper
 @pytest.mark.filterwarnings("ignore:.*is different from the unwrapped version.*:UserWarning")
 @pytest.mark.parametrize("options", OPTIONS)
 @pytest.mark.parametrize("form", FORMS, ids=FORM_NAMES)
-def test_the_checker_accepts_every_form(form: Any, options: dict[str, Any]) -> None:
+def test_gymnasium_accepts_every_form(form: Any, options: dict[str, Any]) -> None:
     check_env(form(gymnasium.make(ID, **options)))
 
 
 @pytest.mark.parametrize("form", FORMS, ids=FORM_NAMES)
-def test_samples_of_the_action_space_are_legal_and_the_mask_says_so(form: Any) -> None:
+def test_samples_of_the_action_space_are_legal_by_the_mask(form: Any) -> None:
     env = form(gymnasium.make(ID))
     env.action_space.seed(3)
     for seed in range(100):
@@ -56,7 +56,7 @@ def test_samples_of_the_action_space_are_legal_and_the_mask_says_so(form: Any) -
 
 
 @pytest.mark.parametrize("form", FORMS, ids=FORM_NAMES)
-def test_spaces_can_be_copied_and_sent_to_another_process(form: Any) -> None:
+def test_spaces_can_be_copied_and_pickled(form: Any) -> None:
     env = form(gymnasium.make(ID))
     for space in (env.action_space, env.observation_space):
         assert copy.deepcopy(space) == space
@@ -64,7 +64,7 @@ def test_spaces_can_be_copied_and_sent_to_another_process(form: Any) -> None:
 
 
 def assert_same(ours: Any, theirs: Any, where: str) -> None:
-    """Values and structure; Gymnasium stacks lone numbers as it finds them, so types may differ."""
+    """Values and structure; types may differ, because Gymnasium stacks scalars as they are."""
     if isinstance(theirs, dict):
         assert set(ours) == set(theirs), where
         for name, value in theirs.items():
@@ -76,12 +76,12 @@ def assert_same(ours: Any, theirs: Any, where: str) -> None:
         np.testing.assert_array_equal(ours, theirs, err_msg=where)
 
 
-# the random opponent now and then ends the game before the learner has acted
+# the random opponent sometimes ends the game before the learner's first act
 WILD = {"opponent": "random", "disagree_ends": False, "illegal": "penalty"}
 
 
 def random_actions(observations: Any, mask: Any, rng: np.random.Generator, wild: bool) -> dict[str, Any]:
-    """Half of them offers, so that games last; wild ones are not always legal."""
+    """Half of them offers, so that games last; wild ones may be illegal."""
     games = len(mask)
     kinds = [rng.integers(2) if rng.random() < 0.5 else rng.choice(np.flatnonzero(row)) for row in mask]
     most = np.full((games, 3), 4) if wild else observations["counts"]
@@ -92,9 +92,7 @@ def random_actions(observations: Any, mask: Any, rng: np.random.Generator, wild:
     ("mode", "options"),
     [(AutoresetMode.NEXT_STEP, {}), *((mode, WILD) for mode in AutoresetMode)],
 )
-def test_make_vec_walks_in_lock_step_with_gymnasiums_own_vector_environment(
-    mode: AutoresetMode, options: dict[str, Any]
-) -> None:
+def test_make_vec_agrees_with_gymnasiums_own_vector_environment(mode: AutoresetMode, options: dict[str, Any]) -> None:
     ours = gymnasium.make_vec(ID, 6, vectorization_mode="vector_entry_point", autoreset_mode=mode.value, **options)
     theirs = gymnasium.make_vec(ID, 6, vectorization_mode="sync", vector_kwargs={"autoreset_mode": mode}, **options)
     assert isinstance(ours, NegotiationVectorEnv)
@@ -124,12 +122,12 @@ def test_make_vec_walks_in_lock_step_with_gymnasiums_own_vector_environment(
             expected = theirs.reset(options={"reset_mask": ends.copy()})
             assert_same(observations, expected[0], f"turn {turn}: observations of the reset")
             assert_same(infos, expected[1], f"turn {turn}: infos of the reset")
-            # the infos of a reset are about the games that were reset
+            # the infos of a reset describe only the environments that were reset
             mask = np.where(ends[:, None], infos["action_mask"], mask)
     assert ended > 20
 
 
-def test_an_opponent_that_ends_the_game_with_its_first_act_ends_it_for_the_learner_too() -> None:
+def test_an_opponents_first_act_can_end_the_game() -> None:
     env = gymnasium.make(ID, opponent="random", agent_starts=False)
     short, paid = 0, 0.0
     for seed in range(200):

@@ -1,4 +1,4 @@
-"""Hints of a language model inside training cost little more than the model itself."""
+"""Hints from a language model cost training little more than the model itself."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kibitz.llm.presets import Preset
 from kibitz.train.config import Job
 from kibitz.train.program import Program, build
 
-# timed, so it runs where nothing else does
+# timed: runs without other tests beside it
 pytestmark = [pytest.mark.conformance, pytest.mark.timed]
 
 LATENCY, AT_ONCE, GAMES = 0.1, 64, 256
@@ -32,14 +32,14 @@ def server() -> Iterator[str]:
         process.kill()
 
 
-def test_a_warm_cache_costs_hardly_more_than_random_hints() -> None:
+def test_a_warm_cache_costs_little_more_than_random_hints() -> None:
     """The aim is 10 %, which `kibitz bench hints` measures; this only guards against a slip."""
     found = bench.run(updates=2, repeats=5, changes={})
     print(found)
     assert found["llm_to_random"] < 1.3
 
 
-def test_the_first_questions_of_256_games_lose_little_against_the_latency_bound(server: str) -> None:
+def test_the_first_questions_of_256_games_stay_close_to_the_latency_bound(server: str) -> None:
     """The aim is 15 %, which `kibitz bench hints` measures; here 64 connections are made, too, and a server is busy."""
     limits = {"concurrency": AT_ONCE}
     preset = Preset.read({"provider": "openai", "base_url": server, "model": "any", "limits": limits})

@@ -116,7 +116,7 @@ def test_a_question_gets_the_same_answer_alone_and_in_a_batch(folder: Path) -> N
         assert alone.fields["confidence"] == pytest.approx(reply.fields["confidence"], abs=0.01)
 
 
-def test_texts_and_words_are_legal_too(folder: Path) -> None:
+def test_answers_in_words_are_legal_too(folder: Path) -> None:
     answer = Answer.of({"intent": ["attack", "rotate", "defend"], "reason": Text(20)})
     question = Question([{"role": "user", "content": "Who bowls?"}], answer)
     (reply,), _ = asked(preset(folder, temperature=1.0), [question])
@@ -132,7 +132,7 @@ def test_a_deadline_ends_a_generation(folder: Path) -> None:
 
 
 @pytest.mark.usefixtures("folder")
-def test_a_folder_without_a_model_is_said_before_anything_is_loaded(tmp_path: Path) -> None:
+def test_a_folder_without_a_model_is_refused_before_loading(tmp_path: Path) -> None:
     assert "no model in the folder" in why_not(preset(tmp_path))
     with pytest.raises(BadInput, match="cannot be used"):
         connect(preset(tmp_path))

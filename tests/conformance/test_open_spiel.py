@@ -1,4 +1,4 @@
-"""OpenSpiel's `bargaining` is the same game without END and DISAGREE: an independent judge of payoffs."""
+"""OpenSpiel's `bargaining`, the same game without END and DISAGREE, as an independent check of payoffs."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ QUANTITIES = [tuple(offer.quantities) for offer in BARGAINING.all_offers()]
 
 
 def first_position(number: int) -> Any:
-    """OpenSpiel's; its chance picks an instance by number."""
+    """OpenSpiel's first position of an instance."""
     state = BARGAINING.new_initial_state()
     state.apply_action(number)
     return state
 
 
 def random_action(theirs: Any, rng: np.random.Generator) -> int:
-    """Accepts one offer in five, so that games end on every turn there is, and some on none."""
+    """Accepts one offer in five, so that games end on every turn, and some without a deal."""
     legal = theirs.legal_actions()
     if theirs.agree_action() in legal and rng.random() < 0.2:
         return int(theirs.agree_action())
@@ -47,9 +47,9 @@ def our_act(theirs: Any, action: int, rng: np.random.Generator) -> tuple[int, ..
     return (int(rng.choice([PROPOSE, INSIST])), *QUANTITIES[action])
 
 
-# OpenSpiel's player 0 begins; it is put into either of our seats
+# OpenSpiel's player 0 starts; it takes either of our seats
 @pytest.mark.parametrize("starter", [0, 1])
-def test_turns_legal_acts_and_payoffs_equal_open_spiels_on_all_its_instances(starter: int) -> None:
+def test_turns_legal_acts_and_payoffs_equal_open_spiels_on_every_instance(starter: int) -> None:
     game, settings = game_for(OPTIONS), OPTIONS.settings()
     seats = [starter, 1 - starter]  # of OpenSpiel's players
 
@@ -88,12 +88,12 @@ def test_turns_legal_acts_and_payoffs_equal_open_spiels_on_all_its_instances(sta
         compared += 1
         lengths.add((length, sum(theirs.returns()) > 0))
     assert compared == 1000
-    # a deal on every turn that can bring one, and games without
+    # deals on every possible turn, and games without one
     assert {length for length, paid in lengths if paid} == set(range(2, 11))
     assert (10, False) in lengths
 
 
-def test_the_environment_with_both_seats_open_pays_what_open_spiel_pays() -> None:
+def test_the_pettingzoo_environment_pays_what_open_spiel_pays() -> None:
     env, rng = aec_env(max_count=5), np.random.default_rng(2)
     index = {tuple(act): i for i, act in enumerate(flat_acts(5).tolist())}
     paid = 0

@@ -26,7 +26,7 @@ STEPS = 20_000
 
 @pytest.fixture(autouse=True)
 def _one_torch_thread() -> Iterator[None]:
-    """Networks this small lose time to a second thread, a lot of it where other work runs."""
+    """A second thread slows such small networks down."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -37,12 +37,12 @@ def _one_torch_thread() -> Iterator[None]:
 @pytest.mark.parametrize(
     "options", [{}, {"reveal_partner_utilities": True, "max_count": 7, "max_turns": 6}, {"illegal": "penalty"}]
 )
-def test_the_checker_accepts_the_wrapped_environment(wrapper: Any, options: dict[str, Any]) -> None:
+def test_stable_baselines_accepts_the_wrapped_environment(wrapper: Any, options: dict[str, Any]) -> None:
     check_env(wrapper(gymnasium.make(ID, **options)))
 
 
 def mean_return(wrapper: Any, choose: Callable[[Any, Any], Any]) -> float:
-    """Over the same games for everybody; points are paid at the end alone."""
+    """Over the same games for every player; only the end of a game pays."""
     env, total = wrapper(gymnasium.make(ID)), 0.0
     for seed in range(GAMES):
         observation, _ = env.reset(seed=10_000 + seed)
@@ -54,7 +54,7 @@ def mean_return(wrapper: Any, choose: Callable[[Any, Any], Any]) -> float:
 
 
 def uniform_player(sizes: list[int]) -> Callable[[Any, Any], Any]:
-    """Draws each head from its open values; no sizes: there is one head."""
+    """Draws each head from its legal values; without sizes there is one head."""
     rng, ends = np.random.default_rng(0), np.cumsum(sizes, dtype=int)[:-1]
 
     def choose(observation: Any, mask: Any) -> Any:
@@ -80,7 +80,7 @@ def ppo(wrapper: Any) -> MaskablePPO:
     )
 
 
-# Seen: random 5.7 (flat) and 6.4, PPO 20.0 and 21.3, standard errors 0.8; the ceiling is near 26.
+# Measured: random 5.7 (flat) and 6.4, PPO 20.0 and 21.3, standard errors 0.8; the ceiling is near 26.
 @pytest.mark.parametrize("wrapper", WRAPPERS)
 def test_a_short_maskable_ppo_run_beats_random_by_eight_points_a_game(wrapper: Any) -> None:
     model = ppo(wrapper)

@@ -89,7 +89,7 @@ def test_an_illegal_act_raises_or_costs_the_penalty_and_becomes_legal() -> None:
     [
         ({"round": 3}, "option of Kibitz/TwoArms-v0 'round'; did you mean 'rounds'"),
         ({"rounds": 0}, "'rounds' is 0"),
-        ({"opponent": "nobody"}, "no player 'nobody'"),
+        ({"opponent": "unknown"}, "no player 'unknown'"),
         ({"illegal": "maybe"}, "'illegal' is 'maybe'"),
         ({"render_mode": "human"}, "no render mode 'human'"),
     ],
@@ -211,7 +211,7 @@ def test_an_illegal_act_changes_nothing_and_a_bot_replaces_the_third_in_a_row() 
     assert (state.illegal_acts, state.played_for_you, state.step_count, state.seed) == (3, 1, 1, None)
 
 
-@pytest.mark.parametrize("options", [{"colour": 1}, {"rounds": 0}, {"opponent": "nobody"}, {"seed": -1}])
+@pytest.mark.parametrize("options", [{"colour": 1}, {"rounds": 0}, {"opponent": "unknown"}, {"seed": -1}])
 def test_invalid_options_of_reset_keep_the_running_episode(options: dict[str, Any]) -> None:
     environment = Toy.environment()
     with pytest.raises(BadInput, match="reset first"):

@@ -67,14 +67,14 @@ def test_a_mix_tells_nothing_about_itself_but_studies() -> None:
     bot = bot_for(GAME, {"bayes": 1, "random": 1})
     alone = seated(SETTINGS, {1: GAME.bot("bayes")})
     together = seated(SETTINGS, {1: bot})
-    np.testing.assert_array_equal(together.tempers.noise, SETTINGS.tempers.noise)
+    np.testing.assert_array_equal(together.styles.noise, SETTINGS.styles.noise)
     assert len(together.ladders[1]) == len(alone.ladders[1]) > 0
 
 
 def test_an_adviser_studies_and_tells_nothing_about_who_hears_it() -> None:
     """Or the other seat would know that a learner who hears random hints plays at random."""
     told = seated(SETTINGS, {1: GAME.bot("heuristic")}, {0: GAME.bot("random")})
-    np.testing.assert_array_equal(told.tempers.noise, SETTINGS.tempers.noise)
+    np.testing.assert_array_equal(told.styles.noise, SETTINGS.styles.noise)
     assert seated(SETTINGS, {}, {0: GAME.bot("bayes")}).ladders[0]
 
 

@@ -189,9 +189,9 @@ def test_phases_of_the_negotiation_change_turns_hints_partner_mix_and_opponent()
     assert [end for end, _ in found] == [1000, 2000, 3000, 4000]
     programs = [build(part, ONE_DEVICE) for _, part in found]
     assert [int(program.settings.max_turns) for program in programs] == [4, 10, 10, 10]
-    assert [program.settings.tempers.weight.shape[1] for program in programs] == [1, 2, 1, 1]
+    assert [program.settings.styles.weight.shape[1] for program in programs] == [1, 2, 1, 1]
     assert [program.advice for program in programs] == ["none", "random legal acts", "none", "none"]
     assert [program.compiled.opponent.name for program in programs if program.compiled.opponent] == [
         "heuristic", "heuristic", "partner:stubborn", "heuristic",
     ]  # fmt: skip
-    assert float(programs[3].settings.tempers.low[1, 0]) == pytest.approx(0.55)
+    assert float(programs[3].settings.styles.low[1, 0]) == pytest.approx(0.55)

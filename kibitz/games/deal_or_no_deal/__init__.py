@@ -1,4 +1,4 @@
-"""Deal or No Deal: `game()` is the record, `NegotiationOptions` what may be set."""
+"""Deal or No Deal: `game()` returns the record, `NegotiationOptions` lists the options."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MATTERS = np.array([[True, *[act_type in (rules.PROPOSE, rules.INSIST, rules.END
 
 
 def contexts_options(name: str) -> dict[str, Any]:
-    """`uniform`, or a file of contexts."""
+    """Options for `uniform` contexts, or for those of a file."""
     if name == "uniform":
         return {}
     return {"use_dataset": True, "dataset": contexts.dataset_of(name), "dataset_path": name}
@@ -29,8 +29,8 @@ def contexts_options(name: str) -> dict[str, Any]:
 
 @cache
 def build(max_count: int = 4, revealed: bool = False, past_offers: int = 0) -> Game:
-    """The record for head sizes up to `max_count`, and features with what a learner may also see."""
-    players: list[Bot] = [
+    """The record for pools up to `max_count`; features include revealed utilities and past offers if asked for."""
+    bots: list[Bot] = [
         partner.HEURISTIC,
         partner.RANDOM,
         bayes.bot(max_count),
@@ -56,7 +56,7 @@ def build(max_count: int = 4, revealed: bool = False, past_offers: int = 0) -> G
             bit_widths=rules.bit_widths(past_offers),
             scale=rules.scale,
         ),
-        bots={bot.name: bot for bot in players},
+        bots={bot.name: bot for bot in bots},
         reference="bayes",
         measures=Measures(score=partial(yardsticks.score, max_count=max_count)),
         words=Words(

@@ -1,4 +1,4 @@
-"""What a user may set, and the arrays the rules read."""
+"""The game's options, and the settings that the rules read."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pydantic.json_schema import JsonSchemaValue
 
 from kibitz.core.options import OPERATOR, Options
 from kibitz.games.deal_or_no_deal import contexts
-from kibitz.games.deal_or_no_deal.bots.partner import KINDS, Row, tempers
+from kibitz.games.deal_or_no_deal.bots.partner import KINDS, Row, styles
 from kibitz.games.deal_or_no_deal.rules import MAX_UTILITY, Settings
 
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
@@ -23,27 +23,28 @@ Mix = Annotated[dict[str, float], WithJsonSchema(MIX | {"additionalProperties": 
 
 
 class NegotiationOptions(Options):
-    """Every name is also a keyword of `gym.make("kibitz:DealOrNoDialog-v0", ...)`."""
+    """Every option is also a keyword of `gym.make("kibitz:DealOrNoDialog-v0", ...)`."""
 
     max_turns: int = Field(10, ge=1, le=250, description="acts of either side before the episode ends with nothing")
     reveal_partner_utilities: bool = Field(False, description="each seat sees the other's utilities")
-    agent_starts: bool | None = Field(None, description="who begins; null: drawn for each episode")
+    agent_starts: bool | None = Field(None, description="whether seat 0 starts; null: drawn for each episode")
     disagree_ends: bool = Field(True, description="DISAGREE ends the episode; false: it only loses a turn")
     min_count: int = Field(1, ge=1, le=7, description="fewest items of a type in uniform contexts")
     max_count: int = Field(4, ge=1, le=7, description="most items of a type; sizes the count heads")
     use_dataset: bool = Field(
-        False, description="contexts from a data set in place of uniform ones", json_schema_extra=OPERATOR
+        False, description="contexts from a data set instead of uniform ones", json_schema_extra=OPERATOR
     )
     dataset: Literal["self_play", "dialogues"] = Field("self_play", description="which part of the data set")
     dataset_path: str | None = Field(
-        None, description="its file or folder; null: the hub's copy", json_schema_extra=OPERATOR
+        None, description="its file or folder; null: download it from the hub", json_schema_extra=OPERATOR
     )
     points_budget: int | None = Field(None, ge=1, le=70, description="what each seat's whole pool is worth")
     partner: Kind | Mix = Field("heuristic", description="kind of heuristic partner, or a mix of kinds by weight")
     partner_threshold: Share | tuple[Share, Share] = Field(
-        0.55, description="share of its pool the heuristic partner accepts, in thousandths, or a range to draw it from"
+        0.55,
+        description="share of its pool that the heuristic partner accepts (in thousandths), or a range",
     )
-    past_offers: int = Field(0, ge=0, le=4, description="own last offers that a learner's features remember")
+    past_offers: int = Field(0, ge=0, le=4, description="own last offers in a learner's features")
     insist_threshold: Share = Field(0.5, description="the same after an INSIST")
 
     @field_validator("partner_threshold", mode="before")
@@ -58,7 +59,7 @@ class NegotiationOptions(Options):
                 f"min_count is {self.min_count} and max_count {self.max_count}; min_count should not be larger."
             )
         if self.dataset_path is not None and not self.use_dataset:
-            raise ValueError("dataset_path is given but use_dataset is false; set use_dataset=true to read it.")
+            raise ValueError("dataset_path is set but use_dataset is false; set use_dataset=true to read it.")
         low, high = self.threshold_range
         if low > high:
             raise ValueError(f"partner_threshold runs from {low} to {high}; it should rise.")
@@ -87,11 +88,11 @@ class NegotiationOptions(Options):
 
     @property
     def fewest(self) -> int:
-        """A data set has its own counts."""
+        """The smallest count; data sets have their own."""
         return 1 if self.use_dataset else self.min_count
 
     def settings(self) -> Settings:
-        """The arrays; reads the data set if one is asked for."""
+        """The arrays. Reads the data set, if there is one."""
         starts = {None: 0.5, True: 1.0, False: 0.0}[self.agent_starts]
         table = self._table()
         return Settings(
@@ -104,13 +105,13 @@ class NegotiationOptions(Options):
             budget=jnp.int32(self.points_budget or _common_worth(table)),
             table=jnp.asarray(table),
             budget_table=jnp.asarray(self._budget_table()),
-            tempers=tempers(self._rows()),
+            styles=styles(self._rows()),
             past=jnp.zeros(self.past_offers, bool),
             ladders=((), ()),
         )
 
     def _rows(self) -> list[Row]:
-        # in thousandths, as the partner counts: what it accepts is what ceiling and reference take it to accept
+        # in thousandths, like the partner's own threshold, so that ceiling and reference agree with what it accepts
         low, high, insist = (round(share, 3) for share in (*self.threshold_range, self.insist_threshold))
         plain = Row(low=low, high=high, insist_gap=(low + high) / 2 - insist)
         kinds = {**KINDS, "heuristic": plain}
@@ -133,6 +134,6 @@ class NegotiationOptions(Options):
 
 
 def _common_worth(table: NDArray[np.int32]) -> int:
-    """What every pool of a data set is worth to everybody, if that is one number; else 0."""
+    """The worth of every pool of a data set to both seats, if it is the same number throughout; else 0."""
     worths = np.stack([(table[:, :3] * table[:, at : at + 3]).sum(1) for at in (3, 6)])
     return int(worths.flat[0]) if worths.size and (worths == worths.flat[0]).all() else 0

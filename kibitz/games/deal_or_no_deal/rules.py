@@ -16,7 +16,7 @@ from kibitz.core.bots import where
 from kibitz.core.chance import pick
 
 PROPOSE, INSIST, AGREE, DISAGREE, END = range(5)
-SILENT = 5  # in place of a last act: has not spoken yet
+SILENT = 5  # instead of a last act: has not spoken yet
 ACT_NAMES = ("PROPOSE", "INSIST", "AGREE", "DISAGREE", "END")
 ITEM_NAMES = ("book", "hat", "ball")
 MAX_UTILITY = 10
@@ -35,13 +35,13 @@ class Items(NamedTuple):
 class State(NamedTuple):
     counts: Items  # the pool, 1..7 of each type
     utilities: tuple[Items, Items]  # points an item is worth to each seat, 0..10; private
-    claims: tuple[Items, Items]  # what each seat last said it keeps; all of the pool before it spoke
+    claims: tuple[Items, Items]  # what each seat last claimed to keep; the whole pool before its first act
     last_acts: tuple[Array, Array]  # i32[], the seats' last acts, SILENT before the first
-    seat: Array  # i32[], who acts now
+    seat: Array  # i32[], the seat to act
     turns_left: Array  # i32[], acts of either side before the limit
-    deal: Array  # bool[], closed: `claims` is then the allocation, and adds up to the pool
+    deal: Array  # bool[], closed: `claims` is the allocation and adds up to the pool
     over: Array  # bool[]
-    past: tuple[tuple[Items, ...], tuple[Items, ...]]  # each seat's last offers, newest first; zeros: none yet
+    past: tuple[tuple[Items, ...], tuple[Items, ...]]  # each seat's last offers, newest first; zeros before the first
 
 
 def bit_widths(past_offers: int) -> State:
@@ -51,15 +51,15 @@ def bit_widths(past_offers: int) -> State:
     return State._make((count, (points,) * 2, (count,) * 2, (3, 3), 1, 8, 1, 1, past))
 
 
-class Tempers(NamedTuple):
-    """How threshold partners behave, f32[seats, kinds] each; an episode draws one kind for each seat."""
+class Styles(NamedTuple):
+    """How threshold partners behave, f32[seats, kinds] each; every episode draws one kind per seat."""
 
     weight: Array  # share of episodes with this kind
     low: Array  # the threshold is drawn between low and high
     high: Array
-    insist_gap: Array  # by how much an INSIST lowers it
-    fall: Array  # by how much it falls until the last turn
-    mirror: Array  # 1: it asks for what it was refused
+    insist_gap: Array  # how far an INSIST lowers it
+    fall: Array  # how far it falls by the last turn
+    mirror: Array  # 1: it claims what it was refused
     noise: Array  # share of acts that are random
 
 
@@ -67,15 +67,15 @@ class Settings(NamedTuple):
     max_turns: Array  # i32[]
     disagree_ends: Array  # bool[]
     reveal: Array  # bool[], each seat sees the other's utilities
-    agent_starts: Array  # f32[], how often seat 0 begins
+    agent_starts: Array  # f32[], the probability that seat 0 starts
     min_count: Array  # i32[]
     max_count: Array  # i32[]
     budget: Array  # i32[], 0: none
     table: Array  # i32[contexts, 9]: counts, seat 0's and seat 1's utilities; no rows: uniform contexts
     budget_table: Array  # i32[counts, utilities], see contexts.budget_table; no rows: no budget
-    tempers: Tempers
-    past: Array  # bool[past offers that features remember]: its length is what counts
-    ladders: Any  # for each seat what `bayes` worked out about the other one; empty until it studies
+    styles: Styles
+    past: Array  # bool[past offers in features]; only its length matters
+    ladders: Any  # per seat, the tables of `bayes` about the other seat; empty until it precomputes
 
 
 def dot(a: Items, b: Items) -> Array:
@@ -87,7 +87,7 @@ def minus(a: Items, b: Items) -> Items:
 
 
 def at_most(a: Items, b: Items) -> Array:
-    """Of every type."""
+    """Whether a is at most b, for every type."""
     return jnp.asarray((a.books <= b.books) & (a.hats <= b.hats) & (a.balls <= b.balls))
 
 
@@ -106,7 +106,7 @@ def items_at(index: Array, base: int) -> Items:
 
 
 def new(settings: Settings, u: Array) -> State:
-    """A fresh context. A seat whose utilities are worth nothing is never drawn."""
+    """A new context. Utilities are never all zero."""
     if settings.table.shape[0]:
         row, rest = pick(u[0], settings.table.shape[0])
         cells = settings.table[row]
@@ -142,7 +142,7 @@ def to_act(state: State) -> Array:
 
 
 def legal(settings: Settings, state: State, seat: int, max_count: int) -> Masks:
-    """AGREE needs an offer of the other side on the table; nobody keeps more than the pool."""
+    """AGREE needs a standing offer of the other seat; counts are limited by the pool."""
     standing = is_offer(state.last_acts[1 - seat])
     acts = jnp.ones(5, bool).at[AGREE].set(standing)
     return (acts, *(jnp.arange(max_count + 1) <= count for count in state.counts))
@@ -153,11 +153,11 @@ def heads(max_count: int) -> tuple[Head, ...]:
 
 
 def step(settings: Settings, state: State, acts: tuple[Act, Act], u: Array) -> tuple[State, Array, Array]:
-    """One act of the seat to move. An act against the mask is a lost turn.
+    """One act of the seat to move. An illegal act loses the turn.
 
     Points are paid only when a deal closes: by AGREE to the standing offer, or by an END whose
-    selection and the other seat's last claim add up to the pool. The turn limit is a rule of the
-    game: reaching it ends the episode with nothing for both.
+    selection and the other seat's last claim add up to the pool. Reaching the turn limit ends
+    the episode without points.
     """
     first = state.seat == 0
     act_type, *kept = (jnp.where(first, a, b) for a, b in zip(*acts, strict=True))
@@ -218,5 +218,5 @@ def max_steps(settings: Settings) -> int:
 
 
 def scale(settings: Settings) -> float:
-    """About a whole pool's worth: the budget where there is one, else what uniform contexts average."""
+    """About the worth of a whole pool: the budget if there is one, else the mean over uniform contexts."""
     return float(settings.budget) or 37.5

@@ -1,4 +1,4 @@
-"""What a seat may know, and the same as numbers for a network."""
+"""What a seat may know, and the same as features for a network."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from kibitz.games.deal_or_no_deal.rules import (
 
 
 class View(NamedTuple):
-    """One seat's knowledge. `other` is the seat across the table, whoever looks."""
+    """One seat's knowledge. `other` is the opposite seat."""
 
     seat: int
     counts: Items
     my_utilities: Items
-    other_utilities: Items  # zeros unless revealing was asked for
-    other_act: Array  # i32[], SILENT before it has spoken
-    offer_for_me: Items  # what the other's last claim leaves to me; zeros before it has spoken
-    my_act: Array  # i32[], SILENT before I have spoken
-    my_claim: Items  # what I last said I keep; all of the pool before I spoke
+    other_utilities: Items  # zeros unless they are revealed
+    other_act: Array  # i32[], SILENT before its first act
+    offer_for_me: Items  # what the other's last claim leaves to this seat; zeros before its first act
+    my_act: Array  # i32[], SILENT before this seat's first act
+    my_claim: Items  # what this seat last claimed; the whole pool before its first act
     turns_left: Array  # i32[]
-    my_past: tuple[Items, ...]  # my last offers, newest first; zeros: none yet
+    my_past: tuple[Items, ...]  # own last offers, newest first; zeros before the first
 
 
 def view(settings: Settings, state: State, seat: int) -> View:
@@ -52,15 +52,15 @@ def view(settings: Settings, state: State, seat: int) -> View:
 
 
 def shown_act(act: Array) -> Array:
-    """As the seed's observation shows it: DISAGREE before the partner has spoken."""
+    """As the seed's observation has it: DISAGREE before the partner's first act."""
     return jnp.where(act == SILENT, DISAGREE, act)
 
 
 def features(settings: Settings, view: View, revealed: bool, max_count: int) -> Array:
-    """f32[15 or 18], as in the seed and in its order, each scaled to 0..1.
+    """f32[15 or 18], in the seed's order, each scaled to 0..1.
 
-    Counts 3, my utilities 3, the partner's 3 when they are revealed, last act 5, last offer 3,
-    turns 1; then 3 for each past offer of mine, if those are remembered.
+    Counts 3, own utilities 3, the partner's 3 if they are revealed, last act 5, last offer 3, turns 1;
+    then 3 for each remembered offer.
     """
     count, points = jnp.float32(max_count), jnp.float32(MAX_UTILITY)
     act = shown_act(view.other_act)

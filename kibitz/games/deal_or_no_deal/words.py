@@ -1,4 +1,4 @@
-"""The game in words: prompt variables, the answer's fields, acts said and typed."""
+"""The game in words: prompt variables, answer fields, acts as text, and what people type."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def share(items: Any) -> str:
 
 
 def called(event: Mapping[str, Any]) -> tuple[str, str]:
-    """The two players as people would call them; by their seats too where the names are the same."""
+    """The players' names in sentences, with their seats if the names are equal."""
     names = [_name(player) for player in event.get("players", ())]
     if len(names) != 2:
         return "seat 0", "seat 1"
@@ -47,7 +47,7 @@ def called(event: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _name(player: str) -> str:
-    """`policy:runs/first-try` is the policy first-try; a person is no `human` in a sentence."""
+    """`policy:runs/first-try` becomes `policy first-try`, and `human` becomes `the person`."""
     kind, _, rest = player.partition(":")
     if kind == "human":
         return "the person"
@@ -59,7 +59,7 @@ def sentence(name: str) -> str:
 
 
 def act_text(act: Any) -> str:
-    """An act in words, as its seat would say it."""
+    """An act in the first person, as its seat would say it."""
     act_type, *kept = (int(x) for x in act)
     if act_type in (AGREE, DISAGREE):
         return ACT_NAMES[act_type]
@@ -68,13 +68,13 @@ def act_text(act: Any) -> str:
 
 
 def history_line(entry: Mapping[str, Any], seat: int) -> str:
-    """One past act, from a seat's side of the table."""
+    """One past act, from a seat's point of view."""
     who = "You" if entry["seat"] == seat else "Partner"
     return f"{who}: {act_text(entry['act'])}"
 
 
 def prompt_variables(settings: Any, view: Any, history: list[Mapping[str, Any]]) -> dict[str, str]:
-    """Prompt variables; every one is a string and none knows more than the view."""
+    """Prompt variables, all strings; they contain only what the view contains."""
     act = int(view.other_act)
     legal = [name for kind, name in enumerate(ACT_NAMES) if kind != AGREE or act in (0, 1)]
     revealed = bool(np.any([int(x) for x in view.other_utilities]))
@@ -93,13 +93,13 @@ def prompt_variables(settings: Any, view: Any, history: list[Mapping[str, Any]])
 
 
 def answer_fields(view: Any, masks: Any) -> dict[str, Any]:
-    """The answer's fields with the values that are open now; a list of lists is an array field."""
+    """The answer's fields with their legal values; a list of lists is an array field."""
     acts, *counts = (np.flatnonzero(np.asarray(mask)).tolist() for mask in masks)
     return {"act_type": acts, "oA": counts, "confidence": list(CONFIDENCES)}
 
 
 def parse(view: Any, masks: Any, text: str) -> tuple[int, int, int, int]:
-    """What a person typed: `propose 1 2 0`, `agree`, `p 1,2,0`. Names may be cut short."""
+    """The act that a person typed: `propose 1 2 0`, `agree`, `p 1,2,0`. Names may be abbreviated."""
     words = re.findall(r"[a-z]+|-?\d+(?:\.\d+)?", text.lower())
     if not words:
         raise BadInput(f"Type one of {choices_text(view, masks)}.")
@@ -110,7 +110,7 @@ def parse(view: Any, masks: Any, text: str) -> tuple[int, int, int, int]:
         raise BadInput(f"{words[0]!r} is not an act; type one of {choices_text(view, masks)}.")
     act_type = ACT_NAMES.index(names[0])
     if not masks[0][act_type]:
-        raise BadInput(f"{names[0]} is not possible now; type one of {choices_text(view, masks)}.")
+        raise BadInput(f"{names[0]} is illegal now; type one of {choices_text(view, masks)}.")
     if act_type in (AGREE, DISAGREE):
         if len(words) > 1:
             raise BadInput(f"{names[0]} takes no numbers; type just {names[0].lower()!r}.")
@@ -129,7 +129,7 @@ def parse(view: Any, masks: Any, text: str) -> tuple[int, int, int, int]:
 
 
 def position_text(view: Any) -> str:
-    """The position for a person in the seat, in two sentences."""
+    """The position in two sentences, for a person in the seat."""
     kinds = zip(view.counts, ITEM_NAMES, view.my_utilities, strict=True)
     pool = ", ".join(f"{plural(int(n), name)} (worth {int(points)} each to you)" for n, name, points in kinds)
     said = "The other side has not spoken."
@@ -142,7 +142,7 @@ def position_text(view: Any) -> str:
 
 
 def choices_text(view: Any, masks: Any) -> str:
-    """What may be typed now."""
+    """What a person may type now."""
     ranges = " ".join(f"0..{int(count)}" for count in view.counts)
     shown = []
     for act_type in np.flatnonzero(np.asarray(masks[0])):

@@ -1,4 +1,4 @@
-"""Exact yardsticks of an episode: each enumerates every allocation of the pool."""
+"""Exact measures of an episode, by enumeration of every allocation of the pool."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kibitz.games.deal_or_no_deal.rules import (
     Items,
     Settings,
     State,
-    Tempers,
+    Styles,
     dot,
     minus,
     payoffs,
@@ -45,34 +45,33 @@ def outcomes(counts: Items, mine: Items, theirs: Items, max_count: int) -> Outco
 
 
 def is_pareto(points: Outcomes, mine: Array, theirs: Array) -> Array:
-    """No other allocation is better for one side and no worse for the other."""
+    """No other allocation is better for one seat and no worse for the other."""
     no_worse = (points.mine >= mine) & (points.theirs >= theirs)
     better = (points.mine > mine) | (points.theirs > theirs)
     return ~jnp.any(points.possible & no_worse & better)
 
 
 def ceiling(settings: Settings, state: State, seat: int, max_count: int) -> Array:
-    """The most the seat could get from a threshold partner in the other seat, knowing everything.
+    """The most that a seat with full information could get from a threshold partner in the other seat.
 
-    The partner's kind and thresholds are those of the settings; where they are a mix or a range,
-    the most yielding one counts. Who spoke first is read off the number of turns gone.
+    The settings say the partner's kind and thresholds; in a mix or a range the most generous one counts.
     """
     other = 1 - seat
     points = outcomes(state.counts, state.utilities[seat], state.utilities[other], max_count)
     pool = dot(state.utilities[other], state.counts)
-    rows = Tempers(*(column[other] for column in settings.tempers))
+    rows = Styles(*(column[other] for column in settings.styles))
     gone = settings.max_turns - state.turns_left
-    # the seat to move alternates, so the one that moved first is known from the turns gone
+    # seats alternate, so the number of turns played tells which seat started
     first = jnp.where(gone % 2 == 0, state.seat, 1 - state.seat)
     begins = first == seat
-    # the last answer the partner can give to an offer: on its last own turn
+    # the partner can answer an offer for the last time on its own last turn
     last_left = jnp.where((settings.max_turns % 2 == 0) == begins, 1, 2)
     can_offer = settings.max_turns >= jnp.where(begins, 2, 3)
     offered = points.theirs / jnp.maximum(pool, 1)
     accepted = jnp.zeros_like(points.possible)
     whole, only_answer = dot(state.utilities[seat], state.counts), jnp.int32(0)
     for kind in range(rows.weight.shape[0]):
-        row = Tempers(*(column[kind] for column in rows))
+        row = Styles(*(column[kind] for column in rows))
         share = partner.ratio(row, row.low, jnp.bool_(True), offered, last_left, settings.max_turns)
         accepted |= (row.weight > 0) & ((points.theirs >= partner.need(share, pool)) | (row.noise > 0))
         kept = partner.greedy(state.utilities[other], state.counts, partner.need(row.low, pool))
@@ -83,7 +82,7 @@ def ceiling(settings: Settings, state: State, seat: int, max_count: int) -> Arra
 
 
 def score(settings: Settings, state: State, max_count: int) -> dict[str, Array]:
-    """Measures of a finished episode, f32[2] each: one number for each seat."""
+    """Measures of a finished episode, f32[2] each: one number per seat."""
     points = outcomes(state.counts, state.utilities[0], state.utilities[1], max_count)
     mine, theirs = (jnp.where(state.deal, x, 0) for x in payoffs(state))
     deal = state.deal.astype(jnp.float32)
@@ -104,5 +103,5 @@ def score(settings: Settings, state: State, max_count: int) -> dict[str, Array]:
 
 
 def allocations(max_count: int) -> NDArray[np.int32]:
-    """i32[n, 3]: the grid as rows, for pictures and tests."""
+    """i32[n, 3]: the grid as rows."""
     return np.stack(grid(max_count), axis=1)

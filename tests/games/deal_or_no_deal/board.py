@@ -1,4 +1,4 @@
-"""Between the oracle's games and the package's arrays; compiled once for every test that needs them."""
+"""Converts the oracle's games to the package's arrays; programs are compiled once for all tests."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from kibitz.games.deal_or_no_deal.options import NegotiationOptions
 from kibitz.games.deal_or_no_deal.rules import Items, Settings, State
 from tests.games.deal_or_no_deal import oracle
 
-MOST = 7  # counts and heads of the widest record; its programs serve every pool
+MOST = 7  # counts and heads of the largest record; its programs serve every pool
 
 
 def settings_for(**options: Any) -> Settings:
     return NegotiationOptions(**options).settings()
 
 
-def temper_of(row: partner.Row, threshold: Fraction | None = None) -> oracle.Temper:
-    """A row of the package in the oracle's exact numbers."""
+def style_of(row: partner.Row, threshold: Fraction | None = None) -> oracle.Style:
+    """A row of the package in exact numbers."""
     exact = {name: Fraction(str(value)) for name, value in row._asdict().items()}
     chosen = exact["low"] if threshold is None else threshold
-    return oracle.Temper(chosen, exact["insist_gap"], exact["fall"], row.mirror > 0, row.noise > 0)
+    return oracle.Style(chosen, exact["insist_gap"], exact["fall"], row.mirror > 0, row.noise > 0)
 
 
-TEMPERS: Mapping[str, oracle.Temper] = {name: temper_of(row) for name, row in partner.KINDS.items()}
+STYLES: Mapping[str, oracle.Style] = {name: style_of(row) for name, row in partner.KINDS.items()}
 
 
 def state_of(game: oracle.Game, past_offers: int = 0) -> State:
@@ -62,7 +62,7 @@ def stack(trees: Sequence[Any]) -> Any:
 
 
 def assert_same(tree: Any, expected: Any) -> None:
-    """Every leaf equal; a difference is named by its place in the tree."""
+    """Every leaf is equal; the error names the path of a difference."""
     found, shape = jax.tree_util.tree_flatten_with_path(tree)
     wanted, other = jax.tree_util.tree_flatten_with_path(expected)
     assert shape == other
@@ -89,11 +89,11 @@ def _allowed(settings: Settings, state: State, act: tuple[Any, ...]) -> tuple[An
     return tuple(is_legal(masks, act, MATTERS) for masks in _masks(settings, state))  # type: ignore[return-value]
 
 
-def _answer(settings: Settings, state: State, temper: partner.Temper, u: Any) -> Any:
-    """What a partner of seat 1 does in this state."""
+def _answer(settings: Settings, state: State, style: partner.Style, u: Any) -> Any:
+    """The act of a partner in seat 1."""
     game = build(MOST)
     view, masks = game.rules.view(settings, state, 1), game.rules.legal(settings, state, 1)
-    return partner.choose_act(settings, temper, view, masks, jnp.reshape(u, (1,)))[1]
+    return partner.choose_act(settings, style, view, masks, jnp.reshape(u, (1,)))[1]
 
 
 play = jax.jit(_play)
@@ -105,8 +105,8 @@ answer = jax.jit(_answer)
 def partner_answer(game: oracle.Game, kind: str = "heuristic", u: float = 0.0) -> oracle.Act:
     """The package's partner, of one kind, in seat 1 of the oracle's position."""
     settings = one_kind(kind, max_turns=game.max_turns, disagree_ends=game.disagree_ends)
-    temper = partner.start(settings, 1, jnp.zeros(1))
-    act_type, *keep = (int(x) for x in answer(settings, state_of(game), temper, jnp.float32(u)))
+    style = partner.start(settings, 1, jnp.zeros(1))
+    act_type, *keep = (int(x) for x in answer(settings, state_of(game), style, jnp.float32(u)))
     return act_type, (keep[0], keep[1], keep[2])
 
 

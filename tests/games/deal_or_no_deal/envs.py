@@ -1,4 +1,4 @@
-"""What the tests of `DealOrNoDialog-v0` have in common."""
+"""Helpers for the tests of `DealOrNoDialog-v0`."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from kibitz.games.deal_or_no_deal.envs.gym_env import NegotiationEnv
 from tests.games.deal_or_no_deal.oracle import PROPOSE
 
 ID = "kibitz:DealOrNoDialog-v0"
-N = 4  # environments in a vector; always as many, because each number is compiled anew
+N = 4  # environments in every vector: each number is compiled separately
 MODES = ["NextStep", "SameStep", "Disabled"]
-# the pool of test_rules: 20 points to the partner, 19 to the agent
+HEAVY = pytest.mark.conformance  # for options that need programs of their own, seconds to compile each
+# the pool of test_rules: worth 20 points to the partner, 19 to the agent
 CONTEXT = {"counts": [4, 1, 2], "my_utilities": [3, 5, 1], "partner_utilities": [1, 4, 6]}
 
 
@@ -34,8 +35,8 @@ def at_table(env: NegotiationEnv, agent_starts: bool = True) -> tuple[dict[str, 
     return env.reset(seed=0, options={"context": CONTEXT, "agent_starts": agent_starts})
 
 
-def complaint(call: Callable[[], object]) -> str:
-    """One sentence, raised as kibitz.BadInput, which is a ValueError."""
+def error_of(call: Callable[[], object]) -> str:
+    """The sentence of a kibitz.BadInput, which is a ValueError."""
     with pytest.raises(kibitz.BadInput) as caught:
         call()
     assert isinstance(caught.value, ValueError)
@@ -44,6 +45,6 @@ def complaint(call: Callable[[], object]) -> str:
     return sentence
 
 
-def ask_for_all(infos: dict[str, Any]) -> dict[str, Any]:
-    """An offer that no partner accepts, in every environment."""
+def claim_all(infos: dict[str, Any]) -> dict[str, Any]:
+    """A claim to the whole pool, which no partner accepts, in every environment."""
     return {"act_type": np.full(N, PROPOSE), "oA": infos["oA_max"].copy()}

@@ -1,7 +1,7 @@
-"""A second reading of design/negotiation.md: plain Python, exact fractions, no JAX and no NumPy.
+"""An independent implementation of the rules: plain Python, exact fractions, no JAX and no NumPy.
 
-It shares nothing with the package, is slow on purpose and finds optima by trying everything. Where the
-page leaves numbers open (how stubborn is stubborn), callers pass them in as a `Temper`.
+It shares nothing with the package, is slow on purpose and finds optima by exhaustive search. Callers
+describe a partner as a `Style`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def rest_of(counts: Triple, items: Triple) -> Triple:
 
 
 def allocations(counts: Triple) -> Iterator[Triple]:
-    """Everything one seat may keep of the pool."""
+    """Every set of items that a seat may keep."""
     books, hats, balls = (range(n + 1) for n in counts)
     yield from product(books, hats, balls)
 
@@ -38,13 +38,13 @@ def allocations(counts: Triple) -> Iterator[Triple]:
 class Game:
     counts: Triple
     utilities: tuple[Triple, Triple]
-    seat: int = 0  # who acts now
+    seat: int = 0  # the seat to act
     max_turns: int = 10
     disagree_ends: bool = True
     turns_left: int = -1  # -1: all of them
     acts: tuple[int | None, int | None] = (None, None)  # the seats' last acts
-    claims: tuple[Triple | None, Triple | None] = (None, None)  # what each seat last said it keeps
-    offers: tuple[tuple[Triple, ...], tuple[Triple, ...]] = ((), ())  # all that each seat has offered, newest first
+    claims: tuple[Triple | None, Triple | None] = (None, None)  # what each seat last claimed
+    offers: tuple[tuple[Triple, ...], tuple[Triple, ...]] = ((), ())  # every offer of each seat, newest first
     kept: tuple[Triple, Triple] | None = None  # the deal
     over: bool = False
 
@@ -53,11 +53,11 @@ class Game:
             object.__setattr__(self, "turns_left", self.max_turns)
 
     def offer_stands(self, seat: int) -> bool:
-        """Whether the other side's last act was PROPOSE or INSIST."""
+        """Whether the other seat's last act was PROPOSE or INSIST."""
         return self.acts[1 - seat] in (PROPOSE, INSIST)
 
     def claimed(self, seat: int) -> Triple:
-        """What a seat selects at END: what it claimed last, everything when it never spoke."""
+        """What a seat selects at END: its last claim, or the whole pool before its first act."""
         claim = self.claims[seat]
         return self.counts if claim is None else claim
 
@@ -113,20 +113,20 @@ class Game:
 
     @property
     def payoffs(self) -> tuple[int, int]:
-        """What both seats have been paid so far."""
+        """What the deal pays each seat; zeros without one."""
         if self.kept is None:
             return 0, 0
         return worth(self.utilities[0], self.kept[0]), worth(self.utilities[1], self.kept[1])
 
 
 @dataclass(frozen=True, eq=False)
-class Temper:
-    """How a partner behaves. Fractions, so that exactly 0.55 is exactly 0.55."""
+class Style:
+    """How a partner behaves, in exact fractions."""
 
-    threshold: Fraction = Fraction(55, 100)  # share of its own pool it accepts
-    insist_gap: Fraction = Fraction(5, 100)  # by how much an INSIST lowers that
-    fall: Fraction = Fraction(0)  # by how much it falls with time: none at the first turn of the game
-    mirror: bool = False  # asks for the share that was asked of it, never less than its threshold
+    threshold: Fraction = Fraction(55, 100)  # share of its own pool that it accepts
+    insist_gap: Fraction = Fraction(5, 100)  # how far an INSIST lowers it
+    fall: Fraction = Fraction(0)  # how far it falls over the game: not at all on the first turn
+    mirror: bool = False  # claims the share that was claimed from it, never less than its threshold
     noise: bool = False  # acts at random
 
 
@@ -137,9 +137,9 @@ def least_points(share: Fraction, pool: int) -> int:
 
 @cache
 def greedy_claim(utilities: Triple, counts: Triple, points: int) -> Triple:
-    """The most valued items, one at a time, until they are worth the points; never a worthless one.
+    """The most valued items, one at a time, until they are worth the points; never an item worth 0.
 
-    Of equally valued types the one that comes first is taken first.
+    Of equally valued types the first comes first.
     """
     kept = [0, 0, 0]
     singles = [kind for kind in sorted(range(3), key=lambda i: (-utilities[i], i)) for _ in range(counts[kind])]
@@ -151,16 +151,16 @@ def greedy_claim(utilities: Triple, counts: Triple, points: int) -> Triple:
 
 
 @cache
-def patience(temper: Temper, turns_left: int, max_turns: int, insisted: bool) -> Fraction:
-    """The share of its pool that a partner who mirrors nothing goes by."""
+def demanded(style: Style, turns_left: int, max_turns: int, insisted: bool) -> Fraction:
+    """The share of its pool that a partner demands, apart from mirroring."""
     gone = 1 - Fraction(turns_left, max_turns)
-    return temper.threshold - temper.fall * gone - (temper.insist_gap if insisted else 0)
+    return style.threshold - style.fall * gone - (style.insist_gap if insisted else 0)
 
 
-def standard(game: Game, temper: Temper, insisted: bool) -> Fraction:
-    """The share of its pool that the partner, who is to act, goes by now."""
-    share = patience(temper, game.turns_left, game.max_turns, insisted)
-    if temper.mirror and game.offer_stands(game.seat):
+def standard(game: Game, style: Style, insisted: bool) -> Fraction:
+    """The share of its pool that the partner to act demands now."""
+    share = demanded(style, game.turns_left, game.max_turns, insisted)
+    if style.mirror and game.offer_stands(game.seat):
         utilities = game.utilities[game.seat]
         pool = worth(utilities, game.counts)
         asked_of_me = Fraction(worth(utilities, game.claimed(1 - game.seat)), max(pool, 1))
@@ -168,23 +168,23 @@ def standard(game: Game, temper: Temper, insisted: bool) -> Fraction:
     return share
 
 
-def partner_act(game: Game, temper: Temper, u: float = 0.0) -> Act:
-    """What the partner in the seat to move does."""
-    if temper.noise:
+def partner_act(game: Game, style: Style, u: float = 0.0) -> Act:
+    """The act of the partner in the seat to move."""
+    if style.noise:
         return random_act(game, u)
     me, other = game.seat, 1 - game.seat
     utilities = game.utilities[me]
     pool = worth(utilities, game.counts)
     if game.offer_stands(me):
         offered = worth(utilities, rest_of(game.counts, game.claimed(other)))
-        if offered >= least_points(standard(game, temper, game.acts[other] == INSIST), pool):
+        if offered >= least_points(standard(game, style, game.acts[other] == INSIST), pool):
             return AGREE, NOTHING
-    asks = least_points(standard(game, temper, False), pool)
+    asks = least_points(standard(game, style, False), pool)
     return PROPOSE, greedy_claim(utilities, game.counts, asks)
 
 
 def random_act(game: Game, u: float) -> Act:
-    """Uniform over the legal act types and over what may be kept, peeled off one uniform."""
+    """Uniform over the legal act types and over the counts, all from one uniform."""
     types = [PROPOSE, INSIST, AGREE, DISAGREE, END]
     if not game.offer_stands(game.seat):
         types.remove(AGREE)
@@ -197,9 +197,9 @@ def random_act(game: Game, u: float) -> Act:
 
 
 def uniform_at(counts: Triple, index: int) -> float:
-    """A uniform in the middle of one of `random_act`'s cells, whether four acts are legal or five.
+    """A uniform in the middle of one of `random_act`'s cells, for four legal acts and for five.
 
-    So float32 and exact arithmetic choose the same act. Indices run over 20 times the allocations.
+    Float32 and exact arithmetic then choose the same act. Indices run over 20 times the allocations.
     """
     cells = 20 * math.prod(count + 1 for count in counts)
     return (index % cells + 0.5) / cells
@@ -207,9 +207,9 @@ def uniform_at(counts: Triple, index: int) -> float:
 
 @dataclass
 class Search:
-    """The most an agent can get out of a partner whose every answer it can foresee, by trying everything."""
+    """The most that an agent can get from a partner whose answers it foresees, by exhaustive search."""
 
-    temper: Temper
+    style: Style
     agent: int = 0
     seen: dict[tuple[object, ...], int] = field(default_factory=dict)
 
@@ -221,14 +221,14 @@ class Search:
             if game.seat == self.agent:
                 self.seen[key] = max(self.best(game.play(act)) for act in all_acts(game))
             else:
-                self.seen[key] = self.best(game.play(partner_act(game, self.temper)))
+                self.seen[key] = self.best(game.play(partner_act(game, self.style)))
         return self.seen[key]
 
 
 def table_of(game: Game, agent: int) -> tuple[object, ...]:
-    """All that the rest of the game depends on, against a partner without memory who never says END.
+    """Everything that the rest of the game depends on, against a partner without memory that never plays END.
 
-    Such a partner forgets what the agent said before, once it has answered.
+    After its answer such a partner forgets the agent's act.
     """
     other = 1 - agent
     said = None if game.seat == agent else (game.acts[agent], game.claims[agent])
@@ -241,7 +241,7 @@ def all_acts(game: Game) -> list[Act]:
 
 
 def most_from_threshold(game: Game, share: Fraction, agent: int = 0) -> int:
-    """The most the agent keeps while the other side has at least this share of its own pool."""
+    """The most that the agent can keep while the other seat gets at least this share of its own pool."""
     other = game.utilities[1 - agent]
     points = least_points(share, worth(other, game.counts))
     splits = ((keep, rest_of(game.counts, keep)) for keep in allocations(game.counts))
@@ -258,7 +258,7 @@ def outcomes(counts: Triple, mine: Triple, theirs: Triple) -> list[Points]:
 
 
 def is_pareto(points: Points, possible: list[Points]) -> bool:
-    """Nothing is better for one side and no worse for the other."""
+    """No other point is better for one seat and no worse for the other."""
     return not any(p != points and p.mine >= points.mine and p.theirs >= points.theirs for p in possible)
 
 
@@ -271,13 +271,13 @@ UTILITIES: list[Triple] = [(a, b, c) for a, b, c in product(range(11), repeat=3)
 
 @dataclass
 class Gambler:
-    """The highest expected payoff against a partner of known temper and unknown utilities.
+    """The highest expected payoff against a partner of known style and unknown utilities.
 
-    An exact expectimax over sets of partner utilities that still fit what was seen, from the uniform
-    prior of the game; the yardstick for `bayes`. Feasible for pools of one item of each type.
+    An exact expectimax over the sets of partner utilities that fit the partner's acts, from the uniform
+    prior of the game. Feasible for pools of one item of each type.
     """
 
-    temper: Temper
+    style: Style
     counts: Triple = (1, 1, 1)
     max_turns: int = 10
     seen: dict[tuple[object, ...], int] = field(default_factory=dict)
@@ -288,9 +288,9 @@ class Gambler:
 
     @cached_property
     def classes(self) -> tuple[tuple[Triple, int], ...]:
-        """Utilities that no offer at any time tells apart, as one of them and how many they are."""
+        """Classes of utilities that no offer distinguishes: one member of each, and their number."""
         found: dict[tuple[Act, ...], tuple[Triple, int]] = {}
-        moments = range(1, self.max_turns + 1) if self.temper.fall else (self.max_turns,)
+        moments = range(1, self.max_turns + 1) if self.style.fall else (self.max_turns,)
         said: list[tuple[int | None, Triple | None]] = [(None, None)]
         said += [(kind, keep) for kind in (PROPOSE, INSIST) for keep in allocations(self.counts)]
         for theirs in UTILITIES:
@@ -305,7 +305,7 @@ class Gambler:
                     acts=(kind, None),
                     claims=(keep, None),
                 )
-                answers.append(partner_act(game, self.temper))
+                answers.append(partner_act(game, self.style))
             example, number = found.get(tuple(answers), (theirs, 0))
             found[tuple(answers)] = example, number + 1
         return tuple(found.values())
@@ -321,7 +321,7 @@ class Gambler:
             else:
                 answers: dict[Act, list[tuple[Triple, int]]] = {}
                 for theirs, number in classes:
-                    act = partner_act(replace(game, utilities=(game.utilities[0], theirs)), self.temper)
+                    act = partner_act(replace(game, utilities=(game.utilities[0], theirs)), self.style)
                     answers.setdefault(act, []).append((theirs, number))
                 value = sum(self._total(game.play(act), tuple(group)) for act, group in answers.items())
             self.seen[key] = value

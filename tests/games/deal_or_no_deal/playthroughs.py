@@ -1,8 +1,8 @@
 """Golden playthroughs: whole episodes as text, one line for each act.
 
-`golden/*.txt` are what the game did when they were written; test_golden.py plays their acts again and
-compares line by line, so that a rule that changes shows as a readable difference. When the change is
-meant (and `Game.version` raised), write them again and read the difference before committing it:
+`golden/*.txt` record what the game did when they were written; test_golden.py replays their acts and
+compares line by line, so that a changed rule shows as a readable difference. If the change is intended
+(and `Game.version` raised), write them again and review the difference before committing it:
 
     python -m tests.games.deal_or_no_deal.playthroughs --write
 """
@@ -28,12 +28,12 @@ TABLE = {"counts": [4, 1, 2], "my_utilities": [3, 5, 1], "partner_utilities": [1
 
 
 class Script(NamedTuple):
-    """How an episode is written: what it begins with, and what the learner says, again and again at the end."""
+    """How to write an episode: seed, options and the learner's acts; the last act repeats until the end."""
 
     seed: int
     options: dict[str, Any]
-    talk: tuple[str, ...]  # acts with `all` of the pool, `half` of it, `rest`: what the partner leaves me, or counts
-    reset: dict[str, Any] = {}  # noqa: RUF012  (a NamedTuple's default is never changed)
+    talk: tuple[str, ...]  # acts with counts, or `all` or `half` of the pool, or the `rest` that the partner leaves
+    reset: dict[str, Any] = {}  # noqa: RUF012  (a NamedTuple's default never changes)
 
 
 SCRIPTS: dict[str, Script] = {
@@ -60,23 +60,23 @@ Learner = Callable[[rules.State], tuple[int, ...]]
 
 
 def lines_of(script: Script, learner: Learner) -> Iterator[str]:
-    """The episode with a learner in seat 0; the partner's acts and all luck follow from the script."""
+    """The episode with a learner in seat 0; the script determines chance and the partner's acts."""
     yield SIGNATURE
     yield f"seed {script.seed}"
     yield f"options {json.dumps(script.options)}"
     yield f"reset {json.dumps(script.reset)}"
     env = NegotiationEnv(**script.options)
     env.reset(seed=script.seed, options=script.reset)
-    state, mind = held_by(env)
-    yield f"partner kind {int(mind.kind)} threshold {int(mind.threshold)}"
+    state, memory = hidden(env)
+    yield f"partner kind {int(memory.kind)} threshold {int(memory.threshold)}"
     yield f"  {state_line(state)}"
     over = False
     while not over:
         act = learner(state)
-        # the environment plays both acts in one call; the rules alone show the position between them
+        # the environment plays both acts in one call; the rules give the position in between
         between, _, ended = board.play(env.settings, state, tuple(np.int32(x) for x in act))
         _, reward, over, _, info = env.step({"act_type": act[0], "oA": act[1:]})
-        state, _ = held_by(env)
+        state, _ = hidden(env)
         yield act_line(0, act, between)
         if not ended:
             yield act_line(1, (int(state.last_acts[1]), *(int(x) for x in state.claims[1])), state)
@@ -86,8 +86,8 @@ def lines_of(script: Script, learner: Learner) -> Iterator[str]:
     yield "end " + json.dumps({name: np.asarray(info[name]).tolist() for name in shown})
 
 
-def held_by(env: NegotiationEnv) -> tuple[rules.State, Any]:
-    """The position an environment has reached, and its partner's memory: nothing a learner may see."""
+def hidden(env: NegotiationEnv) -> tuple[rules.State, Any]:
+    """The environment's position and its partner's memory, both hidden from learners."""
     wire = env._compiled.env
     solo = env.program.play.layout.unpack(wire.read(np.asarray(env._vector)[: wire.size]).solo)
     return jax.tree.map(np.asarray, solo.state), solo.opponent_memory
@@ -104,7 +104,7 @@ def csv(items: Any) -> str:
 
 
 def state_line(state: rules.State) -> str:
-    """Everything in a state, on one line."""
+    """The whole state on one line."""
     acts = "/".join("-" if int(act) == rules.SILENT else rules.ACT_NAMES[int(act)] for act in state.last_acts)
     return (
         f"counts {csv(state.counts)} worth {csv(state.utilities[0])}/{csv(state.utilities[1])} "
@@ -113,8 +113,8 @@ def state_line(state: rules.State) -> str:
     )
 
 
-def talker(talk: tuple[str, ...]) -> Learner:
-    """Says what a script says."""
+def scripted(talk: tuple[str, ...]) -> Learner:
+    """Plays the acts of a script."""
     said = iter([*talk, *[talk[-1]] * 10])
 
     def choose(state: rules.State) -> tuple[int, ...]:
@@ -132,8 +132,8 @@ def talker(talk: tuple[str, ...]) -> Learner:
     return choose
 
 
-def reader(lines: list[str]) -> Learner:
-    """Says what the learner of a written playthrough said."""
+def recorded(lines: list[str]) -> Learner:
+    """Plays the learner's acts of a recorded playthrough."""
     said = iter([line.split()[1:3] for line in lines if line.startswith("0 ")])
 
     def choose(state: rules.State) -> tuple[int, ...]:
@@ -145,7 +145,7 @@ def reader(lines: list[str]) -> Learner:
 
 
 def script_of(lines: list[str]) -> Script:
-    """What the first lines of a file say."""
+    """The script in the first lines of a file."""
     seed, options, reset = (line.partition(" ")[2] for line in lines[1:4])
     return Script(int(seed), json.loads(options), (), json.loads(reset))
 
@@ -154,7 +154,7 @@ def main() -> None:
     if sys.argv[1:] != ["--write"]:
         sys.exit(__doc__)
     for name, script in SCRIPTS.items():
-        text = "\n".join(lines_of(script, talker(script.talk))) + "\n"
+        text = "\n".join(lines_of(script, scripted(script.talk))) + "\n"
         (FOLDER / f"{name}.txt").write_text(text)
         print(f"{name}: {text.count('->')} acts")
 

@@ -1,4 +1,4 @@
-"""`DealOrNoDialog-v0` as its users meet it: Gymnasium's own checks, and what an episode looks like."""
+"""`DealOrNoDialog-v0`: Gymnasium's own checks, observations, infos and rewards."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 from kibitz.games.deal_or_no_deal.envs.gym_env import NegotiationEnv
-from tests.games.deal_or_no_deal.envs import CONTEXT, ID, act, at_table, make
+from tests.games.deal_or_no_deal.envs import CONTEXT, HEAVY, ID, act, at_table, make
 from tests.games.deal_or_no_deal.oracle import AGREE, DISAGREE, INSIST, PROPOSE
 
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -39,18 +39,29 @@ OPTIONS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", OPTIONS)
+OWN_PROGRAM = (
+    "large pools",
+    "points budget",
+    "a mix of partners",
+    "another player by name",
+    "a random player",
+    "bayes",
+)
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=HEAVY if name in OWN_PROGRAM else ()) for name in OPTIONS])
 def test_gymnasium_accepts_the_environment_with(name: str) -> None:
     check_env(make(**OPTIONS[name]))
 
 
+@HEAVY
 def test_gymnasium_accepts_the_environment_with_a_data_set(tmp_path: Path) -> None:
     file = tmp_path / "selfplay.txt"
     file.write_text("1 4 2 3 3 0\n1 1 2 0 3 3\n4 1 1 6 2 0\n4 0 1 0 2 5\n")
     check_env(make(use_dataset=True, dataset_path=str(file)))
 
 
-def test_the_environment_goes_through_gymnasiums_default_wrappers() -> None:
+def test_the_environment_works_in_gymnasiums_default_wrappers() -> None:
     env = gym.make(ID)
     env.reset(seed=1)
     for _ in range(50):
@@ -59,7 +70,7 @@ def test_the_environment_goes_through_gymnasiums_default_wrappers() -> None:
             env.reset()
 
 
-def test_sampled_actions_are_legal_all_through_an_episode() -> None:
+def test_sampled_actions_are_legal_throughout_an_episode() -> None:
     env = make(disagree_ends=False)
     for seed in range(100):
         env.reset(seed=seed)
@@ -69,7 +80,7 @@ def test_sampled_actions_are_legal_all_through_an_episode() -> None:
             *_, over, _, _ = env.step(env.action_space.sample())
 
 
-def test_before_the_partner_speaks_its_act_reads_disagree_with_a_zero_offer() -> None:
+def test_before_its_first_act_the_partner_shows_disagree_and_a_zero_offer() -> None:
     env = make()
     seen, info = at_table(env)
     assert seen["last_partner_act"] == DISAGREE and seen["last_partner_offer_for_me"].tolist() == [0, 0, 0]
@@ -79,7 +90,7 @@ def test_before_the_partner_speaks_its_act_reads_disagree_with_a_zero_offer() ->
     assert info["partner_has_spoken"] == 1 and info["action_mask"].tolist() == [1, 1, 1, 1, 1]
 
 
-def test_the_observation_is_the_seeds_and_info_has_mask_and_caps() -> None:
+def test_the_observation_has_the_seeds_entries_and_info_has_mask_and_caps() -> None:
     seen, info = at_table(make())
     assert set(seen) == {
         "counts",
@@ -106,12 +117,12 @@ def test_a_deal_is_paid_and_measured() -> None:
     assert seen["last_partner_act"] == AGREE and seen["turns_remaining"] == 8
     assert info["payoffs"].tolist() == [13.0, 10.0] and info["agreement"] is True
     assert info["nash_product"] == 130.0 and info["welfare"] == 23.0
-    assert info["ceiling"] == 17.0  # all but the two balls, which are 12 of 20 to the partner
+    assert info["ceiling"] == 17.0  # everything but the two balls, which are worth 12 of 20 to the partner
     # (4, 1, 0) gives 17 and 12: better for both
     assert info["pareto"] is False
 
 
-def test_a_pareto_optimal_deal_is_called_so() -> None:
+def test_a_pareto_optimal_deal_is_marked_as_one() -> None:
     env = make()
     at_table(env)
     _, reward, _, _, info = env.step(act(PROPOSE, 4, 1, 0))
@@ -127,7 +138,7 @@ def test_no_deal_has_no_payoffs_and_is_not_pareto_optimal() -> None:
     assert info["nash_product"] == 0.0 and info["ceiling"] == 17.0
 
 
-def test_the_turn_limit_terminates_and_truncation_is_left_to_time_limit() -> None:
+def test_the_turn_limit_terminates_and_only_time_limit_truncates() -> None:
     env = make(max_turns=2)
     at_table(env)
     *_, terminated, truncated, _ = env.step(act(PROPOSE, 4, 1, 2))
@@ -138,7 +149,7 @@ def test_the_turn_limit_terminates_and_truncation_is_left_to_time_limit() -> Non
     assert truncated and not terminated
 
 
-def test_the_points_budget_says_whether_it_is_met() -> None:
+def test_info_says_whether_the_points_budget_is_met() -> None:
     env = make(points_budget=10)
     met = []
     for seed in range(120):
@@ -149,7 +160,7 @@ def test_the_points_budget_says_whether_it_is_met() -> None:
     assert any(met) and not all(met)  # three of each type cannot make ten
 
 
-def test_the_same_seed_gives_the_same_episode_and_another_seed_another() -> None:
+def test_equal_seeds_give_equal_episodes_and_other_seeds_others() -> None:
     def opening(env: NegotiationEnv, seed: int | None) -> tuple[Any, ...]:
         seen, _ = env.reset(seed=seed)
         return tuple(np.concatenate([np.ravel(value) for value in seen.values()]).tolist())
@@ -162,8 +173,8 @@ def test_the_same_seed_gives_the_same_episode_and_another_seed_another() -> None
             opening(two, None),
         ]
     firsts = {opening(one, seed) for seed in (0, 1, 2**31, 2**32, 2**32 + 1, 2**63 - 1, *range(2, 30))}
-    assert len(firsts) > 30  # 34 seeds, also those that differ in their upper half only
-    assert len({opening(one, None) for _ in range(30)}) > 27  # and an episode is not played twice
+    assert len(firsts) > 30  # 34 seeds, some of which differ only in their upper half
+    assert len({opening(one, None) for _ in range(30)}) > 27  # and episodes do not repeat
 
 
 def test_rendering_shows_the_table_from_the_agents_side() -> None:
@@ -174,12 +185,12 @@ def test_rendering_shows_the_table_from_the_agents_side() -> None:
     assert make().render() is None
 
 
-# An episode can be over before the agent has acted: a partner who begins may disagree, or have the only turn.
-# Gymnasium knows no such reset, so the first step ends the episode, whatever is played.
+# An episode can end before the agent acts: a partner that starts may disagree, or have the only turn.
+# Gymnasium cannot express that in a reset, so the first step ends the episode, whatever the action.
 
 
 @pytest.mark.parametrize("illegal", ["error", "penalty"])
-def test_a_step_after_a_reset_never_raises_even_if_the_partner_ended_it_at_once(illegal: str) -> None:
+def test_the_first_step_never_raises_even_if_the_partner_already_ended_the_episode(illegal: str) -> None:
     env = make(max_turns=1, agent_starts=False, illegal=illegal)
     for seed in range(3):
         _, info = env.reset(seed=seed)
@@ -191,7 +202,7 @@ def test_a_step_after_a_reset_never_raises_even_if_the_partner_ended_it_at_once(
         env.step(act(PROPOSE, 1, 0, 0))
 
 
-def test_an_agent_without_a_sense_of_the_rules_can_play_a_random_partner() -> None:
+def test_sampled_actions_play_whole_episodes_against_a_random_partner() -> None:
     env = make(partner="random")
     env.action_space.seed(0)
     for seed in range(60):
@@ -201,12 +212,12 @@ def test_an_agent_without_a_sense_of_the_rules_can_play_a_random_partner() -> No
             _, _, terminated, _, _ = env.step(env.action_space.sample())
 
 
-def test_rewards_add_up_to_the_payoff_whoever_ended_the_episode() -> None:
-    # a random partner now and then selects nothing at once, which leaves everything to the agent
+def test_rewards_add_up_to_the_payoff() -> None:
+    # a random partner sometimes selects nothing at once, which leaves everything to the agent
     env = make(partner="random", max_turns=3)
     rng = np.random.default_rng(0)
     paid = 0
-    for seed in range(2500):
+    for seed in range(1000):
         _, info = env.reset(seed=seed)
         total, over = 0.0, False
         while not over:
@@ -216,4 +227,4 @@ def test_rewards_add_up_to_the_payoff_whoever_ended_the_episode() -> None:
             total += reward
         assert total == info["payoffs"][0], f"seed {seed}"
         paid += total > 0
-    assert paid > 200
+    assert paid > 80

@@ -1,4 +1,4 @@
-"""Options, actions, seeds and resets that are wrong: one sentence says what would be right."""
+"""Invalid options, actions, seeds and resets raise one sentence that says what is valid."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from kibitz.core.errors import BadInput
 from kibitz.games.deal_or_no_deal.envs.gym_env import NegotiationEnv, NegotiationVectorEnv
-from tests.games.deal_or_no_deal.envs import CONTEXT, ID, MODES, N, act, at_table, complaint, make
+from tests.games.deal_or_no_deal.envs import CONTEXT, ID, MODES, N, act, at_table, error_of, make
 from tests.games.deal_or_no_deal.oracle import PROPOSE
 from tests.twins import assert_same
 
@@ -52,15 +52,15 @@ BAD_OPTIONS: dict[str, tuple[dict[str, Any], list[str]]] = {
 
 
 @pytest.mark.parametrize("name", BAD_OPTIONS)
-def test_a_bad_option_is_named_with_what_would_be_right(name: str) -> None:
+def test_an_invalid_option_is_named_with_valid_values(name: str) -> None:
     options, words = BAD_OPTIONS[name]
-    sentence = complaint(lambda: NegotiationEnv(**options))
+    sentence = error_of(lambda: NegotiationEnv(**options))
     assert all(word in sentence for word in words), sentence
-    complaint(lambda: NegotiationVectorEnv(2, **options))
+    error_of(lambda: NegotiationVectorEnv(2, **options))
 
 
-def test_a_bad_option_is_named_through_gym_make_too() -> None:
-    assert "max_turns" in complaint(lambda: gym.make(ID, max_turn=5))
+def test_an_invalid_option_is_named_through_gym_make_too() -> None:
+    assert "max_turns" in error_of(lambda: gym.make(ID, max_turn=5))
 
 
 BAD_ACTIONS: dict[str, Any] = {
@@ -90,10 +90,10 @@ BAD_ACTIONS: dict[str, Any] = {
 
 @pytest.mark.parametrize("illegal", ["error", "penalty"])
 @pytest.mark.parametrize("name", BAD_ACTIONS)
-def test_an_action_of_the_wrong_shape_or_type_is_a_broken_caller(name: str, illegal: str) -> None:
+def test_an_action_of_the_wrong_shape_or_type_raises(name: str, illegal: str) -> None:
     env = make(illegal=illegal)
     before = at_table(env)
-    sentence = complaint(lambda: env.step(BAD_ACTIONS[name]))
+    sentence = error_of(lambda: env.step(BAD_ACTIONS[name]))
     assert "act_type" in sentence or "oA" in sentence
     assert env.step(act(PROPOSE, 4, 1, 2))[0]["turns_remaining"] == before[0]["turns_remaining"] - 2
 
@@ -116,10 +116,10 @@ BAD_BATCHES: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", BAD_BATCHES)
-def test_a_batch_of_the_wrong_shape_or_type_is_a_broken_caller(name: str) -> None:
+def test_a_batch_of_the_wrong_shape_or_type_raises(name: str) -> None:
     env = NegotiationVectorEnv(N, illegal="penalty")
     env.reset(seed=0)
-    sentence = complaint(lambda: env.step(BAD_BATCHES[name]))
+    sentence = error_of(lambda: env.step(BAD_BATCHES[name]))
     assert "act_type" in sentence or "oA" in sentence
 
 
@@ -143,17 +143,17 @@ BAD_RESETS: dict[str, tuple[dict[str, Any], list[str]]] = {
     "words": ({"context": CONTEXT | {"counts": "abc"}}, ["counts", "whole"]),
     "nonsense about who starts": ({"context": CONTEXT, "agent_starts": "me"}, ["agent_starts", "'me'", "true"]),
     "a number for who starts": ({"context": CONTEXT, "agent_starts": 1}, ["agent_starts", "1", "true"]),
-    "nobody starts": ({"context": CONTEXT, "agent_starts": None}, ["agent_starts", "None", "true"]),
+    "no starter": ({"context": CONTEXT, "agent_starts": None}, ["agent_starts", "None", "true"]),
     "several start": ({"context": CONTEXT, "agent_starts": np.array([True, False])}, ["agent_starts", "true"]),
 }
 
 
 @pytest.mark.parametrize("name", BAD_RESETS)
-def test_a_bad_reset_option_is_named_and_the_episode_goes_on(name: str) -> None:
+def test_an_invalid_reset_option_is_named_and_the_episode_continues(name: str) -> None:
     options, words = BAD_RESETS[name]
     env = make()
     at_table(env)
-    sentence = complaint(lambda: env.reset(seed=77, options=options))
+    sentence = error_of(lambda: env.reset(seed=77, options=options))
     assert all(word in sentence for word in words), sentence
     assert env.step(act(PROPOSE, 4, 1, 0))[1] == 17.0
 
@@ -163,7 +163,7 @@ BAD_VECTOR_RESETS: dict[str, tuple[dict[str, Any], list[str]]] = {
     "a mask that is a list": ({"options": {"reset_mask": [True, False]}}, ["reset_mask", "(4,)"]),
     "a mask of numbers": ({"options": {"reset_mask": np.array([1, 0, 1, 0])}}, ["reset_mask", "boolean"]),
     "a mask of another length": ({"options": {"reset_mask": np.array([True])}}, ["reset_mask", "(4,)"]),
-    "a mask of nobody": ({"options": {"reset_mask": np.zeros(N, bool)}}, ["reset_mask", "True"]),
+    "an empty mask": ({"options": {"reset_mask": np.zeros(N, bool)}}, ["reset_mask", "True"]),
     "too few seeds": ({"seed": [1]}, ["1", "4", "seed"]),
     "a seed below zero among others": ({"seed": [1, 2, -1, 4]}, ["seed", "-1", "0"]),
     "a seed in words": ({"seed": "seven"}, ["seed", "seven"]),
@@ -172,18 +172,18 @@ BAD_VECTOR_RESETS: dict[str, tuple[dict[str, Any], list[str]]] = {
 
 
 @pytest.mark.parametrize("name", BAD_VECTOR_RESETS)
-def test_a_bad_reset_of_the_vector_environment_changes_nothing(name: str) -> None:
+def test_an_invalid_reset_of_the_vector_environment_changes_nothing(name: str) -> None:
     arguments, words = BAD_VECTOR_RESETS[name]
     env, other = (NegotiationVectorEnv(N, autoreset_mode="Disabled") for _ in range(2))
     env.reset(seed=1)
     other.reset(seed=1)
-    sentence = complaint(lambda: env.reset(**arguments))
+    sentence = error_of(lambda: env.reset(**arguments))
     assert all(word in sentence for word in words), sentence
     assert_same(env.reset()[0], other.reset()[0])
 
 
 @pytest.mark.parametrize("seed", [-1, "seven", 0.5])
-def test_a_seed_that_is_no_whole_number_from_zero_on_is_refused_and_changes_nothing(seed: Any) -> None:
+def test_an_invalid_seed_is_refused_and_changes_nothing(seed: Any) -> None:
     env, other = make(), make()
     for one in (env, other):
         one.reset(seed=1)
@@ -192,17 +192,17 @@ def test_a_seed_that_is_no_whole_number_from_zero_on_is_refused_and_changes_noth
     assert_same(env.reset()[0], other.reset()[0])
 
 
-def test_the_first_reset_cannot_leave_out_an_environment() -> None:
+def test_the_first_reset_must_include_every_environment() -> None:
     env = NegotiationVectorEnv(N, autoreset_mode="Disabled")
-    assert "reset_mask" in complaint(lambda: env.reset(options={"reset_mask": np.arange(N) > 0}))
+    assert "reset_mask" in error_of(lambda: env.reset(options={"reset_mask": np.arange(N) > 0}))
 
 
 @pytest.mark.parametrize("number", [0, -1, 1.5, "two", None])
-def test_the_number_of_environments_is_a_whole_number_of_at_least_one(number: Any) -> None:
-    assert "num_envs" in complaint(lambda: NegotiationVectorEnv(number))
+def test_the_number_of_environments_is_a_positive_integer(number: Any) -> None:
+    assert "num_envs" in error_of(lambda: NegotiationVectorEnv(number))
 
 
 @pytest.mark.parametrize("mode", ["next_step", "Sometimes", 3, None])
-def test_an_unknown_autoreset_mode_is_named_with_those_there_are(mode: Any) -> None:
-    sentence = complaint(lambda: NegotiationVectorEnv(2, autoreset_mode=mode))
+def test_the_error_about_an_unknown_autoreset_mode_lists_the_modes(mode: Any) -> None:
+    sentence = error_of(lambda: NegotiationVectorEnv(2, autoreset_mode=mode))
     assert all(word in sentence for word in ("autoreset", *MODES)), sentence

@@ -1,4 +1,4 @@
-"""Flat and MultiDiscrete actions, with the masks trainers ask for."""
+"""Flat and MultiDiscrete actions, with the masks that trainers need."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 from kibitz.games.deal_or_no_deal.envs.wrappers import FlatActions, MultiDiscreteActions
-from tests.games.deal_or_no_deal.envs import CONTEXT, complaint, make
+from tests.games.deal_or_no_deal.envs import CONTEXT, error_of, make
 from tests.games.deal_or_no_deal.oracle import AGREE, DISAGREE, INSIST
 
 
-# Gymnasium would rather check what is inside the wrapper, which the tests above do
+# Gymnasium suggests checking the environment inside the wrapper, which test_env does
 @pytest.mark.filterwarnings("ignore:.*is different from the unwrapped version:UserWarning")
 @pytest.mark.parametrize("wrapper", [FlatActions, MultiDiscreteActions])
 def test_gymnasium_accepts_the_wrapped_environment(wrapper: Any) -> None:
-    # a sample of such a space knows no mask, so illegal acts must not raise
+    # illegal acts must not raise, because the checker samples without a mask
     check_env(wrapper(make(illegal="penalty")))
 
 
-def test_flat_actions_are_every_act_once() -> None:
+def test_flat_actions_contain_every_act_once() -> None:
     env = FlatActions(make())
     assert env.action_space == gym.spaces.Discrete(2 + 3 * 5**3)
     acts = [env.action(i) for i in range(2 + 3 * 5**3)]
@@ -31,7 +31,7 @@ def test_flat_actions_are_every_act_once() -> None:
 
 @pytest.mark.parametrize("wrapper", [FlatActions, MultiDiscreteActions])
 @pytest.mark.parametrize("agent_starts", [True, False])
-def test_the_wrappers_masks_are_open_exactly_for_legal_acts(wrapper: Any, agent_starts: bool) -> None:
+def test_the_wrappers_masks_are_set_exactly_for_legal_acts(wrapper: Any, agent_starts: bool) -> None:
     env = wrapper(make())
     env.reset(seed=0, options={"context": CONTEXT, "agent_starts": agent_starts})
     mask = env.action_masks()
@@ -52,7 +52,7 @@ def test_the_wrappers_masks_are_open_exactly_for_legal_acts(wrapper: Any, agent_
 
 @pytest.mark.parametrize("wrapper", [FlatActions, MultiDiscreteActions])
 def test_masked_samples_of_the_wrappers_never_raise(wrapper: Any) -> None:
-    env = wrapper(make(max_count=3))
+    env = wrapper(make())
     rng = np.random.default_rng(0)
     deals = 0
     for seed in range(80):
@@ -63,7 +63,7 @@ def test_masked_samples_of_the_wrappers_never_raise(wrapper: Any) -> None:
             if wrapper is FlatActions:
                 action: Any = rng.choice(np.flatnonzero(mask))
             else:
-                action = [rng.choice(np.flatnonzero(part)) for part in np.split(mask, [5, 9, 13])]
+                action = [rng.choice(np.flatnonzero(part)) for part in np.split(mask, [5, 10, 15])]
             *_, over, _, info = env.step(action)
         deals += info["agreement"]
     assert deals > 5
@@ -99,14 +99,14 @@ BAD_WRAPPED = [
 def test_a_wrapped_action_of_the_wrong_shape_or_type_is_refused(wrapper: Any, action: Any, right: str) -> None:
     env = wrapper(make(illegal="penalty"))
     env.reset(seed=0)
-    sentence = complaint(lambda: env.step(action))
+    sentence = error_of(lambda: env.step(action))
     assert right in sentence or str(int(right) - 1) in sentence
 
 
 def test_a_wrapper_around_another_environment_is_refused() -> None:
     other: Any = gym.make("CartPole-v1")
     for wrapper in (FlatActions, MultiDiscreteActions):
-        assert "DealOrNoDialog-v0" in complaint(lambda wrapper=wrapper: wrapper(other))  # type: ignore[misc]
+        assert "DealOrNoDialog-v0" in error_of(lambda wrapper=wrapper: wrapper(other))  # type: ignore[misc]
 
 
 def test_masks_before_the_first_reset_need_a_reset() -> None:

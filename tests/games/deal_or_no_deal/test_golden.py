@@ -13,22 +13,22 @@ FILES = {path.stem: path for path in sorted(playthroughs.FOLDER.glob("*.txt"))}
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_the_playthrough_is_the_same_line_by_line(name: str) -> None:
+def test_the_playthrough_matches_line_by_line(name: str) -> None:
     golden = FILES[name].read_text().splitlines()
-    played = list(playthroughs.lines_of(playthroughs.script_of(golden), playthroughs.reader(golden)))
+    played = list(playthroughs.lines_of(playthroughs.script_of(golden), playthroughs.recorded(golden)))
     for number, (line, expected) in enumerate(zip(played, golden, strict=False), start=1):
         assert line == expected, f"{FILES[name].name}, line {number}"
     assert len(played) == len(golden)
 
 
-def test_there_is_a_file_for_every_script_and_none_without() -> None:
+def test_files_and_scripts_correspond() -> None:
     assert set(FILES) == set(playthroughs.SCRIPTS)
     for name, path in FILES.items():
         script = playthroughs.script_of(path.read_text().splitlines())
         assert script == playthroughs.SCRIPTS[name]._replace(talk=())
 
 
-def test_the_playthroughs_show_every_act_and_every_way_to_end() -> None:
+def test_the_playthroughs_contain_every_act_and_every_ending() -> None:
     texts = {name: path.read_text() for name, path in FILES.items()}
     for act in ACT_NAMES:
         assert any(re.search(rf"^0 {act}\b", text, re.MULTILINE) for text in texts.values()), act

@@ -1,4 +1,4 @@
-"""Thousands of random games: the package's rules, mapped over a batch, beside the oracle, step by step."""
+"""Random games: the package's rules, mapped over a batch, against the oracle, step by step."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from kibitz.games.deal_or_no_deal.rules import Settings
 from tests.games.deal_or_no_deal import board, oracle
 from tests.games.deal_or_no_deal.oracle import AGREE, DISAGREE, END, INSIST, NOTHING, PROPOSE, Act, Game, Triple
 
-GAMES = 1024
+GAMES = 512
 KINDS = list(partner.KINDS)
 PAST = 2  # offers that a state remembers
 RECORD = build(board.MOST, past_offers=PAST)
 PLAY = against(RECORD, RECORD.bot("heuristic"))
 BARE = Layout(rules.bit_widths(PAST), RECORD.example)
-# compiled: operation by operation each would be compiled by itself
+# compiled, because eager calls would compile every operation separately
 pack_all, unpack_all = jax.jit(jax.vmap(BARE.pack)), jax.jit(jax.vmap(BARE.unpack))
 unpack_solos = jax.jit(jax.vmap(PLAY.layout.unpack))
 
@@ -53,17 +53,17 @@ def random_game(rng: random.Random, most: int) -> Game:
 
 
 def random_act(rng: random.Random, game: Game, wild: float) -> Act:
-    """Any act, ends rarely; now and then one that nobody may play."""
+    """Any act, rarely END; with probability `wild` possibly an illegal one."""
     kind = rng.choice([PROPOSE, PROPOSE, INSIST, INSIST, AGREE, DISAGREE, END])
     if rng.random() < wild:
         return kind, random_triple(rng, -1, 8)
     keep = tuple(rng.randint(0, count) for count in game.counts)
     other = oracle.rest_of(game.counts, game.claimed(1 - game.seat))
-    # a selection at random would hardly ever match
+    # a random selection would hardly ever match
     return kind, other if kind == END and rng.random() < 0.5 else (keep[0], keep[1], keep[2])
 
 
-def settings_of(games: list[Game], tempers: Any) -> Settings:
+def settings_of(games: list[Game], styles: Any) -> Settings:
     """One row of settings for each game."""
     base = board.settings_for(max_count=board.MOST, past_offers=PAST)
     n = len(games)
@@ -75,19 +75,19 @@ def settings_of(games: list[Game], tempers: Any) -> Settings:
         budget_table=base.budget_table,
         past=base.past,
         ladders=base.ladders,
-        tempers=tempers if tempers is not None else wide.tempers,
+        styles=styles if styles is not None else wide.styles,
     )
 
 
 def rewards_of(before: Game, after: Game) -> list[int]:
-    """What this one act paid: points come once, with the deal."""
+    """What this act paid: only the act that closes the deal pays."""
     return [0, 0] if before.over else list(after.payoffs)
 
 
 @jax.jit
 @partial(jax.vmap, in_axes=(SHARED, 0, 0))
 def step_packed(settings: Settings, packed: Any, act: Any) -> tuple[Any, Any, Any, Any, Any]:
-    """One act, from words to words; also whether the masks call it legal for the seat to move."""
+    """One act on a packed state; also whether it is legal for the seat to move."""
     state = BARE.unpack(packed)
     legal = jnp.stack(board.allowed(settings, state, act))[state.seat]
     after, rewards, over = rules.step(settings, state, (act, act), jnp.zeros(0))
@@ -95,13 +95,13 @@ def step_packed(settings: Settings, packed: Any, act: Any) -> tuple[Any, Any, An
 
 
 @pytest.mark.parametrize(("seed", "most"), [(1, 4), (2, 7)])
-def test_the_rules_follow_the_oracle_whoever_acts_and_whatever_is_said(seed: int, most: int) -> None:
+def test_the_rules_match_the_oracle_for_random_acts(seed: int, most: int) -> None:
     rng = random.Random(seed)
     games = [random_game(rng, most) for _ in range(GAMES)]
     settings = settings_of(games, None)
     packed = pack_all(board.stack([board.state_of(game, PAST) for game in games]))
     deals = 0
-    for _ in range(11):  # one more than the longest game, so that steps after the end are seen too
+    for _ in range(11):  # one more than the longest game, to include steps after the end
         acts = [random_act(rng, game, wild=0.15) for game in games]
         after = [game.play(act) for game, act in zip(games, acts, strict=True)]
         packed, state, rewards, over, legal = step_packed(settings, packed, board.stack([board.plain(a) for a in acts]))
@@ -117,17 +117,17 @@ def test_the_rules_follow_the_oracle_whoever_acts_and_whatever_is_said(seed: int
         deals += int(np.any(paid, axis=1).sum())
         games = after
     assert all(game.over for game in games)
-    assert deals > GAMES / 20  # or there was nothing to compare
+    assert deals > GAMES / 20  # otherwise there was nothing to compare
 
 
-def tempers_of(kinds: list[str], thresholds: list[Fraction]) -> rules.Tempers:
+def styles_of(kinds: list[str], thresholds: list[Fraction]) -> rules.Styles:
     """f32[games, 2, 1] each."""
     rows = []
     for kind, threshold in zip(kinds, thresholds, strict=True):
         row = partner.KINDS[kind]
         row = row._replace(low=float(threshold), high=float(threshold)) if kind == "heuristic" else row
-        rows.append(partner.tempers([row]))
-    stacked: rules.Tempers = board.stack(rows)
+        rows.append(partner.styles([row]))
+    stacked: rules.Styles = board.stack(rows)
     return stacked
 
 
@@ -145,39 +145,37 @@ def advance(settings: Settings, packed: Any, act: Any, u: Any) -> tuple[Any, Sol
     return PLAY.layout.pack(solo), solo, rewards, over
 
 
-def answered(game: Game, temper: oracle.Temper, u: float) -> Game:
+def answered(game: Game, style: oracle.Style, u: float) -> Game:
     """After the partner's act, if it is the partner's turn."""
-    return game.play(oracle.partner_act(game, temper, u)) if game.seat == 1 and not game.over else game
+    return game.play(oracle.partner_act(game, style, u)) if game.seat == 1 and not game.over else game
 
 
 @pytest.mark.parametrize(("seed", "most"), [(3, 4), (4, 7)])
-def test_a_learners_games_follow_the_oracle_against_every_kind_of_partner(seed: int, most: int) -> None:
+def test_a_learners_games_match_the_oracle_against_every_kind_of_partner(seed: int, most: int) -> None:
     rng = random.Random(seed)
     first = [random_game(rng, most) for _ in range(GAMES)]
     kinds = [rng.choice(KINDS) for _ in first]
-    # thresholds as one draws them from a range: in thousandths
+    # thresholds in thousandths, like those drawn from a range
     thresholds = [Fraction(rng.choice([550, 550, rng.randint(500, 700)]), 1000) for _ in first]
-    tempers = [
-        replace(board.TEMPERS[kind], threshold=threshold) if kind == "heuristic" else board.TEMPERS[kind]
+    styles = [
+        replace(board.STYLES[kind], threshold=threshold) if kind == "heuristic" else board.STYLES[kind]
         for kind, threshold in zip(kinds, thresholds, strict=True)
     ]
-    settings = settings_of(first, tempers_of(kinds, thresholds))
+    settings = settings_of(first, styles_of(kinds, thresholds))
     u = [oracle.uniform_at(game.counts, rng.randrange(10**6)) for game in first]
     block = np.zeros((GAMES, PLAY.new_uniforms), np.float32)
     block[:, -1] = u  # the partner's first act draws last
     packed, solo = enter(settings, board.stack([board.state_of(game, PAST) for game in first]), block)
-    games = [answered(game, temper, x) for game, temper, x in zip(first, tempers, u, strict=True)]
+    games = [answered(game, style, x) for game, style, x in zip(first, styles, u, strict=True)]
     board.assert_same(solo.state, board.stack([board.state_of(game, PAST) for game in games]))
     np.testing.assert_array_equal(
-        solo.opponent_memory.threshold, [int(temper.threshold * 1000) for temper in tempers], "the partner's threshold"
+        solo.opponent_memory.threshold, [int(style.threshold * 1000) for style in styles], "the partner's threshold"
     )
     deals = dict.fromkeys(KINDS, 0)
     for _ in range(6):
         acts = [random_act(rng, game, wild=0.05) for game in games]
         u = [oracle.uniform_at(game.counts, rng.randrange(10**6)) for game in games]
-        after = [
-            answered(game.play(act), temper, x) for game, act, temper, x in zip(games, acts, tempers, u, strict=True)
-        ]
+        after = [answered(game.play(act), style, x) for game, act, style, x in zip(games, acts, styles, u, strict=True)]
         plain = board.stack([board.plain(act) for act in acts])
         packed, solo, rewards, over = advance(settings, packed, plain, np.array(u, np.float32)[:, None])
         board.assert_same(solo.state, board.stack([board.state_of(game, PAST) for game in after]))
@@ -189,10 +187,10 @@ def test_a_learners_games_follow_the_oracle_against_every_kind_of_partner(seed: 
             deals[kind] += any(both)
         games = after
     assert all(game.over for game in games)
-    assert min(deals.values()) > 10, deals  # every kind of partner has closed deals in this test
+    assert min(deals.values()) > 10, deals  # every kind of partner closed deals
 
 
-def test_a_packed_state_comes_back_whole_at_the_edges_of_its_fields() -> None:
+def test_packing_keeps_states_at_the_limits_of_their_fields() -> None:
     largest = Game((7, 7, 7), ((10, 10, 10), (10, 10, 10)), seat=1, max_turns=250, acts=(END, DISAGREE))
     whole: Triple = (7, 7, 7)
     largest = replace(largest, claims=(whole, whole), kept=(whole, NOTHING), over=True, offers=((whole,) * 3,) * 2)
@@ -201,7 +199,7 @@ def test_a_packed_state_comes_back_whole_at_the_edges_of_its_fields() -> None:
         state = board.state_of(game, PAST)
         board.assert_same(BARE.unpack(BARE.pack(state)), state)
         for kind, threshold in ((15, 1000), (0, 0), (1, 550)):
-            solo = Solo(state, partner.Temper(jnp.int32(kind), jnp.int32(threshold)))
+            solo = Solo(state, partner.Style(jnp.int32(kind), jnp.int32(threshold)))
             board.assert_same(PLAY.layout.unpack(PLAY.layout.pack(solo)), solo)
 
 
@@ -212,11 +210,11 @@ def test_packing_keeps_types_and_stays_small() -> None:
     assert [jnp.asarray(a).dtype for a in jax.tree.leaves(back)] == [
         jnp.asarray(a).dtype for a in jax.tree.leaves(example)
     ]
-    assert layout.words == 3  # speed is the reason to pack at all
+    assert layout.words == 3  # packing is for speed
 
 
-def test_a_layout_gives_back_every_value_that_fits_its_widths() -> None:
-    # widths that do not fill words evenly, so that fields are laid around each other
+def test_a_layout_keeps_every_value_that_fits_its_widths() -> None:
+    # widths that do not fill words evenly
     widths = (17, 9, (1, 31), 0, 32)
     example = (jnp.int32(0), jnp.int32(0), (jnp.bool_(False), jnp.uint32(0)), jnp.float32(0), jnp.uint32(0))
     layout = Layout(widths, example)

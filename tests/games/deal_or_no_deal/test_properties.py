@@ -1,4 +1,4 @@
-"""What holds in every position hypothesis can think of."""
+"""Invariants in positions that hypothesis generates."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kibitz.games.deal_or_no_deal.envs.gym_env import NegotiationEnv, observe
 from tests.games.deal_or_no_deal import board, oracle
 from tests.games.deal_or_no_deal.oracle import AGREE, DISAGREE, END, Game, Triple
 
-# the same examples every time, so that a failing build can be repeated; the first one waits for the compiler
+# deterministic examples, so that failures can be reproduced; no deadline, because the first example compiles
 try_out = partial(settings, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 
 
@@ -32,7 +32,7 @@ acts = st.tuples(st.integers(0, 4), triples(0, 4))
 
 @st.composite
 def positions(draw: st.DrawFn, over: bool | None = None) -> Game:
-    """A game some acts after its beginning, whoever played them."""
+    """A game after a few acts of either seat."""
     game = Game(
         draw(triples(1, 4)),
         (draw(utilities), draw(utilities)),
@@ -41,7 +41,7 @@ def positions(draw: st.DrawFn, over: bool | None = None) -> Game:
         disagree_ends=draw(st.booleans()),
     )
     for act in draw(st.lists(acts, max_size=8)):
-        # early ends are drawn far too often otherwise
+        # otherwise most games would end early
         after = game.play(act)
         if after.over and over is False:
             break
@@ -80,7 +80,7 @@ def test_items_are_conserved_and_points_come_only_with_a_deal(game: Game, act: o
 
 @try_out(max_examples=100)
 @given(positions(over=False), st.data())
-def test_the_mask_is_never_empty_before_the_end_and_what_it_opens_is_played(game: Game, data: st.DataObject) -> None:
+def test_the_mask_is_never_empty_before_the_end_and_legal_acts_are_played(game: Game, data: st.DataObject) -> None:
     state, options = board.state_of(game), settings_of(game)
     masks = [np.asarray(mask) for mask in board.masks(options, state)[game.seat]]
     assert all(mask.any() for mask in masks)
@@ -97,7 +97,7 @@ def test_the_mask_is_never_empty_before_the_end_and_what_it_opens_is_played(game
 
 @try_out(max_examples=100)
 @given(positions(over=True), acts, st.integers(0, 1))
-def test_terminal_is_terminal(game: Game, act: oracle.Act, seat: int) -> None:
+def test_a_finished_game_never_changes(game: Game, act: oracle.Act, seat: int) -> None:
     before = board.state_of(replace(game, seat=seat))
     after, rewards, over = board.play(settings_of(game), before, board.plain(act))
     board.assert_same(after, before)
@@ -126,14 +126,14 @@ def _looker(max_count: int, revealed: bool, seat: int) -> Any:
 
 
 def everything_shown(game: Game, seat: int, **options: Any) -> dict[str, Any]:
-    """Whatever the package shows to a seat in this position, and to those who have no seat."""
+    """Everything that the package shows to a seat in this position, and to the public."""
     arrays, state = settings_of(game, past_offers=PAST, **options), board.state_of(game, PAST)
     record = build(4, bool(options), PAST)
-    view = jax.tree.map(np.asarray, record.rules.view(arrays, state, seat))._replace(seat=seat)
-    masks = tuple(np.asarray(mask) for mask in record.rules.legal(arrays, state, seat))
+    by_record = {r: jax.device_get(_looker(4, r, seat)(arrays, state)) for r in (False, True)}
+    view, masks = by_record[bool(options)]["view"]._replace(seat=seat), by_record[bool(options)]["masks"]
     history = [{"seat": who, "act": (act, *game.claimed(who))} for who, act in enumerate(game.acts) if act is not None]
     shown = {
-        "arrays": {r: _looker(4, r, seat)(arrays, state) for r in (False, True)},
+        "arrays": by_record,
         "describe": dict(record.words.prompt_variables(arrays, view, history)),
         "fields": dict(record.words.answer_fields(view, masks)),
         "legal_text": record.words.choices_text(view, masks),
@@ -157,7 +157,7 @@ def differences(a: Any, b: Any) -> list[str]:
 
 @try_out(max_examples=60)
 @given(positions(), utilities, st.integers(0, 1))
-def test_nothing_shown_to_a_seat_depends_on_the_other_seats_utilities(game: Game, others: Triple, seat: int) -> None:
+def test_nothing_that_a_seat_sees_depends_on_the_other_seats_utilities(game: Game, others: Triple, seat: int) -> None:
     mine = game.utilities[seat]
     changed = replace(game, utilities=(mine, others) if seat == 0 else (others, mine))
     assert differences(everything_shown(game, seat), everything_shown(changed, seat)) == []
@@ -165,7 +165,7 @@ def test_nothing_shown_to_a_seat_depends_on_the_other_seats_utilities(game: Game
 
 @try_out(max_examples=40)
 @given(positions(), utilities, utilities)
-def test_nothing_shown_to_nobody_depends_on_any_utilities(game: Game, a: Triple, b: Triple) -> None:
+def test_the_public_frame_does_not_depend_on_utilities(game: Game, a: Triple, b: Triple) -> None:
     arrays = settings_of(game)
     frames = [build(4).drawing.frame(arrays, board.state_of(g)) for g in (game, replace(game, utilities=(a, b)))]
     assert frames[0] == frames[1]
@@ -173,21 +173,21 @@ def test_nothing_shown_to_nobody_depends_on_any_utilities(game: Game, a: Triple,
 
 @try_out(max_examples=25)
 @given(positions(over=False), utilities)
-def test_revealed_utilities_are_shown_where_they_should_be(game: Game, others: Triple) -> None:
-    # the other test could not fail if its comparison saw nothing
+def test_revealed_utilities_appear_where_they_should(game: Game, others: Triple) -> None:
+    # proves that the comparison of the test above can fail
     assume(others != game.utilities[1])
     changed = replace(game, utilities=(game.utilities[0], others))
     shown = [everything_shown(g, 0, reveal_partner_utilities=True) for g in (game, changed)]
     places = differences(*shown)
     for place in ("['view'].other_utilities", "[True]['features']", "['partner_utilities']", "['describe']['p']"):
         assert any(place in found for found in places), place
-    # even then not to watchers, and not in the features of a network that was built without them
-    assert not any("nobody" in found or "[False]['features']" in found for found in places)
+    # not to the public, and not in the features of a record without them
+    assert not any("['frame']" in found or "[False]['features']" in found for found in places)
 
 
 @try_out(max_examples=25)
 @given(positions(over=False), utilities)
-def test_a_player_of_one_seat_chooses_the_same_whatever_the_other_seat_wants(game: Game, others: Triple) -> None:
+def test_a_bots_choice_does_not_depend_on_the_other_seats_utilities(game: Game, others: Triple) -> None:
     arrays = settings_of(game)
     for name in ("heuristic", "random"):
         chosen = []
@@ -231,7 +231,7 @@ def plain(tree: Any) -> Any:
 def test_the_same_seed_gives_the_same_episode(
     envs: tuple[NegotiationEnv, NegotiationEnv], seed: int, script: list[oracle.Act]
 ) -> None:
-    told = []
+    stories = []
     for env in envs:
         first, info = env.reset(seed=seed)
         story = [plain(first), plain(info)]
@@ -240,13 +240,13 @@ def test_the_same_seed_gives_the_same_episode(
             story += [plain(step[0]), step[1], over, truncated, plain(info), env.render()]
             if over:
                 break
-        told.append(story)
-    assert told[0] == told[1]
+        stories.append(story)
+    assert stories[0] == stories[1]
 
 
 @try_out(max_examples=40)
 @given(triples(1, 4), utilities, utilities, utilities, st.integers(0, 2**31))
-def test_an_environment_shows_nothing_of_the_partner_before_it_has_acted(
+def test_the_first_observation_does_not_depend_on_the_partners_utilities(
     envs: tuple[NegotiationEnv, NegotiationEnv], counts: Triple, mine: Triple, one: Triple, other: Triple, seed: int
 ) -> None:
     shown = []

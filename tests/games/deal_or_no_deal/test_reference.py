@@ -1,4 +1,4 @@
-"""Ceiling, Pareto, Nash and welfare beside brute force; `bayes` beside the ceiling and beside an exact expectimax."""
+"""Measures against brute force; `bayes` against the ceiling and an exact expectimax."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.games.deal_or_no_deal.oracle import AGREE, DISAGREE, END, INSIST, PRO
 SELF_PLAY = Path(__file__).parents[3].parent / "shared" / "data" / "deal_or_no_dialog" / "selfplay.txt"
 published = pytest.mark.skipif(not SELF_PLAY.is_file(), reason=f"the data of Lewis et al. is not at {SELF_PLAY}")
 
-CHUNK = 128  # games in one compiled call; always as many, because each number is compiled anew
+CHUNK = 128  # games in every compiled call: each number is compiled separately
 THRESHOLD_KINDS = ["heuristic", "conceder", "stubborn", "mirror"]
 
 
@@ -65,7 +65,7 @@ def score(settings: Any, games: Sequence[Game]) -> dict[str, Any]:
 
 
 def finished(game: Game, rng: random.Random) -> Game:
-    """A random way to play it to its end: mostly offers that get accepted."""
+    """Random acts to the end, mostly offers that the partner accepts."""
     while not game.over:
         keep = tuple(rng.randint(0, count) for count in game.counts)
         kinds = [PROPOSE, INSIST, INSIST, AGREE if game.offer_stands(game.seat) else PROPOSE]
@@ -74,7 +74,7 @@ def finished(game: Game, rng: random.Random) -> Game:
     return game
 
 
-def test_the_measures_of_an_episode_are_what_brute_force_finds() -> None:
+def test_the_measures_of_an_episode_equal_brute_force() -> None:
     rng = random.Random(1)
     games = [finished(game, rng) for game in random_games(2, 512)]
     measured = score(board.settings_for(), games)
@@ -89,7 +89,7 @@ def test_the_measures_of_an_episode_are_what_brute_force_finds() -> None:
         assert found["turns"] == [10 - game.turns_left] * 2
         assert found["agreement"] == [game.kept is not None] * 2
         if game.kept is None:
-            assert np.isnan(found["pareto"]).all()  # there is no deal that could be optimal
+            assert np.isnan(found["pareto"]).all()  # without a deal nothing can be optimal
             continue
         pareto = oracle.is_pareto(Points(mine, theirs), possible)
         assert found["pareto"] == [pareto] * 2
@@ -102,12 +102,12 @@ def test_the_measures_of_an_episode_are_what_brute_force_finds() -> None:
 
 @pytest.mark.parametrize("max_turns", [1, 2, 3, 10])
 @pytest.mark.parametrize("kind", THRESHOLD_KINDS)
-def test_the_ceiling_is_the_best_that_trying_everything_finds(kind: str, max_turns: int) -> None:
-    # both starters, and the ceiling of both seats, each against a partner of this kind in the other
-    temper = board.TEMPERS[kind]
+def test_the_ceiling_equals_exhaustive_search(kind: str, max_turns: int) -> None:
+    # both starters and both seats, each against a partner of this kind in the other seat
+    style = board.STYLES[kind]
     games = random_games(max_turns, 64 if max_turns < 10 else 16, 3, max_turns=max_turns)
     found = score(board.settings_for(partner=kind, max_turns=max_turns), games)["ceiling"]
-    best = [[oracle.Search(temper, agent).best(game) for agent in (0, 1)] for game in games]
+    best = [[oracle.Search(style, agent).best(game) for agent in (0, 1)] for game in games]
     np.testing.assert_array_equal(found, best)
     assert max_turns == 1 or np.any(found > 0)
 
@@ -128,35 +128,35 @@ def test_the_ceiling_is_the_most_that_leaves_the_partner_half_when_there_is_time
 
 @pytest.mark.parametrize("max_turns", [1, 2, 3, 10])
 @pytest.mark.parametrize("order", [("stubborn", "mirror"), ("mirror", "stubborn")])
-def test_in_a_mix_of_partners_the_most_yielding_one_makes_the_ceiling(order: tuple[str, str], max_turns: int) -> None:
+def test_in_a_mix_of_partners_the_most_generous_one_sets_the_ceiling(order: tuple[str, str], max_turns: int) -> None:
     games = random_games(8, 64 if max_turns < 10 else 12, 3, max_turns=max_turns)
     found = score(board.settings_for(partner=dict.fromkeys(order, 1.0), max_turns=max_turns), games)["ceiling"]
     for i, game in enumerate(games):
-        best = max(oracle.Search(board.TEMPERS[kind]).best(game) for kind in order)
+        best = max(oracle.Search(board.STYLES[kind]).best(game) for kind in order)
         assert found[i, 0] == best
 
 
-def test_a_kind_without_weight_does_not_make_the_ceiling() -> None:
+def test_a_kind_of_weight_zero_does_not_affect_the_ceiling() -> None:
     games = random_games(9, 64, 3)
     mixed = score(board.settings_for(partner={"stubborn": 1.0, "mirror": 0.0}), games)["ceiling"]
     np.testing.assert_array_equal(mixed, score(board.settings_for(partner="stubborn"), games)["ceiling"])
 
 
-def test_in_a_range_the_lowest_threshold_makes_the_ceiling() -> None:
+def test_in_a_range_the_lowest_threshold_sets_the_ceiling() -> None:
     games = random_games(10, 64)
     found = score(board.settings_for(partner_threshold=(0.6, 0.8), insist_threshold=0.6), games)["ceiling"]
-    # an INSIST takes a tenth off whatever was drawn: 0.7, the middle, becomes 0.6
+    # an INSIST lowers the drawn threshold by a tenth: 0.7, the middle, becomes 0.6
     half = [oracle.most_from_threshold(game, Fraction(1, 2)) for game in games]
     np.testing.assert_array_equal(found[:, 0], half)
 
 
-def test_the_ceiling_against_a_random_partner_is_everything() -> None:
+def test_the_ceiling_against_a_random_partner_is_the_whole_pool() -> None:
     games = random_games(11, 64)
     found = score(board.settings_for(partner="random"), games)["ceiling"]
     np.testing.assert_array_equal(found[:, 0], [oracle.worth(game.utilities[0], game.counts) for game in games])
 
 
-def test_the_ceiling_against_the_random_player_is_everything_too() -> None:
+def test_the_ceiling_against_the_random_bot_is_the_whole_pool() -> None:
     games = random_games(11, 64)
     settings = seated(board.settings_for(), {1: build(4).bot("random")})
     found = score(settings, games)["ceiling"]
@@ -165,13 +165,13 @@ def test_the_ceiling_against_the_random_player_is_everything_too() -> None:
 
 def test_a_threshold_is_the_same_for_the_partner_and_for_the_ceiling() -> None:
     fine, plain = (
-        board.settings_for(partner_threshold=share, insist_threshold=share).tempers for share in (0.3334, 0.333)
+        board.settings_for(partner_threshold=share, insist_threshold=share).styles for share in (0.3334, 0.333)
     )
     for one, other in zip(fine, plain, strict=True):
         np.testing.assert_array_equal(one, other)
 
 
-def test_a_data_set_has_its_own_counts_whatever_the_fewest_of_uniform_contexts(tmp_path: Path) -> None:
+def test_a_data_set_ignores_min_count(tmp_path: Path) -> None:
     (tmp_path / "selfplay.txt").write_text("1 4 4 1 1 2\n1 0 4 2 1 2\n", encoding="utf-8")
     options = {"use_dataset": True, "dataset_path": str(tmp_path / "selfplay.txt"), "min_count": 3}
     assert int(board.settings_for(**options).min_count) == 1
@@ -193,7 +193,7 @@ def bayes_settings(opponent: str = "heuristic", **options: Any) -> Any:
 
 @cache
 def bayes_programs(opponent: str) -> tuple[Any, Any]:
-    """The first position, and one act of bayes with the partner's answer; both for many games."""
+    """The first position, and one act of bayes with the partner's answer, for many games."""
     play, bot = table(opponent), build(4).bot("bayes")
 
     def begin(settings: Any, state: Any, u: Any) -> Any:
@@ -214,7 +214,7 @@ def bayes_programs(opponent: str) -> tuple[Any, Any]:
 
 
 def play_bayes(settings: Any, games: Sequence[Game], opponent: str = "heuristic") -> Any:
-    """f64[games]: what bayes earns in seat 0; on the way every act of it is checked to be legal."""
+    """f64[games]: what bayes earns in seat 0. Asserts that every act is legal."""
     begin, advance = bayes_programs(opponent)
     rng = np.random.default_rng(0)
     play, earned = table(opponent), []
@@ -245,12 +245,12 @@ def test_bayes_comes_within_one_and_a_half_per_cent_of_the_ceiling_on_uniform_co
     earned, ceiling = play_bayes(bayes_settings(), games), halves(games)
     assert (earned <= ceiling).all()
     assert earned.sum() >= 0.985 * ceiling.sum()
-    # facts.md has 25.9 on other contexts; three standard errors of a mean of 1,500 are about 1
+    # measured: 25.9 on other contexts; three standard errors of a mean of 1,500 are about 1
     assert 24.9 < ceiling.mean() < 26.9
 
 
 def self_play_games() -> list[Game]:
-    """Read here and not by the package: two lines of `count value` pairs are one context."""
+    """Read without the package: two lines of `count value` pairs are one context."""
     lines = [[int(field) for field in line.split()] for line in SELF_PLAY.read_text().splitlines()]
     games = []
     for number, (one, two) in enumerate(zip(lines[::2], lines[1::2], strict=True)):
@@ -269,13 +269,13 @@ def test_bayes_comes_within_one_and_a_half_per_cent_of_the_ceiling_on_self_play(
 
 
 @published
-def test_the_reference_values_of_self_play_are_those_in_facts() -> None:
+def test_the_reference_values_of_self_play_match_earlier_measurements() -> None:
     games = self_play_games()
     assert len(games) == 4086
-    # facts.md has 7.63 and 5.91 on 1,500 of them; three standard errors are 0.1 and 0.2
+    # measured: 7.63 and 5.91 on 1,500 of them; three standard errors are 0.1 and 0.2
     assert halves(games).mean() == pytest.approx(7.63, abs=0.1)
-    temper = oracle.Temper()
-    counters = [oracle.partner_act(replace(game, seat=1), temper)[1] for game in games]
+    style = oracle.Style()
+    counters = [oracle.partner_act(replace(game, seat=1), style)[1] for game in games]
     accepted = [
         oracle.worth(game.utilities[0], oracle.rest_of(game.counts, keeps))
         for game, keeps in zip(games, counters, strict=True)
@@ -286,7 +286,7 @@ def test_the_reference_values_of_self_play_are_those_in_facts() -> None:
 
 
 def budget_games(seed: int, number: int, pools: list[Triple]) -> list[Game]:
-    """Contexts under a points budget of ten, both seats as near to it as their pool allows."""
+    """Contexts under a points budget of ten, both seats as close to it as the pool allows."""
     rng = random.Random(seed)
     nearest: dict[Triple, list[Triple]] = {}
     for pool in pools:
@@ -298,7 +298,7 @@ def budget_games(seed: int, number: int, pools: list[Triple]) -> list[Game]:
     ]
 
 
-def test_bayes_uses_what_a_points_budget_tells_it() -> None:
+def test_bayes_uses_the_points_budget() -> None:
     games = budget_games(25, 256, [(1, 2, 3), (4, 1, 1), (2, 2, 2), (3, 1, 4), (1, 1, 1)])
     earned, ceiling = play_bayes(bayes_settings(points_budget=10), games), halves(games)
     without = play_bayes(bayes_settings(), games)
@@ -306,7 +306,7 @@ def test_bayes_uses_what_a_points_budget_tells_it() -> None:
     assert earned.sum() > without.sum()
 
 
-def test_bayes_is_not_lost_where_integers_do_not_allow_the_points_budget() -> None:
+def test_bayes_copes_where_integers_cannot_meet_the_points_budget() -> None:
     # three or four of each type are worth nine or twelve, eight or twelve, but never ten
     games = budget_games(26, CHUNK, [(3, 3, 3), (4, 4, 4)])
     earned, ceiling = play_bayes(bayes_settings(points_budget=10), games), halves(games)
@@ -323,24 +323,23 @@ def test_bayes_earns_the_ceiling_when_utilities_are_revealed() -> None:
 def test_bayes_earns_the_ceiling_of_short_games_when_utilities_are_revealed(max_turns: int) -> None:
     games = random_games(22, CHUNK, 3, max_turns=max_turns)
     earned = play_bayes(bayes_settings(reveal_partner_utilities=True, max_turns=max_turns), games)
-    temper = oracle.Temper()
-    assert earned.tolist() == [oracle.Search(temper).best(game) for game in games]
+    style = oracle.Style()
+    assert earned.tolist() == [oracle.Search(style).best(game) for game in games]
 
 
-# The share is what was measured, rounded down: a change for the worse shows.
+# The share is the measured one, rounded down, so that a weaker bot fails.
 @pytest.mark.parametrize(
     ("kind", "share"), [("heuristic", 0.98), ("conceder", 0.83), ("stubborn", 0.95), ("mirror", 0.94), ("random", 0.0)]
 )
 def test_bayes_is_legal_and_strong_against_every_kind_of_partner(kind: str, share: float) -> None:
     games = random_games(23, 256, disagree_ends=False)
-    opponent = f"partner:{kind}"
-    settings = bayes_settings(opponent, disagree_ends=False)
-    earned, ceiling = play_bayes(settings, games, opponent), score(settings, games)["ceiling"][:, 0]
+    settings = bayes_settings(partner=kind, disagree_ends=False)  # by settings, so that all share one program
+    earned, ceiling = play_bayes(settings, games), score(settings, games)["ceiling"][:, 0]
     assert (earned <= ceiling).all()
     assert earned.sum() >= share * ceiling.sum()
 
 
-def test_bayes_is_legal_against_partners_it_does_not_know() -> None:
+def test_bayes_plays_legal_acts_against_unknown_partners() -> None:
     for options in ({"partner": {"heuristic": 1.0, "random": 2.0}}, {"partner_threshold": (0.5, 0.8)}):
         games = random_games(24, CHUNK)
         assert play_bayes(bayes_settings(**options), games).sum() > 0
@@ -350,9 +349,9 @@ TINY: list[Triple] = [(1, 2, 3), (5, 5, 5), (10, 1, 0), (3, 9, 9), (4, 6, 1)]
 
 
 @pytest.mark.parametrize("max_turns", [2, 3, 4, 5])
-def test_bayes_is_optimal_or_near_it_where_an_exact_expectimax_is_possible(max_turns: int) -> None:
-    # one item of each type: 1,330 possible partners fall into a few dozen that can be told apart
-    exact = oracle.Gambler(oracle.Temper(), max_turns=max_turns)
+def test_bayes_is_nearly_optimal_by_an_exact_expectimax(max_turns: int) -> None:
+    # one item of each type: 1,330 possible partners fall into a few dozen classes
+    exact = oracle.Gambler(oracle.Style(), max_turns=max_turns)
     starts = [(mine, first) for mine in TINY for first in (0, 1)]
     games = [
         Game((1, 1, 1), (mine, theirs), seat=first, max_turns=max_turns)
@@ -362,7 +361,7 @@ def test_bayes_is_optimal_or_near_it_where_an_exact_expectimax_is_possible(max_t
     weights = np.array([number for _, number in exact.classes]) / len(oracle.UTILITIES)
     earned = play_bayes(bayes_settings(max_turns=max_turns), games).reshape(len(starts), -1) @ weights
     best = np.array([float(exact.best(mine, first)) for mine, first in starts])
-    assert (earned <= best + 1e-9).all()  # or the expectimax is wrong
+    assert (earned <= best + 1e-9).all()  # otherwise the expectimax is wrong
     shares = earned / best
     assert shares.mean() > 0.99, shares.round(4)
     assert shares.min() > 0.94, shares.round(4)

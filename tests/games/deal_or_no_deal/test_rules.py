@@ -1,4 +1,4 @@
-"""A hand-made position for every rule of design/negotiation.md."""
+"""A hand-made position for every rule."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ def open_acts(game: Game, seat: int) -> list[int]:
 
 
 def offered(keep: Triple, kind: int = PROPOSE, **changes: Any) -> Game:
-    """The agent has just spoken and the partner is to answer."""
+    """The agent has acted and the partner is to answer."""
     return table(**{"seat": 1, "turns_left": 9, "acts": (kind, None), "claims": (keep, None)} | changes)
 
 
 def countered(keep: Triple, kind: int = PROPOSE, **changes: Any) -> Game:
-    """The partner has just said what it keeps and the agent is to answer."""
+    """The partner has made a claim and the agent is to answer."""
     return table(**{"turns_left": 9, "acts": (None, kind), "claims": (None, keep)} | changes)
 
 
@@ -66,27 +66,25 @@ def test_agreeing_without_an_offer_is_illegal(seat: int) -> None:
 
 @pytest.mark.parametrize("seat", [0, 1])
 @pytest.mark.parametrize(("last", "may_agree"), [(PROPOSE, True), (INSIST, True), (DISAGREE, False)])
-def test_agree_is_open_exactly_when_the_other_sides_last_act_was_an_offer(
-    seat: int, last: int, may_agree: bool
-) -> None:
-    # both seats have claims on the table, so that only the last act can make the difference
+def test_agree_is_legal_exactly_if_the_other_seats_last_act_was_an_offer(seat: int, last: int, may_agree: bool) -> None:
+    # both seats have claims, so that only the last act makes the difference
     acts = (PROPOSE, last) if seat == 0 else (last, PROPOSE)
     game = table(seat=seat, acts=acts, claims=(LEAVES_9, LEAVES_11), turns_left=5, disagree_ends=False)
     assert (AGREE in open_acts(game, seat)) == may_agree
 
 
-def test_my_own_offer_is_not_mine_to_agree_to() -> None:
+def test_a_seat_cannot_agree_to_its_own_offer() -> None:
     game = table(acts=(PROPOSE, None), claims=(LEAVES_9, None), turns_left=8, disagree_ends=False)
     assert AGREE not in open_acts(game, 0)
 
 
-def test_agreeing_gives_me_what_the_partner_left_and_pays_both() -> None:
+def test_agreeing_accepts_the_partners_offer_and_pays_both() -> None:
     state, rewards, over = play(countered((0, 0, 2)), (AGREE, NOTHING))
     assert rewards == [4 * 3 + 1 * 5, 12.0] and over and state.deal
     assert [tuple(claim) for claim in state.claims] == [(4, 1, 0), (0, 0, 2)]
 
 
-def test_the_counts_that_come_with_an_agree_do_not_matter() -> None:
+def test_the_counts_of_an_agree_do_not_matter() -> None:
     game = countered((0, 0, 2))
     for keep in (NOTHING, (4, 1, 2), (-3, 99, 0)):
         assert play(game, (AGREE, keep))[1] == [17.0, 12.0]
@@ -98,12 +96,12 @@ def test_an_acceptance_by_the_partner_pays_both() -> None:
     assert rewards == [10.0, 11.0] and over and state.deal
 
 
-def test_an_insisted_offer_can_be_agreed_to_by_either_seat() -> None:
+def test_either_seat_can_agree_to_an_insist() -> None:
     assert play(countered((0, 0, 2), INSIST), (AGREE, NOTHING))[1] == [17.0, 12.0]
     assert play(offered(LEAVES_11, INSIST), (AGREE, NOTHING))[1] == [10.0, 11.0]
 
 
-def test_agreeing_counts_for_the_offer_made_last_not_for_an_earlier_one() -> None:
+def test_agreeing_accepts_the_last_offer_not_an_earlier_one() -> None:
     game = countered((4, 1, 2))
     for act in ((PROPOSE, LEAVES_9), (PROPOSE, (0, 0, 2))):
         game = game.play(act)
@@ -123,19 +121,19 @@ def test_an_offer_pays_nothing_and_passes_the_turn(kind: int, seat: int) -> None
 
 
 @pytest.mark.parametrize("seat", [0, 1])
-def test_disagreeing_ends_with_nothing_for_both(seat: int) -> None:
+def test_disagreeing_ends_the_game_without_points(seat: int) -> None:
     game = replace(countered((0, 0, 2)), seat=seat)
     state, rewards, over = play(game, (DISAGREE, NOTHING))
     assert over and rewards == [0.0, 0.0] and not state.deal
 
 
 @pytest.mark.parametrize("seat", [0, 1])
-def test_disagreeing_only_loses_a_turn_when_it_does_not_end(seat: int) -> None:
+def test_disagreeing_only_loses_a_turn_if_it_does_not_end_the_game(seat: int) -> None:
     game = replace(countered((0, 0, 2)), seat=seat, disagree_ends=False)
     state, rewards, over = play(game, (DISAGREE, NOTHING))
     assert not over and rewards == [0.0, 0.0]
     assert state.turns_left == 8 and state.seat == 1 - seat
-    assert tuple(state.claims[1]) == (0, 0, 2)  # words spoken before still stand for a final selection
+    assert tuple(state.claims[1]) == (0, 0, 2)  # an earlier claim counts for a final selection
 
 
 def test_the_partner_answers_a_disagreement_with_its_counter_offer() -> None:
@@ -159,25 +157,25 @@ def test_an_end_that_matches_the_partners_claim_pays_both(kind: int) -> None:
 
 
 @pytest.mark.parametrize("keep", [(4, 1, 1), (3, 1, 0), (4, 0, 0), NOTHING, COUNTS, (0, 0, 2)])
-def test_an_end_that_does_not_match_pays_nobody(keep: Triple) -> None:
+def test_an_end_that_does_not_match_pays_neither_seat(keep: Triple) -> None:
     # one item too many, too few, and the partner's own claim: none adds up to the pool
     state, rewards, over = play(countered((0, 0, 2)), (END, keep))
     assert over and not state.deal and rewards == [0.0, 0.0]
 
 
-def test_an_end_before_the_partner_spoke_meets_a_claim_to_everything() -> None:
+def test_an_end_before_the_partners_first_act_meets_a_claim_to_the_whole_pool() -> None:
     assert play(table(), (END, (1, 0, 0)))[1:] == ([0.0, 0.0], True)
     assert play(table(), (END, COUNTS))[1:] == ([0.0, 0.0], True)
     assert play(table(), (END, NOTHING))[1:] == ([0.0, 20.0], True)
 
 
-def test_an_end_of_the_partner_meets_what_the_agent_claimed_last() -> None:
+def test_an_end_of_the_partner_meets_the_agents_last_claim() -> None:
     assert play(offered(LEAVES_11), (END, (1, 1, 1)))[1:] == ([10.0, 11.0], True)
     assert play(offered(LEAVES_11), (END, (1, 1, 2)))[1:] == ([0.0, 0.0], True)
     assert play(table(seat=1), (END, NOTHING))[1:] == ([19.0, 0.0], True)
 
 
-def test_an_end_after_the_partners_disagreement_meets_its_claim_from_before() -> None:
+def test_an_end_after_the_partners_disagreement_meets_its_earlier_claim() -> None:
     game = table(seat=1, disagree_ends=False).play((PROPOSE, (0, 0, 2))).play((PROPOSE, LEAVES_9))
     game = game.play((DISAGREE, NOTHING))
     assert play(game, (END, (4, 1, 0)))[1] == [17.0, 12.0]
@@ -188,7 +186,7 @@ def test_an_end_after_the_partners_disagreement_meets_its_claim_from_before() ->
 
 @pytest.mark.parametrize("seat", [0, 1])
 @pytest.mark.parametrize("kind", [PROPOSE, INSIST])
-def test_an_offer_left_on_the_table_at_the_limit_pays_nobody(seat: int, kind: int) -> None:
+def test_an_open_offer_at_the_turn_limit_pays_neither_seat(seat: int, kind: int) -> None:
     state, rewards, over = play(table(seat=seat, turns_left=1), (kind, LEAVES_11))
     assert over and not state.deal and rewards == [0.0, 0.0] and state.turns_left == 0
 
@@ -199,7 +197,7 @@ def test_the_last_turn_can_still_close_a_deal() -> None:
     assert play(offered(LEAVES_11, turns_left=1), (AGREE, NOTHING))[1:] == ([10.0, 11.0], True)
 
 
-def test_a_turn_is_one_act_of_either_side() -> None:
+def test_a_turn_is_one_act_of_either_seat() -> None:
     game, acts = table(max_turns=10), 0
     state, settings = board.state_of(game), board.settings_for(max_turns=10)
     while not state.over:
@@ -216,7 +214,7 @@ def test_a_lost_turn_on_the_last_turn_ends_the_game() -> None:
     assert play(table(turns_left=1), (AGREE, NOTHING))[1:] == ([0.0, 0.0], True)
 
 
-# What is not allowed
+# Illegal acts
 
 
 ILLEGAL: dict[str, Act] = {
@@ -233,7 +231,7 @@ ILLEGAL: dict[str, Act] = {
 
 @pytest.mark.parametrize("name", ILLEGAL)
 @pytest.mark.parametrize("disagree_ends", [True, False])
-def test_an_illegal_act_is_a_lost_turn(name: str, disagree_ends: bool) -> None:
+def test_an_illegal_act_loses_the_turn(name: str, disagree_ends: bool) -> None:
     game = table(disagree_ends=disagree_ends)
     state, rewards, over = play(game, ILLEGAL[name])
     assert not over and rewards == [0.0, 0.0] and not state.deal
@@ -244,13 +242,13 @@ def test_an_illegal_act_is_a_lost_turn(name: str, disagree_ends: bool) -> None:
 
 
 @pytest.mark.parametrize("name", ILLEGAL)
-def test_the_masks_call_illegal_what_the_rules_do_not_play(name: str) -> None:
+def test_masks_and_rules_agree_on_illegal_acts(name: str) -> None:
     settings = board.settings_for()
     assert not board.allowed(settings, board.state_of(table()), board.plain(ILLEGAL[name]))[0]
 
 
-def test_an_illegal_act_withdraws_the_offer_that_was_on_the_table() -> None:
-    # the agent offers, the partner counters, the agent errs: the partner may not agree to the old offer
+def test_an_illegal_act_withdraws_the_standing_offer() -> None:
+    # the agent offers, the partner counters, the agent plays an illegal act: the old offer no longer stands
     game = offered(LEAVES_9).play((PROPOSE, (0, 0, 2))).play((PROPOSE, (9, 9, 9)))
     assert game.seat == 1 and open_acts(game, 1) == [PROPOSE, INSIST, DISAGREE, END]
     assert board.partner_answer(game) == (PROPOSE, (0, 0, 2))
@@ -271,7 +269,7 @@ def test_the_masks_of_the_counts_end_at_the_pool() -> None:
     ],
     ids=["deal", "disagreement", "limit"],
 )
-def test_terminal_is_terminal(last: tuple[Game, Act]) -> None:
+def test_a_finished_game_never_changes(last: tuple[Game, Act]) -> None:
     settings = board.settings_for()
     over = board.play(settings, board.state_of(last[0]), board.plain(last[1]))[0]
     for act in ((PROPOSE, LEAVES_11), (AGREE, NOTHING), (DISAGREE, NOTHING), (END, (4, 1, 0)), (END, NOTHING)):
@@ -295,11 +293,11 @@ def test_terminal_is_terminal(last: tuple[Game, Act]) -> None:
     ],
     ids=["0.55", "a point below 0.55", "insist on 0.55", "insist on 0.5", "insist on a point below 0.5"],
 )
-def test_the_partner_accepts_from_exactly_its_threshold_on(kind: int, keep: Triple, accepts: bool) -> None:
+def test_the_partner_accepts_exactly_its_threshold(kind: int, keep: Triple, accepts: bool) -> None:
     assert board.partner_answer(offered(keep, kind)) == ((AGREE, (0, 0, 2)) if accepts else (PROPOSE, (0, 0, 2)))
 
 
-def test_thresholds_are_exact_for_every_pool_there_can_be() -> None:
+def test_thresholds_are_exact_for_every_possible_pool() -> None:
     pools = np.arange(0, 7 * 3 * 10 + 1)
     for hundredths in (55, 50, 80, 75):
         needed = np.asarray(partner.need(jnp.float32(hundredths / 100), jnp.asarray(pools)))
@@ -307,20 +305,20 @@ def test_thresholds_are_exact_for_every_pool_there_can_be() -> None:
 
 
 def test_thresholds_drawn_from_a_range_are_exact_too() -> None:
-    # a partner's threshold is kept in thousandths, so that both sides of a comparison are whole numbers
+    # a partner's threshold is in thousandths, so that the comparison is between integers
     pools, thousandths = np.arange(0, 211), np.arange(0, 1001)
     needed = np.asarray(partner.need(jnp.asarray(thousandths)[:, None] / 1000, jnp.asarray(pools)[None, :]))
     wrong = np.argwhere(needed != -(-thousandths[:, None] * pools[None, :] // 1000))
     assert not len(wrong), f"{len(wrong)} pairs, first thousandths {wrong[0, 0]}, pool {wrong[0, 1]}"
 
 
-def test_a_partner_who_values_nothing_of_what_it_is_left_refuses() -> None:
+def test_a_partner_refuses_an_offer_worth_nothing_to_it() -> None:
     game = Game((2, 1, 1), ((0, 5, 5), (4, 0, 0)), seat=1, turns_left=9, acts=(INSIST, None), claims=((2, 0, 0), None))
     assert board.partner_answer(game) == (PROPOSE, (2, 0, 0))
 
 
-def test_a_partner_to_whom_the_whole_pool_is_worthless_accepts_whatever_it_is_left() -> None:
-    # nothing is at least 0.55 of nothing; such a seat is never drawn but can be given
+def test_a_partner_with_a_worthless_pool_accepts_any_offer() -> None:
+    # 0 is at least 0.55 of 0; such a seat is never drawn, but a context may contain one
     game = Game((2, 1, 1), ((1, 1, 1), NOTHING), seat=1, turns_left=9, acts=(PROPOSE, None), claims=((2, 1, 1), None))
     assert board.partner_answer(game)[0] == AGREE
     assert board.partner_answer(replace(game, acts=(None, None), claims=(None, None))) == (PROPOSE, NOTHING)
@@ -330,7 +328,7 @@ def test_the_partner_accepts_on_the_last_turn() -> None:
     assert board.partner_answer(offered(LEAVES_11, turns_left=1))[0] == AGREE
 
 
-def test_the_partner_does_not_accept_an_offer_that_was_withdrawn() -> None:
+def test_the_partner_does_not_accept_a_withdrawn_offer() -> None:
     game = offered(LEAVES_11, DISAGREE, disagree_ends=False)
     assert board.partner_answer(game) == (PROPOSE, (0, 0, 2))
 
@@ -338,7 +336,7 @@ def test_the_partner_does_not_accept_an_offer_that_was_withdrawn() -> None:
 # The partner counters
 
 GREEDY: dict[str, tuple[Triple, Triple, Triple]] = {
-    # the pool, what the items are worth to the partner, what it keeps: worked out by hand
+    # the pool, the partner's utilities, its claim: computed by hand
     "two balls are 12 of 20": ((4, 1, 2), (1, 4, 6), (0, 0, 2)),
     "the hat is 9 of 15, more than 8.25": ((2, 1, 4), (1, 9, 1), (0, 1, 0)),
     "7, 14 of 29, so 21": ((1, 4, 1), (1, 7, 0), (0, 3, 0)),
@@ -378,12 +376,12 @@ TIES: dict[str, tuple[Triple, Triple]] = {
 
 
 @pytest.mark.parametrize("name", TIES)
-def test_of_equally_valued_types_the_partner_keeps_the_first(name: str) -> None:
+def test_the_partner_prefers_the_first_of_equally_valued_types(name: str) -> None:
     theirs, keeps = TIES[name]
     assert board.partner_answer(Game((3, 3, 3), ((1, 1, 1), theirs), seat=1)) == (PROPOSE, keeps)
 
 
-def test_the_counter_offer_is_never_worth_less_to_the_partner_than_it_would_accept() -> None:
+def test_the_partner_never_claims_less_than_it_would_accept() -> None:
     for theirs in ((1, 4, 6), (3, 3, 3), (10, 1, 0), (0, 0, 7)):
         for kind in (PROPOSE, INSIST):
             game = Game(COUNTS, (MINE, theirs), seat=1, turns_left=9, acts=(kind, None), claims=(COUNTS, None))
@@ -392,17 +390,17 @@ def test_the_counter_offer_is_never_worth_less_to_the_partner_than_it_would_acce
             assert 100 * oracle.worth(theirs, keeps) >= 55 * oracle.worth(theirs, COUNTS)
 
 
-def test_the_partner_repeats_itself_when_nothing_changed() -> None:
+def test_the_partner_repeats_its_claim_while_nothing_changes() -> None:
     answers = {board.partner_answer(offered(keep, kind)) for keep in (COUNTS, LEAVES_9) for kind in (PROPOSE, INSIST)}
     answers.add(board.partner_answer(table(seat=1)))
     assert answers == {(PROPOSE, (0, 0, 2))}
 
 
-# Its variations
+# Kinds of partners
 
 
 @pytest.mark.parametrize(("left", "points"), [(10, 16), (9, 16), (5, 12), (2, 10), (1, 9)])
-def test_a_conceder_asks_for_less_as_time_goes(left: int, points: int) -> None:
+def test_a_conceder_claims_less_over_time(left: int, points: int) -> None:
     # 0.8 - 0.4 of the share of turns gone, of 20 points: 16, 15.2, 12, 9.6, 8.8
     game = offered(NOTHING, turns_left=left)
     for keep in oracle.allocations(COUNTS):
@@ -417,44 +415,44 @@ def test_a_conceders_counter_offer_shrinks_with_its_threshold() -> None:
     assert kept == [(0, 1, 2), (0, 0, 2), (0, 0, 2)]
 
 
-def test_a_stubborn_partner_is_not_moved_by_insisting() -> None:
+def test_a_stubborn_partner_ignores_insisting() -> None:
     leaves_15, leaves_14 = (1, 1, 0), (2, 1, 0)  # 3 + 12 and 2 + 12, of 20: 0.75 is 15
     assert board.partner_answer(offered(leaves_15, INSIST), "stubborn")[0] == AGREE
     assert board.partner_answer(offered(leaves_14, INSIST), "stubborn") == (PROPOSE, (0, 1, 2))
 
 
-def test_a_mirror_asks_for_what_was_asked_of_it() -> None:
-    # the agent wants items that are worth 4 + 12 to the partner, so the partner asks for 16 itself
+def test_a_mirror_claims_what_the_agent_claims() -> None:
+    # the agent claims items worth 4 + 12 to the partner, so the partner claims 16
     assert board.partner_answer(offered((0, 1, 2)), "mirror") == (PROPOSE, (0, 1, 2))
-    # the agent wants 12 and leaves 8: the partner asks for 12
+    # the agent claims 12 and leaves 8: the partner claims 12
     assert board.partner_answer(offered((0, 0, 2)), "mirror") == (PROPOSE, (0, 0, 2))
     assert board.partner_answer(offered(LEAVES_10), "mirror")[0] == AGREE
     assert board.partner_answer(offered(LEAVES_9), "mirror")[0] == PROPOSE
 
 
-def test_a_random_partner_says_every_legal_act_equally_often() -> None:
+def test_a_random_partner_plays_every_legal_act_equally_often() -> None:
     for game, types in ((offered((0, 1, 2)), 5), (table(seat=1), 4)):
         cells = 20 * 5 * 2 * 3
         us = jnp.asarray([oracle.uniform_at(COUNTS, i) for i in range(cells)], jnp.float32)
         settings, state = board.one_kind("random"), board.state_of(game)
-        temper = partner.start(settings, 1, jnp.zeros(1))
-        acts = jnp.stack(jax.vmap(board.answer, in_axes=(None, None, None, 0))(settings, state, temper, us), axis=1)
+        style = partner.start(settings, 1, jnp.zeros(1))
+        acts = jnp.stack(jax.vmap(board.answer, in_axes=(None, None, None, 0))(settings, state, style, us), axis=1)
         drawn = Counter(tuple(row) for row in np.asarray(acts).tolist())
         assert len(drawn) == types * 30 and set(drawn.values()) == {cells // (types * 30)}
         assert all(board.allowed(settings, state, tuple(np.int32(x) for x in act))[1] for act in list(drawn)[::7])
 
 
-def draws(n: int, **options: Any) -> partner.Temper:
+def draws(n: int, **options: Any) -> partner.Style:
     us = (jnp.arange(n, dtype=jnp.float32) + 0.5) / n
-    return jax.tree.map(np.asarray, draw_tempers(board.settings_for(**options), us))
+    return jax.tree.map(np.asarray, draw_styles(board.settings_for(**options), us))
 
 
 @jax.jit
-def draw_tempers(settings: rules.Settings, us: jax.Array) -> partner.Temper:
+def draw_styles(settings: rules.Settings, us: jax.Array) -> partner.Style:
     return jax.vmap(lambda u: partner.start(settings, 1, u[None]))(us)
 
 
-def test_a_mix_of_partners_is_drawn_in_its_shares() -> None:
+def test_a_mix_of_partners_is_drawn_by_weight() -> None:
     drawn = draws(1000, partner={"heuristic": 1.0, "conceder": 2.0, "stubborn": 0.0, "mirror": 5.0})
     assert Counter(drawn.kind.tolist()) == {0: 125, 1: 250, 3: 625}
     # each draws its own threshold
@@ -465,16 +463,16 @@ def test_a_mix_of_partners_is_drawn_in_its_shares() -> None:
     }
 
 
-def test_a_threshold_drawn_from_a_range_covers_it_evenly() -> None:
+def test_a_threshold_is_drawn_uniformly_from_its_range() -> None:
     drawn = draws(2000, partner_threshold=(0.5, 0.7), insist_threshold=0.5)
     assert drawn.threshold.min() == 500 and drawn.threshold.max() == 700
     each = Counter(drawn.threshold.tolist())
     assert set(each) == set(range(500, 701))
-    # the two ends are half as wide as the rest because of rounding
+    # rounding makes the two ends half as wide as the rest
     assert all(9 <= number <= 11 for value, number in each.items() if 500 < value < 700)
 
 
-def test_a_range_within_a_mix_is_drawn_evenly_too() -> None:
+def test_a_range_within_a_mix_is_drawn_uniformly_too() -> None:
     drawn = draws(4000, partner={"stubborn": 3.0, "heuristic": 1.0}, partner_threshold=(0.5, 0.6))
     inside = drawn.threshold[drawn.kind == 1]
     assert len(inside) == 1000 and inside.min() == 500 and inside.max() == 600
@@ -483,24 +481,24 @@ def test_a_range_within_a_mix_is_drawn_evenly_too() -> None:
 
 @pytest.mark.parametrize("threshold", [(0.4, 0.7), (0.5, 0.6), (0.6, 0.6)])
 @pytest.mark.parametrize("insist", [0.0, 0.45, 0.5, 0.6])
-def test_an_insist_never_raises_what_the_partner_asks_for(threshold: tuple[float, float], insist: float) -> None:
-    # it never offers less for itself than it would accept, so such options must be refused or mean something else
+def test_an_insist_never_raises_the_partners_claim(threshold: tuple[float, float], insist: float) -> None:
+    # the partner never claims less than it would accept, so such options must be refused
     try:
         settings = NegotiationOptions(partner_threshold=threshold, insist_threshold=insist).settings()
     except ValueError:
         return
-    assert np.asarray(settings.tempers.insist_gap).min() >= 0
+    assert np.asarray(settings.styles.insist_gap).min() >= 0
 
 
-def test_a_partner_kind_named_as_a_player_tells_its_temper_for_its_own_seat_only() -> None:
+def test_a_partner_kind_discloses_its_style_for_its_own_seat_only() -> None:
     settings = board.settings_for()
     for name, row in partner.KINDS.items():
         known = seated(settings, {1: build().bot(f"partner:{name}")})
-        assert float(known.tempers.low[1, 0]) == pytest.approx(row.low)
-        assert float(known.tempers.low[0, 0]) == pytest.approx(0.55)
+        assert float(known.styles.low[1, 0]) == pytest.approx(row.low)
+        assert float(known.styles.low[0, 0]) == pytest.approx(0.55)
 
 
-def test_an_unknown_kind_of_partner_is_refused_with_the_kinds_there_are() -> None:
+def test_the_error_about_an_unknown_kind_of_partner_lists_the_kinds() -> None:
     with pytest.raises(BadInput, match=r"'gentle'.*heuristic, conceder, stubborn, mirror, random"):
         NegotiationOptions.read({"partner": "gentle"})
 
@@ -528,7 +526,7 @@ def test_every_pool_and_both_starters_are_equally_likely(low: int, high: int) ->
 
 
 @pytest.mark.parametrize("seat", [0, 1])
-def test_every_vector_of_utilities_but_the_worthless_one_is_equally_likely(seat: int) -> None:
+def test_every_nonzero_vector_of_utilities_is_equally_likely(seat: int) -> None:
     cells = (np.arange(1330) + 0.5) / 1330
     state = new_states(np.full(1330, 0.5), *((cells, 0.5) if seat == 0 else (0.5, cells)))
     drawn = Counter(zip(*(x.tolist() for x in state.utilities[seat]), strict=True))
@@ -537,12 +535,12 @@ def test_every_vector_of_utilities_but_the_worthless_one_is_equally_likely(seat:
 
 
 @pytest.mark.parametrize(("starts", "seats"), [(True, {0}), (False, {1}), (None, {0, 1})])
-def test_who_begins_is_as_asked(starts: bool | None, seats: set[int]) -> None:
+def test_agent_starts_fixes_the_starter(starts: bool | None, seats: set[int]) -> None:
     state = new_states((np.arange(1000) + 0.5) / 1000, 0.2, 0.4, agent_starts=starts)
     assert set(state.seat.tolist()) == seats
 
 
-def test_the_edges_of_chance_give_a_legal_first_position() -> None:
+def test_extreme_uniforms_give_a_legal_first_position() -> None:
     edges = np.array([0.0, 1 - 2.0**-24])
     for u1, u2 in product(edges, repeat=2):
         state = new_states(edges, u1, u2)
@@ -551,7 +549,7 @@ def test_the_edges_of_chance_give_a_legal_first_position() -> None:
         assert utilities.min() >= 0 and utilities.max() <= 10 and utilities.any(axis=1).all()
 
 
-def test_a_points_budget_makes_both_pools_worth_it_wherever_integers_allow() -> None:
+def test_a_points_budget_holds_for_both_seats_wherever_integers_allow() -> None:
     cells = 64 * 5
     u0 = (np.arange(cells) + 0.5) / cells
     rng = np.random.default_rng(0)
@@ -565,13 +563,13 @@ def test_a_points_budget_makes_both_pools_worth_it_wherever_integers_allow() -> 
             assert abs(oracle.worth(utilities, counts) - 10) == nearest  # type: ignore[arg-type]
 
 
-def test_the_oracle_agrees_with_these_positions() -> None:
-    # so that the lock-step tests, which trust it, stand on the same ground
-    temper = oracle.Temper()
+def test_the_oracle_agrees_with_the_rules_on_these_positions() -> None:
+    # the lock-step tests rely on the oracle
+    style = oracle.Style()
     for keep, kind, accepts in ((LEAVES_11, PROPOSE, 1), (LEAVES_10, PROPOSE, 0), (LEAVES_10, INSIST, 1)):
-        assert (oracle.partner_act(offered(keep, kind), temper)[0] == AGREE) == bool(accepts)
+        assert (oracle.partner_act(offered(keep, kind), style)[0] == AGREE) == bool(accepts)
     for counts, theirs, keeps in GREEDY.values():
-        assert oracle.partner_act(Game(counts, ((1, 1, 1), theirs), seat=1), temper) == (PROPOSE, keeps)
+        assert oracle.partner_act(Game(counts, ((1, 1, 1), theirs), seat=1), style) == (PROPOSE, keeps)
     assert countered((0, 0, 2)).play((AGREE, NOTHING)).payoffs == (17, 12)
     assert countered((0, 0, 2)).play((END, (4, 1, 0))).payoffs == (17, 12)
-    assert oracle.Temper().threshold == Fraction(11, 20)
+    assert oracle.Style().threshold == Fraction(11, 20)

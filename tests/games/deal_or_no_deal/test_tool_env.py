@@ -1,4 +1,4 @@
-"""The negotiation for tool-calling agents."""
+"""The negotiation for agents that call tools."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ GAME = "deal_or_no_deal"
 TOO_MUCH = NegotiationAction(act_type=0, oA=[9, 9, 9])
 
 
-def test_the_registry_gives_the_environment_and_its_annotations_name_its_models() -> None:
+def test_the_registry_returns_the_environment_and_annotations_name_its_models() -> None:
     assert get_environment(GAME) is NegotiationEnvironment
     assert models(NegotiationEnvironment) == (NegotiationAction, NegotiationObservation, NegotiationState)
     assert [tool.name for tool in tools(NegotiationEnvironment)] == ["propose", "insist", "agree", "disagree", "end"]
@@ -39,7 +39,7 @@ def test_the_registry_gives_the_environment_and_its_annotations_name_its_models(
 
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("opponent", ["heuristic", "partner:conceder"])
-def test_it_plays_the_episode_that_play_episode_plays(seed: int, opponent: str) -> None:
+def test_the_environment_plays_the_episodes_of_play_episode(seed: int, opponent: str) -> None:
     game = get_game(GAME)
     settings = seated(NegotiationOptions().settings(), {1: game.bot(opponent)})
     players = [BotPlayer(game, game.bot("heuristic")), BotPlayer(game, game.bot(opponent))]
@@ -57,7 +57,7 @@ def test_it_plays_the_episode_that_play_episode_plays(seed: int, opponent: str) 
     assert observation.result.payoffs == list(np.asarray(played.scores["payoff"]))
 
 
-def test_an_illegal_act_changes_nothing_and_the_third_in_a_row_is_the_heuristics() -> None:
+def test_an_illegal_act_changes_nothing_and_the_heuristic_replaces_the_third_in_a_row() -> None:
     environment = NegotiationEnvironment()
     first = environment.reset({"seed": 1, "agent_starts": True})
     agree = environment.step(NegotiationAction(act_type=2))
@@ -66,11 +66,11 @@ def test_an_illegal_act_changes_nothing_and_the_third_in_a_row_is_the_heuristics
     assert environment.step(TOO_MUCH).history == []
     third = environment.step(TOO_MUCH)
     assert third.played_for_you is not None and third.history[0] == f"You: {third.played_for_you}"
-    told = environment.state
-    assert (told.illegal_acts, told.played_for_you, told.step_count) == (3, 1, 1)
+    state = environment.state
+    assert (state.illegal_acts, state.played_for_you, state.step_count) == (3, 1, 1)
 
 
-def test_a_legal_act_between_begins_the_count_again() -> None:
+def test_a_legal_act_resets_the_count_of_illegal_ones() -> None:
     environment = NegotiationEnvironment()
     shown = environment.reset({"seed": 1, "agent_starts": True, "opponent": "partner:stubborn"})
     for _ in range(2):
@@ -80,7 +80,7 @@ def test_a_legal_act_between_begins_the_count_again() -> None:
     assert environment.state.played_for_you == 0
 
 
-def test_an_agent_that_only_errs_still_comes_to_an_end() -> None:
+def test_an_agent_that_only_plays_illegal_acts_reaches_the_end() -> None:
     environment = NegotiationEnvironment()
     done, steps = environment.reset({"seed": 2}).done, 0
     while not done:
@@ -103,7 +103,7 @@ def test_the_partners_utilities_and_the_seed_stay_hidden_until_the_end() -> None
     assert environment.state.seed == 3
 
 
-def test_every_episode_can_be_written_as_json() -> None:
+def test_every_observation_is_valid_json() -> None:
     environment = NegotiationEnvironment()
     for seed in range(10):
         shown = environment.reset({"seed": seed, "opponent": "random"})
@@ -124,10 +124,10 @@ def test_every_episode_can_be_written_as_json() -> None:
         {"max_turns": 0},
         {"seed": True},
         {"context": {"counts": [1, 1, 1]}},
-        {"partner": {"nobody": 1.0}},
+        {"partner": {"unknown": 1.0}},
     ],
 )
-def test_bad_options_are_refused_in_a_sentence_and_the_old_episode_stays(options: dict[str, Any]) -> None:
+def test_invalid_options_are_refused_and_the_running_episode_continues(options: dict[str, Any]) -> None:
     environment = NegotiationEnvironment()
     before = environment.reset({"seed": 1})
     with pytest.raises(BadInput, match=r"\.$"):
@@ -136,7 +136,7 @@ def test_bad_options_are_refused_in_a_sentence_and_the_old_episode_stays(options
     assert after == before
 
 
-def test_a_step_where_there_is_nothing_to_step_is_an_exception() -> None:
+def test_a_step_without_a_running_episode_raises() -> None:
     environment = NegotiationEnvironment()
     with pytest.raises(BadInput, match="reset"):
         environment.step(TOO_MUCH)
@@ -173,4 +173,4 @@ def test_any_kind_of_player_may_be_the_opponent_and_the_heuristic_replaces_one_t
     with pytest.raises(BadInput, match="human"):
         env.reset({"opponent": "human"})
     with pytest.raises(NotFound, match="no preset"):
-        env.reset({"opponent": "llm:nobody"})
+        env.reset({"opponent": "llm:unknown"})

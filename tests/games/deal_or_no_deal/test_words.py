@@ -1,4 +1,4 @@
-"""The game in words: what is said can be typed, what is typed wrong is explained, prompts say what the view says."""
+"""The game in words: texts can be typed, errors are explained, prompts agree with the view."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def described(game: Game, history: list[Any] | None = None, seat: int = 0, **opt
     return dict(GAME.words.prompt_variables(settings, looks(game, seat, **options)[0], history or []))
 
 
-# Saying
+# Texts of acts
 
 
 @pytest.mark.parametrize(
@@ -50,20 +50,20 @@ def described(game: Game, history: list[Any] | None = None, seat: int = 0, **opt
         ((DISAGREE, 0, 0, 0), "DISAGREE"),
     ],
 )
-def test_an_act_is_said_in_plain_words(act: tuple[int, ...], said: str) -> None:
+def test_acts_have_a_text(act: tuple[int, ...], said: str) -> None:
     assert GAME.words.act_text(tuple(np.int32(x) for x in act)) == said
 
 
-def test_different_acts_are_said_differently() -> None:
+def test_different_acts_have_different_texts() -> None:
     acts = [(kind, *keep) for kind in (PROPOSE, INSIST, END) for keep in product(range(5), repeat=3)]
     acts += [(AGREE, 0, 0, 0), (DISAGREE, 0, 0, 0)]
     assert len({GAME.words.act_text(act) for act in acts}) == len(acts)
 
 
-# Typing
+# Parsing
 
 
-def test_every_legal_act_can_be_typed_as_it_is_listed() -> None:
+def test_every_listed_choice_can_be_typed() -> None:
     for kind, keep in oracle.all_acts(COUNTERED):
         name = ACT_NAMES[kind]
         numbers = "" if kind in (AGREE, DISAGREE) else " ".join(map(str, keep))
@@ -72,7 +72,7 @@ def test_every_legal_act_can_be_typed_as_it_is_listed() -> None:
             assert parse(text) == expected
 
 
-def test_what_is_typed_comes_back_when_it_is_said_and_typed_again() -> None:
+def test_an_acts_text_parses_to_the_same_act() -> None:
     for kind, keep in ((PROPOSE, (4, 1, 0)), (INSIST, NOTHING), (END, (0, 1, 2)), (AGREE, NOTHING)):
         numbers = "" if kind == AGREE else ",".join(map(str, keep))
         act = parse(f"{ACT_NAMES[kind]} {numbers}")
@@ -93,12 +93,12 @@ def test_what_is_typed_comes_back_when_it_is_said_and_typed_again() -> None:
         ("2", (AGREE, 0, 0, 0)),
     ],
 )
-def test_names_may_be_cut_short_and_commas_do_not_matter(text: str, act: tuple[int, ...]) -> None:
+def test_abbreviations_and_commas_are_accepted(text: str, act: tuple[int, ...]) -> None:
     assert parse(text) == act
 
 
 WRONG: dict[str, tuple[str, Game, list[str]]] = {
-    # what is typed, at which table, and what the sentence has to say
+    # the input, the position, and what the sentence must contain
     "nothing": ("", COUNTERED, ["propose", "agree", "0..4 0..1 0..2"]),
     "only marks": ("?!", COUNTERED, ["propose", "agree"]),
     "a word that is no act": ("banana 1 1 1", COUNTERED, ["'banana'", "propose", "end"]),
@@ -121,7 +121,7 @@ WRONG: dict[str, tuple[str, Game, list[str]]] = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_a_typing_error_is_explained_in_one_sentence(name: str) -> None:
+def test_invalid_input_is_explained_in_one_sentence(name: str) -> None:
     text, game, parts = WRONG[name]
     with pytest.raises(BadInput) as caught:
         parse(text, game)
@@ -130,7 +130,7 @@ def test_a_typing_error_is_explained_in_one_sentence(name: str) -> None:
     assert all(part in sentence for part in parts), sentence
 
 
-def test_agree_is_never_listed_when_it_is_not_open() -> None:
+def test_an_illegal_agree_is_never_listed() -> None:
     view, masks = looks(TABLE)
     assert (
         GAME.words.choices_text(view, masks)
@@ -143,7 +143,7 @@ def test_agree_is_never_listed_when_it_is_not_open() -> None:
 # Answer fields and prompt variables
 
 
-def test_the_answers_fields_hold_the_open_values_and_no_others() -> None:
+def test_answer_fields_hold_exactly_the_legal_values() -> None:
     fields = GAME.words.answer_fields(*looks(TABLE))
     assert fields["act_type"] == [PROPOSE, INSIST, DISAGREE, END]
     assert fields["oA"] == [[0, 1, 2, 3, 4], [0, 1], [0, 1, 2]]
@@ -152,14 +152,14 @@ def test_the_answers_fields_hold_the_open_values_and_no_others() -> None:
     assert GAME.words.answer_fields(*looks(COUNTERED))["act_type"] == [PROPOSE, INSIST, AGREE, DISAGREE, END]
 
 
-def test_every_prompt_variable_of_the_seed_is_there_and_a_string() -> None:
+def test_every_prompt_variable_of_the_seed_is_a_string() -> None:
     variables = described(TABLE)
     seed = ("counts_csv", "my_utils_csv", "last_partner_act_token", "last_offer_csv", "turns", "p", "history_str")
     assert set(seed) <= set(variables)
     assert all(isinstance(value, str) for value in variables.values())
 
 
-def test_the_prompt_says_what_the_observation_says() -> None:
+def test_the_prompt_agrees_with_the_observation() -> None:
     before = described(TABLE)
     assert before["counts_csv"] == "4,1,2" and before["my_utils_csv"] == "3,5,1" and before["turns"] == "10"
     assert before["last_partner_act_token"] == "DISAGREE" and before["last_offer_csv"] == "0,0,0"
@@ -169,7 +169,7 @@ def test_the_prompt_says_what_the_observation_says() -> None:
     assert after["partner_has_spoken"] == "yes" and after["turns"] == "9" and "2 AGREE" in after["legal_acts"]
 
 
-def test_the_prompt_is_told_from_the_readers_side_of_the_table() -> None:
+def test_the_prompt_takes_the_point_of_view_of_its_seat() -> None:
     game = COUNTERED.play((INSIST, (4, 1, 1)))
     history = [{"seat": 1, "act": (PROPOSE, 0, 0, 2)}, {"seat": 0, "act": (INSIST, 4, 1, 1)}]
     mine = described(game, history)
@@ -191,7 +191,7 @@ def test_the_partners_utilities_are_in_the_prompt_only_when_revealed() -> None:
     assert described(TABLE, reveal_partner_utilities=True)["p"] == "1,4,6"
 
 
-# What watchers read
+# Commentary
 
 
 def step_event(seat: int, act: Act) -> dict[str, Any]:
@@ -200,7 +200,7 @@ def step_event(seat: int, act: Act) -> dict[str, Any]:
     return {"type": "step", "payload": {"acts": acts}}
 
 
-def test_commentary_tells_every_act_apart() -> None:
+def test_commentary_differs_for_every_act() -> None:
     acts: list[Act] = [
         (PROPOSE, (1, 0, 0)),
         (INSIST, (1, 0, 0)),
@@ -220,6 +220,6 @@ def test_commentary_calls_the_players_by_their_names() -> None:
     ended = {"type": "episode.ended", "payload": {"returns": [7.0, 5.0], "scores": {"agreement": [1.0, 1.0]}}}
     assert GAME.drawing.commentary(ended | named, {}) == "Policy first-try takes 7 points, heuristic takes 5."
     assert GAME.drawing.commentary(asked | {"players": ["bayes", "human"]}, {}) == "The person asks for 1 book."
-    # two of the same name are told apart, and nobody's name is better than a wrong one
+    # equal names get their seats; without names the seats alone appear
     assert GAME.drawing.commentary(asked | {"players": ["bayes", "bayes"]}, {}) == "Bayes (seat 1) asks for 1 book."
     assert GAME.drawing.commentary(asked, {}) == "Seat 1 asks for 1 book."

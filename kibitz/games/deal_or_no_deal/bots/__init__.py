@@ -1,1 +1,1 @@
-"""Players of the negotiation that are pure functions: partners and the Bayesian reference. Rules are in `rules.py`."""
+"""The negotiation's bots: heuristic partners and the Bayesian reference."""

@@ -1,14 +1,14 @@
-"""`bayes`: the strongest player we can write without learning.
+"""`bayes`: the strongest bot without learning, and the game's reference.
 
-It keeps the set of partner utilities that fit what it has seen, and climbs down a ladder of INSIST
+It keeps the set of partner utilities that fit the partner's acts, and descends a ladder of INSIST
 offers. A threshold partner always answers the same, so with n answers left the best plan is a set of
-n offers, played from the most to the least valuable: each hypothesis pays the best offer of the set
-that it accepts, or the standing counter-offer at the end. The set is grown greedily (its worth has
-diminishing returns) and planned anew after every answer.
+n offers, made from the most to the least valuable: each hypothesis pays the best offer of the set
+that it accepts, or else the standing counter-offer at the end. The bot grows the set greedily (its
+worth has diminishing returns) and plans again after every answer.
 
-Hypotheses are bits: 1,331 vectors of utilities in 42 words. Who accepts an offer, and who would make
-a counter-offer, depends only on the pool and the partner's known temper and is looked up (`Ladder`),
-so that a decision is some ten thousand word operations and can be taken inside a training loop.
+Hypotheses are bits: 1,331 vectors of utilities in 42 words. Which hypotheses accept an offer, and which
+would make a counter-offer, depends only on the pool and the partner's disclosed style, so tables hold it
+(`Ladder`). A decision takes some ten thousand word operations, few enough for a training loop.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ from kibitz.games.deal_or_no_deal.rules import (
 from kibitz.games.deal_or_no_deal.view import View
 from kibitz.games.deal_or_no_deal.yardsticks import grid
 
-RUNGS = 5  # how far ahead it plans: an episode of ten turns has five answers
+RUNGS = 5  # offers that it plans ahead: an episode of ten turns has five answers
 WORDS = -(-UTILITY_VECTORS // 32)
 
 
 class Ladder(NamedTuple):
-    """What a partner of known temper does, for every pool; bits are hypotheses about its utilities."""
+    """What a partner of known style does, for every pool; each bit is a hypothesis about its utilities."""
 
-    accepts: Array  # u32[times, 2 (INSIST), pools, offers, WORDS]: takes what the offer leaves to it
-    counters: Array  # u32[times, pools, offers, WORDS]: would leave me just this by its counter-offer
-    prior: Array  # u32[pools, WORDS]: possible at all (worth something; the points budget)
+    accepts: Array  # u32[times, 2 (INSIST), pools, offers, WORDS]: accepts the offer
+    counters: Array  # u32[times, pools, offers, WORDS]: its counter-offer would leave exactly this
+    prior: Array  # u32[pools, WORDS]: possible at all (not all zero; the points budget)
 
 
 def bot(max_count: int) -> Bot:
@@ -74,12 +74,12 @@ def bot(max_count: int) -> Bot:
 
         standing = is_offer(view.other_act)
         safe = jnp.where(standing, dot(view.my_utilities, view.offer_for_me), 0).astype(jnp.float32)
-        # an offer of mine is answered if the other side has a turn after it. When it also has the last
-        # turn of all, the answer to my last offer cannot be accepted any more: before that offer the
-        # safe payoff is taken, unless the gamble is worth more
+        # The partner answers an offer if it has a turn after it. If it also has the last turn, its answer
+        # to the last offer comes too late to be accepted: before that offer the bot takes the safe payoff,
+        # unless the gamble is worth more.
         answers = lax.div(view.turns_left, 2)
         gamble = standing & (view.turns_left == 2)
-        # before the other side has offered anything, its counter-offer is what can be taken in the end
+        # before the partner's first offer, its counter-offer is what the bot can accept in the end
         awaits = ~standing & (view.turns_left >= 3)
         last_word = (standing | awaits) & (lax.rem(view.turns_left, 2) == 0) & ~gamble
         rungs = jnp.where(last_word, answers - 1, answers)
@@ -89,7 +89,7 @@ def bot(max_count: int) -> Bot:
         floor = jnp.where(gamble, 0, jnp.where(awaits, usual, safe))
         first, expected = _plan(accepts, fits, mine, floor, rungs)
         has_plan = (first >= 0) & (~gamble | (expected > safe))
-        # nothing to gain by offering: take what is on the table, or ask for all so that something comes
+        # without a gainful offer: accept the standing one, or claim everything to get a counter-offer
         act_type = jnp.where(has_plan, INSIST, jnp.where(standing, AGREE, PROPOSE))
         asked = zip(kept, view.counts, strict=True)
         keep = (jnp.where(has_plan, jnp.asarray(column)[first], count) for column, count in asked)
@@ -99,9 +99,9 @@ def bot(max_count: int) -> Bot:
 
 
 def _plan(accepts: Array, fits: Array, mine: Array, floor: Array, rungs: Array) -> tuple[Array, Array]:
-    """The most valuable offer of the best ladder (-1: none gains anything), and what the ladder is worth.
+    """The most valuable offer of the best ladder (-1: no offer gains anything), and the ladder's worth.
 
-    `sets[k]` are the hypotheses that would pay `paid[k]`: at first all of them the floor.
+    `sets[k]` are the hypotheses that would pay `paid[k]`; at first all of them pay the floor.
     """
 
     def grow(rung: Array, plan: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
@@ -123,7 +123,7 @@ def _plan(accepts: Array, fits: Array, mine: Array, floor: Array, rungs: Array) 
 
 
 def _fitting(ladder: Ladder, fits: Array, view: View, pool: Array, base: int) -> Array:
-    """Drops the hypotheses that would have accepted my last offer or made another counter-offer."""
+    """Drops the hypotheses that would have accepted the last offer or made another counter-offer."""
 
     def index(items: Items) -> Any:
         return (items.books * base + items.hats) * base + items.balls
@@ -136,31 +136,31 @@ def _fitting(ladder: Ladder, fits: Array, view: View, pool: Array, base: int) ->
     countered = jnp.where(is_offer(view.other_act), countered, jnp.uint32(0xFFFFFFFF))
     fits = fits & ladder.prior[pool]
     after = jnp.where(view.other_act != SILENT, fits & refused & countered, fits)
-    # a partner of another kind contradicts itself in these eyes: then refusals alone count
+    # a partner of another kind may fit no hypothesis: then only refusals count
     after = jnp.where(_size(after) > 0, after, fits & refused)
     after = jnp.where(_size(after) > 0, after, ladder.prior[pool])
     theirs = view.other_utilities
     known = theirs.books + theirs.hats + theirs.balls > 0
     vector = theirs.books + (MAX_UTILITY + 1) * (theirs.hats + (MAX_UTILITY + 1) * theirs.balls)
     words = jnp.arange(WORDS, dtype=jnp.int32)
-    told = jnp.where(words == vector >> 5, jnp.uint32(1) << (vector & 31).astype(jnp.uint32), jnp.uint32(0))
-    return jnp.where(known, told, after)
+    revealed = jnp.where(words == vector >> 5, jnp.uint32(1) << (vector & 31).astype(jnp.uint32), jnp.uint32(0))
+    return jnp.where(known, revealed, after)
 
 
 def _size(bits: Array) -> Array:
-    """f32: how many hypotheses, over the last axis."""
+    """f32: the number of hypotheses, over the last axis."""
     return jnp.sum(lax.population_count(bits), axis=-1).astype(jnp.float32)
 
 
 def _time(ladder: Ladder, turns_left: Array) -> Array:
-    """Where in the tables a partner's turn is found; a temper that never changes has one time."""
+    """The index of a partner's turn in the tables; a style that never changes has one."""
     return jnp.clip(turns_left, 0, ladder.accepts.shape[0] - 1)
 
 
 def _ladder_for(settings: Settings, seat: int, max_count: int) -> Ladder:
-    """The tables about the player of a seat, whose temper the settings tell."""
-    kinds = np.asarray(settings.tempers.weight)[seat]
-    row = tuple(float(np.asarray(column)[seat, int(kinds.argmax())]) for column in settings.tempers)
+    """The tables about the player of a seat, from the style that the settings disclose."""
+    kinds = np.asarray(settings.styles.weight)[seat]
+    row = tuple(float(np.asarray(column)[seat, int(kinds.argmax())]) for column in settings.styles)
     span = (int(settings.min_count), int(settings.max_count))
     budget = int(settings.budget)
     return _ladder(partner.Row(*row), span, int(settings.max_turns), budget, max_count)
@@ -168,7 +168,7 @@ def _ladder_for(settings: Settings, seat: int, max_count: int) -> Ladder:
 
 @lru_cache(maxsize=8)
 def _ladder(row: partner.Row, span: tuple[int, int], max_turns: int, budget: int, max_count: int) -> Ladder:
-    """Built on the host once for a temper; 0.3 s and 4 MB for pools of one to four."""
+    """Computed on the host, once per style: 0.3 s and 4 MB for pools of one to four."""
     kept = np.stack(grid(max_count))  # i32[3, offers]
     index = np.arange(UTILITY_VECTORS)
     base = MAX_UTILITY + 1
@@ -184,26 +184,26 @@ def _ladder(row: partner.Row, span: tuple[int, int], max_turns: int, budget: int
         whole = counts @ theirs
         worth = (counts[:, None] - kept).T @ theirs  # i64[offers, vectors]
         possible = (kept <= counts[:, None]).all(axis=0)
-        # where integers do not allow the budget, contexts are as near to it as they can be
+        # where integers cannot meet the budget, contexts are as close to it as possible
         off = np.where(whole > 0, np.abs(whole - budget), np.iinfo(np.int64).max)
         prior[place] = _bits((off == off.min()) if budget else whole > 0)
         for time in times:
             fallen = row.fall * (1 - time / max_turns) if row.fall else 0.0
             for insisted in (0, 1):
-                # a mirror asks for what it was refused, so it takes a half
+                # a mirror claims what it was refused, so it accepts a half
                 share = max(threshold, 0.5) if row.mirror else threshold - insisted * row.insist_gap - fallen
                 takes = worth >= np.ceil(share * whole - 1e-4)
                 accepts[time, insisted, place] = _bits(takes & possible[:, None])
             counters[time, place] = _counter_bits(theirs, counts, whole, threshold - fallen, max_count)
     if row.mirror or row.noise:
-        counters[:] = 0xFFFFFFFF  # its counter-offers tell nothing about its utilities
+        counters[:] = 0xFFFFFFFF  # its counter-offers reveal nothing about its utilities
     return Ladder(jnp.asarray(accepts), jnp.asarray(counters), jnp.asarray(prior))
 
 
 def _counter_bits(
     theirs: NDArray[Any], counts: NDArray[Any], whole: NDArray[Any], share: float, max_count: int
 ) -> NDArray[np.uint32]:
-    """u32[offers, WORDS]: the hypotheses whose counter-offer leaves me just this."""
+    """u32[offers, WORDS]: the hypotheses whose counter-offer leaves exactly this."""
     asked = np.ceil(share * whole - 1e-4)
     claim = np.zeros_like(theirs)
     order = np.argsort(-theirs, axis=0, kind="stable")

@@ -1,9 +1,8 @@
-"""The partner of the seed, and its variations as rows of numbers.
+"""The seed's heuristic partner, and its variations as rows of numbers.
 
-It accepts an offer worth at least a threshold of its own whole pool (0.55; 0.5 after INSIST) and
-otherwise keeps its most valued items, one at a time, until its share reaches the threshold, and
-offers the rest. It never asks for less than it would accept, and repeats itself when nothing
-changed.
+It accepts an offer worth at least a threshold share of its own pool (0.55; 0.5 after INSIST). Otherwise
+it claims its most valued items, one at a time, until its share reaches the threshold, and offers the
+rest. It never claims less than it would accept, and repeats its claim while nothing changes.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from kibitz.games.deal_or_no_deal.rules import (
     PROPOSE,
     Items,
     Settings,
-    Tempers,
+    Styles,
     dot,
     is_offer,
 )
@@ -33,7 +32,7 @@ UNIFORMS = 1
 
 
 class Row(NamedTuple):
-    """One kind of partner; the meanings are those of `rules.Tempers`."""
+    """One kind of partner; `rules.Styles` explains the columns."""
 
     weight: float = 1.0
     low: float = 0.55
@@ -53,39 +52,39 @@ KINDS = {
 }
 
 
-class Temper(NamedTuple):
-    """The partner's memory: which kind it is in this episode, and its threshold in thousandths."""
+class Style(NamedTuple):
+    """The partner's memory: its kind in this episode, and its threshold in thousandths."""
 
     kind: Array
     threshold: Array
 
 
-TEMPER_WIDTHS = Temper._make((4, 10))
+STYLE_WIDTHS = Style._make((4, 10))
 
 
-def tempers(rows: list[Row]) -> Tempers:
+def styles(rows: list[Row]) -> Styles:
     """The same rows for both seats."""
     columns = np.asarray(rows, np.float32).T
-    return Tempers(*(jnp.asarray(np.stack([column, column])) for column in columns))
+    return Styles(*(jnp.asarray(np.stack([column, column])) for column in columns))
 
 
 def seat_at(settings: Settings, seat: int, row: Row) -> Settings:
-    """Settings in which this seat is known to be of one kind."""
-    kinds = settings.tempers.weight.shape[1]
+    """Settings that disclose the kind of this seat's partner."""
+    kinds = settings.styles.weight.shape[1]
     row = row._replace(weight=1.0 / kinds)
-    table = (old.at[seat].set(value) for old, value in zip(settings.tempers, row, strict=True))
-    return settings._replace(tempers=Tempers(*table))
+    table = (old.at[seat].set(value) for old, value in zip(settings.styles, row, strict=True))
+    return settings._replace(styles=Styles(*table))
 
 
-def row_of(settings: Settings, seat: int, kind: Array) -> Tempers:
-    rows = Tempers(*(column[seat] for column in settings.tempers))
+def row_of(settings: Settings, seat: int, kind: Array) -> Styles:
+    rows = Styles(*(column[seat] for column in settings.styles))
     only = rows.weight.shape[0] == 1
-    return Tempers(*(column[0] if only else column[kind] for column in rows))
+    return Styles(*(column[0] if only else column[kind] for column in rows))
 
 
-def start(settings: Settings, seat: int, u: Array) -> Temper:
-    """Draws this episode's kind and threshold."""
-    weight = settings.tempers.weight[seat]
+def start(settings: Settings, seat: int, u: Array) -> Style:
+    """Draws the kind and threshold of this episode."""
+    weight = settings.styles.weight[seat]
     kind, rest = jnp.int32(0), u[0]
     if weight.shape[0] > 1:
         ends = jnp.cumsum(weight) / jnp.sum(weight)
@@ -94,15 +93,13 @@ def start(settings: Settings, seat: int, u: Array) -> Temper:
         rest = jnp.clip((rest - (ends[kind] - share)) / jnp.maximum(share, 1e-9), 0, 1)
     row = row_of(settings, seat, kind)
     threshold = row.low + (row.high - row.low) * rest
-    return Temper(kind, jnp.round(1000 * threshold).astype(jnp.int32))
+    return Style(kind, jnp.round(1000 * threshold).astype(jnp.int32))
 
 
-def ratio(
-    row: Tempers, threshold: Array, insisted: Array, offered: Array, turns_left: Array, max_turns: Array
-) -> Array:
-    """The share of its pool a partner of this row accepts now.
+def ratio(row: Styles, threshold: Array, insisted: Array, offered: Array, turns_left: Array, max_turns: Array) -> Array:
+    """The share of its pool that a partner of this row accepts now.
 
-    `offered` is the share on the table. Turns left count the partner's own act.
+    `offered` is the share on the table. `turns_left` includes the partner's own act.
     """
     gone = 1 - jnp.asarray(turns_left, jnp.float32) / jnp.asarray(max_turns, jnp.float32)
     plain = threshold - jnp.where(insisted, row.insist_gap, 0) - row.fall * gone
@@ -110,13 +107,13 @@ def ratio(
 
 
 def need(share: Array, pool: Array) -> Array:
-    """The least number of points that is at least this share of the pool."""
-    # points are whole, so a threshold of exactly 0.55 of 20 must mean 11 in float32 too
+    """The fewest points that are at least this share of the pool."""
+    # points are integers: 0.55 of 20 must be 11 in float32 too
     return jnp.ceil(share * pool - 1e-4).astype(jnp.int32)
 
 
 def greedy(utilities: Items, counts: Items, points: Array) -> Items:
-    """The most valued items, one at a time, until they are worth `points`; never a worthless one."""
+    """The most valued items, one at a time, until they are worth `points`; never an item worth 0."""
     kept = []
     for i, (value, count) in enumerate(zip(utilities, counts, strict=True)):
         better = [
@@ -125,15 +122,14 @@ def greedy(utilities: Items, counts: Items, points: Array) -> Items:
             if j != i
         ]
         missing = points - sum(better)
-        # a quotient of small whole numbers: float division is exact enough and, unlike integer
-        # division, a vector instruction
+        # float division is exact enough for small integers and, unlike integer division, vectorised
         wanted = jnp.ceil(missing / jnp.maximum(value, 1) - 1e-4).astype(jnp.int32)
         kept.append(jnp.where(value > 0, jnp.clip(wanted, 0, count), 0))
     return Items(*kept)
 
 
 def random_act(view: View, u: Array) -> Act:
-    """Uniform over the legal act types, and over what may be kept."""
+    """Uniform over the legal act types, and over the counts in the pool."""
     standing = is_offer(view.other_act)
     act_type, rest = pick(u, jnp.where(standing, 5, 4))
     act_type = jnp.where(~standing & (act_type >= AGREE), act_type + 1, act_type)
@@ -144,9 +140,9 @@ def random_act(view: View, u: Array) -> Act:
     return (act_type, *kept)
 
 
-def choose_act(settings: Settings, temper: Temper, view: View, masks: Masks, u: Array) -> tuple[Temper, Act]:
-    row = row_of(settings, view.seat, temper.kind)
-    threshold = temper.threshold / 1000
+def choose_act(settings: Settings, style: Style, view: View, masks: Masks, u: Array) -> tuple[Style, Act]:
+    row = row_of(settings, view.seat, style.kind)
+    threshold = style.threshold / 1000
     pool = dot(view.my_utilities, view.counts)
     worth = dot(view.my_utilities, view.offer_for_me)
     offered = jnp.where(is_offer(view.other_act), worth / jnp.maximum(pool, 1), 1 - threshold)
@@ -155,24 +151,24 @@ def choose_act(settings: Settings, temper: Temper, view: View, masks: Masks, u: 
     accepts = is_offer(view.other_act) & (worth >= need(takes, pool))
     kept = greedy(view.my_utilities, view.counts, need(asks, pool))
     planned = (jnp.where(accepts, AGREE, PROPOSE), *kept)
-    strays, rest = happens(u[0], row.noise)
-    return temper, where(strays, random_act(view, rest), planned)
+    is_random, rest = happens(u[0], row.noise)
+    return style, where(is_random, random_act(view, rest), planned)
 
 
 def kind_bot(name: str) -> Bot:
-    """A partner of this kind, whatever the settings say of its seat."""
-    own = tempers([KINDS[name]])
+    """A partner of this kind, whatever kind the settings give its seat."""
+    own = styles([KINDS[name]])
     return Bot(
         name=f"partner:{name}",
-        choose=lambda settings, *rest: choose_act(settings._replace(tempers=own), *rest),
-        start=lambda settings, seat, u: start(settings._replace(tempers=own), seat, u),
+        choose=lambda settings, *rest: choose_act(settings._replace(styles=own), *rest),
+        start=lambda settings, seat, u: start(settings._replace(styles=own), seat, u),
         disclose=lambda settings, seat: seat_at(settings, seat, KINDS[name]),
         uniforms=UNIFORMS,
-        bit_widths=TEMPER_WIDTHS,
+        bit_widths=STYLE_WIDTHS,
     )
 
 
-HEURISTIC = Bot(name="heuristic", choose=choose_act, start=start, uniforms=UNIFORMS, bit_widths=TEMPER_WIDTHS)
+HEURISTIC = Bot(name="heuristic", choose=choose_act, start=start, uniforms=UNIFORMS, bit_widths=STYLE_WIDTHS)
 RANDOM = Bot(
     name="random",
     choose=lambda settings, memory, view, masks, u: (memory, random_act(view, u[0])),

@@ -1,4 +1,4 @@
-"""What a page or a terminal draws, and commentary lines."""
+"""Frames for pages and terminals, and lines of commentary."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def frame(settings: Any, state: State) -> dict[str, Any]:
 
 
 def commentary(event: Mapping[str, Any], drawn: Mapping[str, Any]) -> str:
-    """A line of commentary for an event, or nothing. Names no private value."""
+    """A line of commentary for an event, or "". It contains no private value."""
     payload = event["payload"]
     if event["type"] == "episode.started":
         return f"On the table: {share(payload['frame']['counts'])}."
@@ -51,7 +51,7 @@ def commentary(event: Mapping[str, Any], drawn: Mapping[str, Any]) -> str:
     if event["type"] == "episode.ended":
         mine, theirs = payload["returns"]
         if not payload["scores"]["agreement"][0]:
-            return "No deal: nobody gets anything."
+            return "No deal: neither side gets anything."
         one, other = called(event)
         return f"{sentence(one)} takes {mine:g} points, {other} takes {theirs:g}."
     return ""

@@ -1,4 +1,4 @@
-"""What can be said of a negotiation once it is over: every allocation, the fair point, the reference's acts."""
+"""The review of a finished negotiation: every allocation, the Nash point, the reference's acts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kibitz.games.deal_or_no_deal.view import view
 from kibitz.games.deal_or_no_deal.words import act_text
 from kibitz.games.deal_or_no_deal.yardsticks import allocations
 
-LARGEST = 40_000  # cells of the reference's tables that are worked out in well under a second
+MAX_TABLE_CELLS = 40_000  # the reference computes tables of this size in well under a second
 
 
 def review(settings: Settings, state: State, past: Sequence[tuple[State, Any]], max_count: int) -> dict[str, Any]:
@@ -39,7 +39,7 @@ def review(settings: Settings, state: State, past: Sequence[tuple[State, Any]], 
 
 
 def _pareto(points: NDArray[Any]) -> NDArray[np.bool_]:
-    """bool[n]: nothing is better for one side and no worse for the other."""
+    """bool[n]: no other point is better for one seat and no worse for the other."""
     no_worse = np.all(points[None] >= points[:, None], axis=2)
     better = np.any(points[None] > points[:, None], axis=2)
     alone: NDArray[np.bool_] = ~np.any(no_worse & better, axis=1)
@@ -47,24 +47,24 @@ def _pareto(points: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 def _reference(settings: Settings, past: Sequence[tuple[State, Any]], max_count: int) -> list[dict[str, Any]]:
-    """Empty where its tables would take longer than anybody wants to wait at the end of an episode."""
+    """What `bayes` would have done at each turn; empty if its tables would delay the end of the episode."""
     span = int(settings.max_count) - int(settings.min_count) + 1
-    times = int(settings.max_turns) + 1 if np.asarray(settings.tempers.fall).any() else 1
-    if times * span**3 * (max_count + 1) ** 3 > LARGEST:
+    times = int(settings.max_turns) + 1 if np.asarray(settings.styles.fall).any() else 1
+    if times * span**3 * (max_count + 1) ** 3 > MAX_TABLE_CELLS:
         return []
     bot, choose = bayes.bot(max_count), _chooser(max_count)
-    # either seat looks its table up under its own number; one compiled function serves both as seat 0
-    studied = [bot.precompute(settings, seat).ladders[seat] for seat in (0, 1)]
-    asked = [settings._replace(ladders=(ladder, ladder)) for ladder in studied]
+    # one function, compiled for seat 0, serves both seats
+    ladders = [bot.precompute(settings, seat).ladders[seat] for seat in (0, 1)]
+    tables = [settings._replace(ladders=(ladder, ladder)) for ladder in ladders]
     memories = [bot.start(settings, seat, jnp.zeros(0)) for seat in (0, 1)]
-    told = []
+    acts = []
     for turn, (state, _) in enumerate(past):
         seat = int(state.seat)
         seen = view(settings, state, seat)._replace(seat=0)
-        memories[seat], act = choose(asked[seat], memories[seat], seen)
-        words = tuple(int(x) for x in act)
-        told.append({"turn": turn, "seat": seat, "act": list(words), "text": act_text(words)})
-    return told
+        memories[seat], act = choose(tables[seat], memories[seat], seen)
+        chosen = tuple(int(x) for x in act)
+        acts.append({"turn": turn, "seat": seat, "act": list(chosen), "text": act_text(chosen)})
+    return acts
 
 
 @cache

@@ -1,1 +1,1 @@
-"""The negotiation for other trainers: Gymnasium, PettingZoo, tool calls. All of them run `rules.py`."""
+"""The negotiation's own Gymnasium, PettingZoo and tool-calling environments. All of them run `rules.py`."""
