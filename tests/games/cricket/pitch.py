@@ -1,4 +1,4 @@
-"""Hand-made positions: matches in which a chosen outcome is certain."""
+"""Hand-made positions, and settings in which one outcome is certain."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def plain(overs: int = 20) -> Any:
 
 
 def certain(settings: Any, outcome: int, how: str = "", runs: int | None = None, striker_out: bool = True) -> Any:
-    """Settings in which every ball brings this outcome, with these runs or this dismissal."""
+    """Settings in which every ball has this outcome, with these runs or this dismissal."""
     model = settings.model
     base = np.full((3, 2, 20, 10), -40.0)
     base[..., outcome] = 40.0
@@ -48,7 +48,7 @@ legal = jit_single(laws.legal, static_argnums=2)
 
 
 def play(settings: Any, state: Any, bat: Any = NEUTRAL, bowl: Any = NEUTRAL, u: float = 0.5) -> Any:
-    """The state after one ball; `bat` and `bowl` are acts of the sides, wherever they sit."""
+    """The state after one ball; `bat` and `bowl` are the acts of the batting and the bowling side."""
     acts = (bat, bowl) if int(state.batting) == 0 else (bowl, bat)
     acts = tuple(tuple(np.int32(x) for x in act) for act in acts)
     after, _, _ = _step(settings, state, acts, np.full(1, u, np.float32))
@@ -79,7 +79,7 @@ def next_in(index: int) -> tuple[int, ...]:
 
 
 def may(settings: Any, state: Any) -> set[int]:
-    """Who may bowl the coming over."""
+    """The players who may bowl the next over."""
     mask = legal(settings, state, 1 - int(state.batting))[3]
     return set(np.flatnonzero(np.asarray(mask)).tolist())
 

@@ -1,4 +1,4 @@
-"""Names, frames, calls and commentary: what watchers are shown."""
+"""Names, frames, tool calls and commentary: what spectators see."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from tests.games.cricket.pitch import FOUR, ONE, SIX, WICKET, WIDE, begin, certa
 
 @cache
 def match(seed: int, overs: int = 3, again: bool = False) -> Episode:
-    """Played anew for `again`."""
+    """`again` plays the match a second time."""
     record = game()
     players = [player_named(record, name) for name in ("balanced", "aggressive")]
     return play_episode(record, CricketOptions(max_overs=overs).settings(), players, seed=seed)
 
 
 def frames(episode: Episode) -> list[dict[str, Any]]:
-    """Whole frames again, from the deltas."""
+    """Whole frames, rebuilt from the deltas."""
     whole: list[dict[str, Any]] = []
     for event in episode.events:
         if event.type in ("episode.started", "step"):
@@ -41,7 +41,7 @@ def frames(episode: Episode) -> list[dict[str, Any]]:
     return whole
 
 
-def test_a_mark_leads_back_to_its_side_and_strangers_have_no_names() -> None:
+def test_a_team_id_identifies_its_side_and_unknown_ids_have_no_names() -> None:
     sides = CricketOptions(pool=4, seed=9).sides()
     marks = [int(x) for x in CricketOptions(pool=4, seed=9).settings().sides.team_ids]
     assert [roster.side(mark) for mark in marks] == sides
@@ -59,7 +59,7 @@ def test_the_cast_names_both_sides_with_their_skills() -> None:
     json.dumps(cast)
 
 
-def test_a_frame_says_who_is_in_the_middle() -> None:
+def test_a_frame_names_the_players_in_the_middle() -> None:
     cast = match(1).events[0].payload["cast"]["sides"]
     for drawn in frames(match(1)):
         batters, bowlers = (cast[seat]["players"] for seat in (drawn["batting"], 1 - drawn["batting"]))
@@ -71,7 +71,7 @@ def test_a_frame_says_who_is_in_the_middle() -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_what_balls_change_adds_up_to_the_result(seed: int) -> None:
+def test_the_changes_of_win_probability_add_up(seed: int) -> None:
     whole = frames(match(seed))
     for before, after in pairwise(whole):
         ball = after["ball"]
@@ -81,7 +81,7 @@ def test_what_balls_change_adds_up_to_the_result(seed: int) -> None:
         assert ball["number"] == (before["ball"] or {"number": 0})["number"] + 1
 
 
-def test_a_tie_is_taken_back_with_par_in_place_of_what_was_forgotten() -> None:
+def test_par_replaces_the_forgotten_score_when_a_tie_is_undone() -> None:
     settings = plain(5)
     before = begin(second=True, first=40, score=40, legal=29, wickets=4, bowler=9, deliveries=59)
     after = play(certain(settings, 0), before)
@@ -91,19 +91,19 @@ def test_a_tie_is_taken_back_with_par_in_place_of_what_was_forgotten() -> None:
     assert drawn["ball"]["win_change"] == pytest.approx(chance(settings, after) - chance(settings, before), abs=0.05)
 
 
-def test_every_field_has_eleven_men_and_keeps_the_ring() -> None:
+def test_every_field_has_eleven_players_and_respects_the_ring() -> None:
     for field in FIELDS:
         for left in (False, True):
-            men = fielders(field, left)
-            assert len({position for _, _, position in men}) == 11
-            assert all(0 <= angle < 360 and 0 < distance <= 1 for angle, distance, _ in men)  # type: ignore[operator]
+            placed = fielders(field, left)
+            assert len({position for _, _, position in placed}) == 11
+            assert all(0 <= angle < 360 and 0 < distance <= 1 for angle, distance, _ in placed)  # type: ignore[operator]
         assert outside(field) == declared()["outside_ring"][field]
     assert [360 - a for a, _, n in fielders("death", False) if n == "point"] == [
         a for a, _, n in fielders("death", True) if n == "point"
     ]
 
 
-def test_acts_are_told_as_calls_of_the_side_that_chose() -> None:
+def test_acts_become_tool_calls_of_the_side_that_chose_them() -> None:
     for event in match(2).events:
         if event.type == "decision":
             made = [call["tool"] for call in event.payload["calls"]]
@@ -118,7 +118,7 @@ def test_acts_are_told_as_calls_of_the_side_that_chose() -> None:
     assert named == roster.side(plain(5).sides.team_ids[0]).players[9].name
 
 
-def test_there_is_a_line_for_every_outcome_and_dismissal_with_variety() -> None:
+def test_every_outcome_and_dismissal_has_several_lines() -> None:
     for name in [*OUTCOMES[:6], "wide", "no_ball", *(how.replace(" ", "_") for how in HOWS[1:])]:
         assert len(PHRASES[name]) >= 2
     for key in PHRASES:
@@ -131,7 +131,7 @@ def lines(episode: Episode) -> list[str]:
     return [line for event in episode.events if (line := spoken(event))]
 
 
-def test_commentary_names_players_varies_and_repeats_itself_with_the_seed() -> None:
+def test_commentary_names_players_varies_and_is_deterministic() -> None:
     said = lines(match(3, 5))
     text = "\n".join(said)
     names = {p["name"].split()[-1] for s in match(3, 5).events[0].payload["cast"]["sides"] for p in s["players"]}
@@ -143,13 +143,13 @@ def test_commentary_names_players_varies_and_repeats_itself_with_the_seed() -> N
 
 
 def after(outcome: int, how: str = "", **fields: Any) -> str:
-    """The line for a certain ball."""
+    """The commentary on a ball with a certain outcome."""
     settings = plain(5)
     state = play(certain(settings, outcome, how), begin(bowler=9, **fields))
     return game().drawing.commentary({"type": "step", "payload": {"turn": 7}}, frame(settings, state))
 
 
-def test_commentary_tells_what_matters() -> None:
+def test_commentary_mentions_milestones_and_the_runs_needed() -> None:
     assert re.search("[Ss]ix|stands|miles", after(SIX, legal=8, score=10))
     assert "50 up" in after(FOUR, legal=20, score=48)
     assert "powerplay is done" in after(ONE, legal=8, score=12)
@@ -168,7 +168,7 @@ def result(**fields: Any) -> str:
     return game().drawing.commentary({"type": "episode.ended", "payload": {}}, frame(settings, state))
 
 
-def test_the_result_is_said_as_scorers_say_it() -> None:
+def test_the_result_uses_the_wording_of_scorers() -> None:
     assert result(winner=0, first=40, score=41, wickets=3, legal=27).endswith("win by 7 wickets with 3 balls to spare.")
     assert result(winner=1, first=40, score=39, wickets=3, legal=30).endswith("win by 1 run.")
     assert "off the last ball" in result(winner=0, first=40, score=44, wickets=9, legal=30)
@@ -176,7 +176,7 @@ def test_the_result_is_said_as_scorers_say_it() -> None:
     assert "tie" in result(winner=2, first=9, score=9)
 
 
-def test_a_review_has_the_balls_that_moved_the_match_most() -> None:
+def test_a_review_lists_the_balls_that_changed_the_match_most() -> None:
     whole, ended = frames(match(3, 5)), match(3, 5).events[-1].payload
     moments = ended["review"]["moments"]
     moved = [b["win_probability"][0] - a["win_probability"][0] for a, b in pairwise(whole)]

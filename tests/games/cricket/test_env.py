@@ -1,4 +1,4 @@
-"""The captain's environment: every rule of its tools, and the same match as everywhere else."""
+"""The tool-calling environment: the rules of its tools, and the same match as elsewhere."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from kibitz.games.cricket.captains.tool_models import ResetOptions
 from kibitz.games.cricket.envs.snapshot import next_bowlers
 from kibitz.games.cricket.envs.tool_env import CricketAction, CricketEnvironment, CricketObservation
 from kibitz.games.cricket.laws import step as laws
+from kibitz.games.cricket.laws.shaping import chance
 from kibitz.games.cricket.model.tactics import INTENTS, PLANS
 from kibitz.games.cricket.options import CricketOptions
 from kibitz.players import player_named
@@ -31,7 +32,7 @@ BOWLING = ["analyze_situation", "set_field", "choose_bowler", "set_bowling_plan"
 IN_SCOREBOARD = {"score", "wickets", "over_text", "balls_left", "target", "run_rate", "powerplay", "win_probability"}
 
 
-def test_each_side_has_its_tools_and_no_others() -> None:
+def test_each_side_has_its_own_tools_only() -> None:
     for side, mine, theirs in (("bat", BATTING, BOWLING), ("bowl", BOWLING, BATTING)):
         env, obs = begin(captain_side=side)
         assert names(obs) == mine
@@ -80,7 +81,7 @@ def test_a_fourth_call_without_a_ball_is_refused_and_the_ball_is_played() -> Non
         ("play_delivery", {"intent": "slog"}, "no arguments"),
     ],
 )
-def test_a_bad_call_says_what_is_right_changes_nothing_and_counts(name: str, arguments: Any, says: str) -> None:
+def test_an_illegal_call_names_the_legal_ones_changes_nothing_and_counts(name: str, arguments: Any, says: str) -> None:
     env, before = begin(captain_side="bat")
     seen = call(env, name, **arguments)
     assert seen.error
@@ -90,7 +91,7 @@ def test_a_bad_call_says_what_is_right_changes_nothing_and_counts(name: str, arg
     assert env.state.refused_calls == 1
 
 
-def test_a_player_who_is_in_or_may_not_bowl_cannot_be_chosen() -> None:
+def test_batters_at_the_crease_and_keepers_are_not_available() -> None:
     env, obs = begin(captain_side="bat")
     assert obs.batters[0]["name"] not in open_values(tool(obs, "choose_next_batter"))
     assert call(env, "choose_next_batter", batter=obs.batters[0]["name"]).error
@@ -103,7 +104,7 @@ def test_a_player_who_is_in_or_may_not_bowl_cannot_be_chosen() -> None:
     assert "attacking, balanced" in defensive.error
 
 
-def test_plans_stand_until_they_are_changed() -> None:
+def test_plans_stand_until_the_captain_changes_them() -> None:
     env, obs = begin(captain_side="bowl", max_overs=5)
     call(env, "set_bowling_plan", plan="yorker")
     call(env, "set_field", field="attacking")
@@ -133,7 +134,7 @@ def test_the_chosen_batter_comes_in() -> None:
     pytest.fail("no wicket fell in forty innings")
 
 
-def test_a_bowler_for_the_next_over_can_be_named_in_the_middle_of_one() -> None:
+def test_the_next_bowler_can_be_chosen_during_an_over() -> None:
     env, obs = begin(captain_side="bowl", max_overs=5)
     obs = call(env, "bowl_delivery")
     choices = open_values(tool(obs, "choose_bowler"))
@@ -147,11 +148,12 @@ def test_a_bowler_for_the_next_over_can_be_named_in_the_middle_of_one() -> None:
     assert obs.frame["ball"]["bowler_name"] == choices[0]
 
 
-look = jit_single(lambda settings, state: (game().rules.view(settings, state, 0), laws.may_bowl(settings, state)))
+first_chance = jit_single(chance)
+observe = jit_single(lambda settings, state: (game().rules.view(settings, state, 0), laws.may_bowl(settings, state)))
 
 
 @pytest.mark.parametrize("overs", [3, 7])
-def test_who_may_bowl_next_is_what_the_law_says_when_the_over_begins(overs: int) -> None:
+def test_the_offered_next_bowlers_are_those_the_laws_allow(overs: int) -> None:
     record = game()
     settings = CricketOptions(max_overs=overs).settings()
     promised: list[int] | None = None
@@ -161,7 +163,7 @@ def test_who_may_bowl_next_is_what_the_law_says_when_the_over_begins(overs: int)
         )
         checked = 0
         for state in _states(record, settings, episode, seed):
-            view, may = jax.device_get(look(settings, state))
+            view, may = jax.device_get(observe(settings, state))
             keeper = int(settings.sides.keeper[int(view.bowling_eleven)])
             if int(view.bowler) == 15 and promised is not None and int(view.legal) > 0:
                 assert promised == [i for i in range(11) if int(may) >> i & 1]
@@ -183,7 +185,7 @@ def _states(record: Any, settings: Any, episode: Any, seed: int) -> Any:
 
 
 @pytest.mark.parametrize("side", ["bat", "bowl"])
-def test_the_same_seed_and_acts_give_the_match_of_play_episode(side: str) -> None:
+def test_the_same_seed_and_acts_give_the_same_match_as_play_episode(side: str) -> None:
     env, obs = begin(captain_side=side, seed=11, opponent_mode="aggressive")
     seen = play_out(env, obs, seed=3)
     mine = [entry["act"] for entry in env._history if entry["seat"] == 0]
@@ -228,37 +230,53 @@ def test_rewards_are_the_result_and_stay_within_the_declared_range() -> None:
                 assert sum(shown.reward for shown in seen) == paid
 
 
+def test_shaped_rewards_sum_to_the_result_less_the_first_chance() -> None:
+    record, weight = game(), 0.5
+    settings, table = CricketOptions(max_overs=2, shaping=weight).settings(), table_for(record)
+    for seed in range(8):
+        luck = episode_luck(seed_key(seed), 0)
+        state, total, turn, over = table.new(settings, luck), np.zeros(2), 0, False
+        first = float(first_chance(settings, state))
+        while not over:
+            acts = ((3, 2, 1, 9, 5), (3, 2, 1, 9, 5))
+            state, rewards, over = table.step(settings, state, acts, luck, turn)
+            assert np.abs(rewards).max() <= 1
+            total, turn = total + np.asarray(rewards), turn + 1
+        won = float(state.winner == 0)
+        shaped = np.array([won - first, first - won])
+        assert np.allclose(total, (1 - weight) * np.array([won, 1 - won]) + weight * shaped, atol=1e-3)
+
+
 def without_names(obs: CricketObservation) -> dict[str, Any]:
     return obs.model_dump(exclude={"episode_id", "metadata"})
 
 
-def test_nothing_shows_the_opponents_choice_before_the_ball() -> None:
-    """Opponents who choose differently leave the same observations until their choices have been played."""
+def test_observations_hide_the_opponents_choice_before_the_ball() -> None:
+    """Opponents that choose differently give the same observations before the ball."""
     shown = []
     for name in ("aggressive", "defensive", "random"):
         env, obs = begin(captain_side="bat", opponent_mode=name, seed=21)
-        looks = [without_names(obs), without_names(call(env, "analyze_situation"))]
-        shown.append(looks)
+        shown.append([without_names(obs), without_names(call(env, "analyze_situation"))])
     assert shown[0] == shown[1] == shown[2]
 
 
-def test_the_opponent_is_told_nothing_of_the_captains_choice() -> None:
-    told = []
+def test_the_opponent_does_not_see_the_captains_choice() -> None:
+    seen_by_opponent = []
     for intent in INTENTS:
         env, _ = begin(captain_side="bat", seed=8)
         asked: list[Any] = []
 
-        class Curious(Scripted):
+        class Recording(Scripted):
             def choose(self, turn: Any, asked: list[Any] = asked) -> Any:
                 asked.append(jax.tree.map(np.asarray, (turn.view, turn.masks, turn.history)))
                 return super().choose(turn)
 
         bowler = int(env._position.view.may_bowl).bit_length() - 1
-        env._opponent = Curious([(2, 2, 1, bowler, 0)])
+        env._opponent = Recording([(2, 2, 1, bowler, 0)])
         call(env, "set_batting_plan", intent=intent)
         call(env, "play_delivery")
-        told.append(str(asked))
-    assert len(set(told)) == 1
+        seen_by_opponent.append(str(asked))
+    assert len(set(seen_by_opponent)) == 1
 
 
 def test_analysis_gives_phase_rates_par_match_ups_and_win_probability() -> None:
@@ -275,7 +293,7 @@ def test_analysis_gives_phase_rates_par_match_ups_and_win_probability() -> None:
     json.dumps(found)
 
 
-def test_a_step_without_a_match_is_the_callers_mistake_and_after_it_an_answer() -> None:
+def test_a_step_before_reset_raises_and_a_step_after_the_match_returns_an_error() -> None:
     env = CricketEnvironment()
     assert env._state.match_over is False
     with pytest.raises(BadInput, match="reset"):
@@ -303,7 +321,7 @@ def test_instances_are_independent_and_threads_share_nothing() -> None:
     assert [found[seed] for seed in range(4)] == alone
 
 
-def test_a_failing_opponent_is_replaced_counted_and_named() -> None:
+def test_a_failing_opponent_is_replaced_and_counted() -> None:
     env, obs = begin()
 
     class Broken(Scripted):
@@ -316,7 +334,7 @@ def test_a_failing_opponent_is_replaced_counted_and_named() -> None:
     assert env.state.opponent_fallbacks == 1
 
 
-def test_a_ball_is_quick_once_compiled() -> None:
+def test_a_ball_is_fast_once_compiled() -> None:
     env, obs = begin(max_overs=5)
     play_out(env, obs)
     took = []
@@ -325,10 +343,10 @@ def test_a_ball_is_quick_once_compiled() -> None:
         began = time.perf_counter()
         obs = ball(env, obs)
         took.append(time.perf_counter() - began)
-    assert sorted(took)[len(took) // 4] < 0.02  # a lower quartile: others may be using the machine
+    assert sorted(took)[len(took) // 4] < 0.02  # the lower quartile, because other tests share the machine
 
 
-def test_the_environment_is_found_at_the_top_with_static_tools() -> None:
+def test_the_environment_is_a_top_level_name_with_static_tools() -> None:
     assert kibitz.CricketEnvironment is CricketEnvironment
     assert [name for name, _, _ in CricketEnvironment.tools()] == [
         "analyze_situation", "set_batting_plan", "choose_next_batter", "set_field", "choose_bowler",

@@ -1,4 +1,4 @@
-"""Where a match begins: options of `reset`, and packs."""
+"""The start of a match: options of `reset`, and packs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.games.cricket.tool_calls import Scripted, begin, play_out
         ({"seed": -1}, "seed"),
     ],
 )
-def test_bad_options_are_refused_in_a_sentence_and_the_match_goes_on(options: dict[str, Any], says: str) -> None:
+def test_reset_rejects_invalid_options_and_the_match_continues(options: dict[str, Any], says: str) -> None:
     env, _ = begin()
     held = env.state
     with pytest.raises(BadInput, match=says):
@@ -45,7 +45,7 @@ def test_options_choose_overs_era_side_and_start() -> None:
     assert len({(board["over_text"], board["score"]) for board in starts}) > 3
 
 
-def test_the_seed_is_told_at_the_end_only_and_drawn_where_none_is_given() -> None:
+def test_the_seed_is_revealed_only_at_the_end_and_drawn_by_default() -> None:
     env = CricketEnvironment()
     first = env.reset(options={"max_overs": 1})
     assert env.state.seed is None
@@ -57,7 +57,7 @@ def test_the_seed_is_told_at_the_end_only_and_drawn_where_none_is_given() -> Non
     assert env.reset(options={"max_overs": 1}).episode_id != first.episode_id
 
 
-def test_a_pack_gives_the_match_the_seed_counts() -> None:
+def test_the_seed_selects_the_match_of_a_pack() -> None:
     env = CricketEnvironment()
     obs = env.reset(options=CricketEnvironment.task_options("death", 6) | {"opponent_mode": "balanced"})
     assert (obs.frame["overs"], obs.frame["score"], obs.frame["wickets"], obs.frame["legal"]) == (5, 33, 2, 18)
@@ -70,7 +70,7 @@ def test_a_pack_gives_the_match_the_seed_counts() -> None:
     assert counted[0].players["mine"]["name"] == counted[1].players["theirs"]["name"]
 
 
-def test_a_pack_of_fresh_matches_may_be_played_over_other_overs_and_a_position_may_not() -> None:
+def test_only_a_match_from_the_first_ball_may_change_its_overs() -> None:
     driver = {"random_start": False, "opponent_mode": "balanced", "eval_pack_id": "default", "max_overs": 2}
     env = CricketEnvironment()
     obs = env.reset(options=driver | {"seed": 0})
@@ -84,7 +84,7 @@ def test_a_pack_of_fresh_matches_may_be_played_over_other_overs_and_a_position_m
         env.reset(options=driver | {"eval_pack_id": "nothing"})
 
 
-def test_a_pack_match_is_the_one_that_play_episode_plays() -> None:
+def test_a_match_of_a_pack_is_the_same_as_in_play_episode() -> None:
     env, obs = begin(eval_pack_id="death", seed=6, max_overs=5)
     play_out(env, obs, seed=2)
     mine = [entry["act"] for entry in env._history if entry["seat"] == 0]

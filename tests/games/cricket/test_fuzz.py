@@ -1,4 +1,4 @@
-"""Random and malformed tool calls: nothing raises, nothing stalls, every answer says what is legal."""
+"""Random and malformed tool calls: none raises or stalls, and every answer lists the legal calls."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ KEYS = ["intent", "plan", "field", "bowler", "batter", "", "tool", "self", 7, No
 
 
 def nonsense(rng: random.Random) -> Any:
-    """Something that is an action, looks like one, or does not."""
+    """A valid action, a malformed action, or anything else."""
     kind = rng.randrange(6)
     if kind == 0:
         return rng.choice(ODD)
@@ -38,7 +38,7 @@ def nonsense(rng: random.Random) -> Any:
 
 
 def check(before: CricketObservation, after: CricketObservation, env: CricketEnvironment) -> None:
-    """Either the call worked, or the answer says why not and what is legal."""
+    """The call worked, or the answer says why not; either way it lists the legal calls."""
     assert after.done == env.state.match_over
     if after.done:
         assert after.tools == []
@@ -59,7 +59,7 @@ def check(before: CricketObservation, after: CricketObservation, env: CricketEnv
 
 
 def fuzz(calls: int, seed: int) -> int:
-    """Mostly malformed calls, some legal ones; a new match when one is over. How many were refused."""
+    """Makes mostly malformed calls, in as many matches as it takes; returns the number of refused calls."""
     rng, env = random.Random(seed), CricketEnvironment()
     refused = 0
 
@@ -80,8 +80,8 @@ def fuzz(calls: int, seed: int) -> int:
     return refused
 
 
-def test_five_thousand_random_and_malformed_calls_are_all_answered() -> None:
-    assert fuzz(5_000, seed=1) > 2_000
+def test_random_and_malformed_calls_are_all_answered() -> None:
+    assert fuzz(2_000, seed=1) > 800
 
 
 @pytest.mark.conformance

@@ -43,7 +43,7 @@ HEAVY = pytest.mark.conformance  # each is a program of its own, ten seconds to 
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=[] if name == "defaults" else HEAVY) for name in OPTIONS])
-def test_gymnasium_accepts_the_environment_with(name: str) -> None:
+def test_gymnasium_accepts_the_environment(name: str) -> None:
     check_env(make(**OPTIONS[name]))
 
 
@@ -74,7 +74,7 @@ def test_the_spaces_of_both_are_the_same() -> None:
     assert single.action_space.nvec.tolist() == HEADS.tolist()  # type: ignore[attr-defined]
 
 
-def test_samples_are_legal_through_whole_matches_and_the_masks_say_so() -> None:
+def test_samples_are_legal_throughout_matches_and_agree_with_the_masks() -> None:
     env = make(max_overs=2)
     env.action_space.seed(3)
     env.action_space.sample()  # the first after a seed fits every first position, not this one
@@ -96,7 +96,7 @@ def test_samples_are_legal_through_whole_matches_and_the_masks_say_so() -> None:
     assert 0 < sum(results) < 12
 
 
-def test_what_is_not_the_captains_to_choose_is_ignored() -> None:
+def test_heads_that_the_captain_does_not_choose_are_ignored() -> None:
     """The two runs differ only in heads that have one open value."""
     env = make(captain_side="bat", max_overs=1)
     seen = []
@@ -106,7 +106,7 @@ def test_what_is_not_the_captains_to_choose_is_ignored() -> None:
     np.testing.assert_array_equal(seen[0], seen[1])
 
 
-def test_an_illegal_choice_raises_with_what_is_open_and_changes_nothing() -> None:
+def test_an_illegal_choice_raises_with_the_legal_ones_and_changes_nothing() -> None:
     env = make(captain_side="bat")
     env.reset(seed=1)
     before = env.action_masks().copy()
@@ -130,7 +130,7 @@ WRONG: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_an_action_of_the_wrong_shape_or_range_is_a_broken_caller(name: str) -> None:
+def test_an_action_of_the_wrong_shape_or_range_raises(name: str) -> None:
     env = make(illegal="penalty")
     env.reset(seed=0)
     with pytest.raises(kibitz.BadInput, match="should be"):
@@ -151,12 +151,12 @@ def test_an_action_of_the_wrong_shape_or_range_is_a_broken_caller(name: str) -> 
         ({"render_mode": "human"}, "no render mode 'human'"),
     ],
 )
-def test_a_bad_option_is_named_with_what_would_be_right(options: dict[str, Any], sentence: str) -> None:
+def test_an_invalid_option_is_named_in_the_error(options: dict[str, Any], sentence: str) -> None:
     with pytest.raises(kibitz.BadInput, match=sentence):
         CricketEnv(**options)
 
 
-def test_a_match_of_a_pack_begins_where_the_pack_says() -> None:
+def test_a_match_of_a_pack_starts_in_its_position() -> None:
     env = make(captain_side="bowl")  # the pack says who bats
     _, info = env.reset(seed=0, options={"eval_pack_id": "collapse", "eval_pack_index": 0})
     state = scenario("collapse", 0).state
@@ -178,7 +178,7 @@ def test_rendering_is_a_scoreboard() -> None:
     assert env.render() == "You bat: 0 for 0, 30 balls left."
 
 
-def test_a_ragged_action_is_refused_with_the_sentence_of_any_other() -> None:
+def test_a_ragged_action_raises() -> None:
     env = make()
     env.reset(seed=1)
     with pytest.raises(BadInput, match="it should be 5 whole numbers"):

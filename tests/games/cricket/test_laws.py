@@ -98,7 +98,7 @@ def test_the_new_batter_takes_strike_after_a_catch() -> None:
     assert [int(x) for x in after.faced] == [0, 0]
 
 
-def test_after_a_catch_off_the_last_ball_the_other_batter_faces() -> None:
+def test_after_a_catch_off_the_last_ball_the_non_striker_faces() -> None:
     after = play(certain(plain(), WICKET, how="caught"), begin(legal=5, bowler=9), bat=next_in(2))
     assert (int(after.striker), int(after.other)) == (1, 2)
 
@@ -113,19 +113,19 @@ def test_a_run_out_counts_the_completed_run_and_the_batters_have_crossed(striker
     assert (int(after.striker), int(after.other)) == ((2, 1) if striker_out else (0, 2))
 
 
-def test_who_has_batted_cannot_come_in_again() -> None:
+def test_a_batter_cannot_come_in_twice() -> None:
     after = play(certain(plain(), WICKET, how="bowled"), begin(), bat=next_in(1))
-    assert int(after.striker) == 2, "the choice was not open, so the first who waits comes in"
+    assert int(after.striker) == 2, "the choice was not open, so the first waiting batter comes in"
     mask = np.asarray(legal(plain(), after, 0)[4])
     assert np.flatnonzero(mask).tolist() == list(range(3, 11))
 
 
-def test_byes_are_runs_but_nobodys() -> None:
+def test_byes_are_credited_to_no_batter() -> None:
     after = play(certain(plain(), BYE, runs=1), begin())
     assert (int(after.score), int(after.striker), int(laws.extras(after.ball))) == (1, 1, 1)
 
 
-def test_nobody_bowls_two_overs_running() -> None:
+def test_a_bowler_may_not_bowl_two_overs_in_a_row() -> None:
     assert 9 not in may(plain(), begin(legal=6, last_bowler=9, overs=(0, 1 << 12)))
 
 
@@ -147,13 +147,13 @@ def overs_word(counts: dict[int, int]) -> tuple[int, int]:
         (20, {9: 4, 8: 4, 7: 3}, {9, 8}),
         (5, {9: 1, 8: 1}, {9, 8}),
         (7, {9: 2, 8: 1}, {9}),  # one more bowler may bowl two
-        (7, {9: 2, 8: 2, 7: 1}, {9, 8, 7}),  # both who may have
+        (7, {9: 2, 8: 2, 7: 1}, {9, 8, 7}),  # both have bowled two
         (4, {9: 1, 8: 1, 7: 1}, {9, 8, 7}),
         (13, {9: 3, 8: 3, 7: 2}, {9, 8}),
         (13, {9: 3, 8: 3, 7: 3, 6: 2}, {9, 8, 7, 6}),
     ],
 )
-def test_a_bowlers_limit_is_a_fifth_and_the_rest_is_shared(
+def test_a_bowlers_limit_is_a_fifth_and_the_remainder_is_shared(
     overs: int, counts: dict[int, int], barred: set[int]
 ) -> None:
     settings = plain(overs)
@@ -171,7 +171,7 @@ def test_the_powerplay_has_the_length_of_the_playing_conditions() -> None:
         assert {int(n): balls for n, balls in table.items()} == known
 
 
-def test_two_men_outside_the_ring_in_the_powerplay_and_five_later() -> None:
+def test_the_powerplay_allows_two_fielders_outside_the_ring() -> None:
     early, late = (np.asarray(legal(plain(), begin(legal=n), 1)[2]) for n in (35, 36))
     assert early.tolist() == [True, True, False, False]
     assert late.all()
@@ -201,7 +201,7 @@ def test_ten_wickets_end_the_innings() -> None:
     assert not bool(after.free_hit)
 
 
-def test_overs_up_end_the_innings_and_the_match() -> None:
+def test_the_last_over_ends_the_innings_and_the_match() -> None:
     after = play(certain(plain(5), DOT), begin(legal=29, score=40, bowler=9))
     assert (bool(after.second), int(after.first)) == (True, 40)
     last = play(certain(plain(5), DOT), chase(39, 40, legal=29, bowler=9))
@@ -219,7 +219,7 @@ def test_a_tie_goes_to_super_overs_until_decided() -> None:
             state = play(dots, state, bowl=bowler(int(min(may(dots, state)))))
         first_bowlers.append(int(state.super_bowlers[1 - int(tied.batting)]))
     assert (int(state.supers), bool(state.over), int(state.batting)) == (2, False, 0)
-    # who batted second in the tied super over bats first in the next, and its bowler may not bowl again
+    # the side that batted second in the tied super over bats first in the next, and the last bowler may not bowl
     assert int(state.super_bowlers[1]) not in may(dots, state)
     for _ in range(6):
         state = play(dots, state, bowl=bowler(int(min(may(dots, state)))))
@@ -238,14 +238,14 @@ def test_two_wickets_end_a_super_over() -> None:
     assert (bool(twice.second), int(twice.batting), int(twice.first)) == (True, 0, 0)
 
 
-def test_a_match_that_is_over_stays_as_it_is() -> None:
+def test_a_finished_match_does_not_change() -> None:
     after = play(certain(plain(), SIX), chase(150, 151, legal=60))
     again = play(certain(plain(), SIX), after)
     assert int(again.score) == 156
     assert int(again.deliveries) == int(after.deliveries)
 
 
-def test_the_batting_side_chooses_intent_and_the_bowling_side_the_rest() -> None:
+def test_each_side_chooses_its_own_heads() -> None:
     sizes = [[int(np.asarray(m).sum()) for m in legal(plain(), begin(), seat)] for seat in (0, 1)]
     assert sizes[0] == [5, 1, 1, 1, 9]
     assert sizes[1] == [1, 6, 2, 10, 1]

@@ -1,9 +1,8 @@
-"""Many matches at once, and a few ball by ball."""
+"""Batches of matches, and a few matches ball by ball."""
 
 from __future__ import annotations
 
-import time
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import jax
@@ -18,11 +17,9 @@ from kibitz.core.xla.packing import Layout
 from kibitz.games.cricket import game
 from kibitz.games.cricket.captains.bots import CAPTAINS
 from kibitz.games.cricket.drawing.scorecard import Scorecard
-from kibitz.games.cricket.fitting.simulate import BATCH_MATCHES, POOL, deliveries, innings
 from kibitz.games.cricket.laws import start
 from kibitz.games.cricket.laws import state as state_
 from kibitz.games.cricket.laws import step as laws
-from kibitz.games.cricket.laws.shaping import chance
 from kibitz.games.cricket.model.delivery import NOBODY
 from kibitz.games.cricket.options import CricketOptions
 
@@ -30,7 +27,7 @@ MATCHES = 100_000
 
 
 def broken_laws(settings: Any, before: Any, after: Any) -> Any:
-    """i32[], a bit for each promise that a ball breaks."""
+    """i32[], a bit for each claim that a ball violates."""
     ball = after.ball
     live = ~before.over
     same = (after.batting == before.batting) & (after.second == before.second) & (after.supers == before.supers)
@@ -57,13 +54,13 @@ def broken_laws(settings: Any, before: Any, after: Any) -> Any:
     return jnp.where(live, bad, 0)
 
 
-@pytest.mark.conformance  # long, and long to compile
+@pytest.mark.conformance  # slow to compile and to run
 def test_no_law_is_broken_in_a_hundred_thousand_random_matches() -> None:
-    """Short matches with random choices, so that all-outs, ties and super overs are common."""
+    """Short matches with random choices make all-outs, ties and super overs common."""
     settings = CricketOptions(max_overs=2, pool=16).settings()
     example = start.new(settings, jnp.zeros(start.NEW_UNIFORMS))
     layout = Layout(state_.BIT_WIDTHS, example)
-    batch, longest = 20_000, laws.max_steps(settings)
+    batch, max_steps = 20_000, laws.max_steps(settings)
 
     def one(settings: Any, packed: Any, u: Any) -> Any:
         state = layout.unpack(packed)
@@ -82,7 +79,7 @@ def test_no_law_is_broken_in_a_hundred_thousand_random_matches() -> None:
 
         def go_on(carry: Any) -> Any:
             packed, _, turn = carry
-            return (turn < longest) & ~jnp.all(jax.vmap(layout.unpack)(packed).over)
+            return (turn < max_steps) & ~jnp.all(jax.vmap(layout.unpack)(packed).over)
 
         def turn(carry: Any) -> Any:
             packed, bad, t = carry
@@ -131,30 +128,8 @@ def test_golden_scorecards_add_up(seed: int) -> None:
         assert card.innings[0].total == int(state.first)
 
 
-def test_the_same_seed_gives_the_same_matches() -> None:
-    settings = CricketOptions(max_overs=2, pool=POOL).settings()
-    first, again = (deliveries(settings, 64, 5)[0] for _ in range(2))
-    assert all((a == b).all() for a, b in zip(first, again, strict=True))
-    other = deliveries(settings, 64, 6)[0]
-    assert (other.outcome[:, :12] != first.outcome[:, :12]).any()
-
-
-def test_rows_of_innings_agree_with_the_final_state() -> None:
-    settings = CricketOptions(max_overs=2, pool=POOL).settings()
-    balls, final = deliveries(settings, 512, 1)
-    rows = innings(balls, final, int(settings.powerplay), 2)
-    plain = final.supers == 0
-    assert (rows["total"][1::2][plain] == final.score[plain]).all()
-    assert (rows["total"][0::2][plain] == final.first[plain]).all()
-    assert (rows["wkts"][1::2][plain] == final.wickets[plain]).all()
-    assert (rows["pp"] + rows["mid_"] + rows["death"] == rows["total"]).all()
-    assert (rows["won"][0::2] + rows["won"][1::2] == 1).all()
-    beaten = rows["total"][1::2] != rows["total"][0::2]
-    assert ((rows["total"][1::2] > rows["total"][0::2]) == rows["won"][1::2])[beaten].all()
-
-
-def test_the_other_captains_choice_is_in_no_view_before_the_ball() -> None:
-    """A view is a function of the state, and a state is the same whatever is about to be chosen."""
+def test_views_hide_the_levels_of_the_match() -> None:
+    """States that differ only in their levels give the same view."""
     settings = CricketOptions(max_overs=5, pool=4).settings()
     view = jit_single(game().rules.view, static_argnums=2)
     state = begin_one(settings, np.full(start.NEW_UNIFORMS, 0.3, np.float32))
@@ -167,15 +142,23 @@ def test_the_other_captains_choice_is_in_no_view_before_the_ball() -> None:
         )
 
 
-def test_a_random_start_is_a_legal_position() -> None:
-    settings = CricketOptions(max_overs=20, pool=8, random_start=True).settings()
+@cache
+def random_starts() -> Any:
+    """States, whether each mask has an open value, and the features of both seats."""
+    record, settings = game(), CricketOptions(max_overs=20, pool=8, random_start=True).settings()
 
     def begin(settings: Any, u: Any) -> Any:
         state = start.new(settings, u)
-        return state, jnp.stack([mask.any() for seat in (0, 1) for mask in laws.legal(settings, state, seat)])
+        opened = jnp.stack([mask.any() for seat in (0, 1) for mask in laws.legal(settings, state, seat)])
+        views = [record.rules.view(settings, state, seat) for seat in (0, 1)]
+        return state, opened, jnp.stack([record.learning.features(settings, view) for view in views])
 
     u = np.random.default_rng(0).random((512, start.NEW_UNIFORMS), np.float32)
-    states, opened = jax.device_get(jit_batch(jax.vmap(begin, in_axes=(None, 0)))(settings, u))
+    return jax.device_get(jit_batch(jax.vmap(begin, in_axes=(None, 0)))(settings, u))
+
+
+def test_a_random_start_is_a_legal_position() -> None:
+    states, opened, _ = random_starts()
     assert opened.all()
     assert (states.legal % 6 == 0).all()
     assert (states.wickets <= 9).all()
@@ -184,7 +167,13 @@ def test_a_random_start_is_a_legal_position() -> None:
     assert 0.3 < states.second.mean() < 0.7
 
 
-@pytest.mark.conformance  # every captain is a program of its own
+def test_features_are_scaled_for_a_network() -> None:
+    _, _, features = random_starts()
+    assert np.isfinite(features).all()
+    assert np.abs(features).max() < 4
+
+
+@pytest.mark.conformance  # compiles a program for each captain
 def test_every_captain_chooses_legally() -> None:
     settings = CricketOptions(max_overs=5, pool=8, random_start=True).settings()
     u = jax.random.uniform(jax.random.key(1), (256, start.NEW_UNIFORMS))
@@ -195,49 +184,11 @@ def test_every_captain_chooses_legally() -> None:
         good = []
         for seat in (0, 1):
             masks = laws.legal(settings, state, seat)
-            mind = bot.start(settings, seat, x[: bot.uniforms])
-            _, act = bot.choose(settings, mind, record.rules.view(settings, state, seat), masks, x[: bot.uniforms])
+            memory = bot.start(settings, seat, x[: bot.uniforms])
+            _, act = bot.choose(settings, memory, record.rules.view(settings, state, seat), masks, x[: bot.uniforms])
             good += [mask[choice] for mask, choice in zip(masks, act, strict=True)]
         return jnp.stack(good)
 
     for name, bot in CAPTAINS.items():
         many = jax.jit(jax.vmap(partial(check, bot=bot), in_axes=(None, 0)))
         assert np.asarray(many(settings, u)).all(), name
-
-
-def test_a_batch_is_fast_enough() -> None:
-    """A guard against a tenfold loss, not a benchmark: `kibitz bench cricket` measures."""
-    settings = CricketOptions(max_overs=5, pool=POOL).settings()
-    deliveries(settings, BATCH_MATCHES, 0)
-    start = time.perf_counter()
-    balls, _ = deliveries(settings, BATCH_MATCHES, 1)
-    rate = balls.live.sum() / (time.perf_counter() - start)
-    assert rate > 50_000
-
-
-def test_shaped_rewards_sum_to_the_result_less_the_first_chance() -> None:
-    options = CricketOptions(max_overs=1, pool=4, shaping=1.0)
-    settings = options.settings()
-    neutral, longest = tuple(jnp.int32(x) for x in (3, 2, 1, 9, 5)), laws.max_steps(settings)
-
-    def episode(settings: Any, new: Any, luck: Any) -> Any:
-        state = start.new(settings, new)
-        began = chance(settings, state)
-
-        def turn(carry: Any, u: Any) -> Any:
-            state, total = carry
-            state, rewards, _ = laws.step(settings, state, (neutral, neutral), u)
-            return (state, total + rewards), jnp.abs(rewards).max()
-
-        (state, total), largest = jax.lax.scan(turn, (state, jnp.zeros(2)), luck)
-        return state.winner, began, total, largest.max()
-
-    rng = np.random.default_rng(0)
-    new, luck = rng.random((64, start.NEW_UNIFORMS), np.float32), rng.random((64, longest, 1), np.float32)
-    winner, began, total, largest = jax.device_get(
-        jit_batch(jax.vmap(episode, in_axes=(None, 0, 0)))(settings, new, luck)
-    )
-    won = np.asarray(winner == 0, float)
-    assert np.allclose(np.asarray(total)[:, 0], won - np.asarray(began), atol=1e-3)
-    assert np.allclose(np.asarray(total).sum(1), 0, atol=1e-3)
-    assert float(np.max(largest)) <= 1

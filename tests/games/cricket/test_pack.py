@@ -1,4 +1,4 @@
-"""Packs as files: every position can happen, sides are swapped, and a wrong file is told where it is wrong."""
+"""Pack files: every position is possible, pairs swap sides, and errors name the invalid entry."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from kibitz.core.errors import BadInput
+from kibitz.core.xla.jit import jit_single
 from kibitz.games.cricket.laws import step as laws
 from kibitz.games.cricket.model.delivery import NOBODY
 from kibitz.games.cricket.packs import FOLDER, mirrored, pack, packs, read, scenario
@@ -17,14 +19,21 @@ from kibitz.games.cricket.packs import FOLDER, mirrored, pack, packs, read, scen
 NAMES = ("default", "chase", "collapse", "death", "defend", "powerplay")
 
 
-def test_the_packs_of_the_design_are_there() -> None:
+def test_every_pack_of_the_design_is_shipped() -> None:
     assert packs() == NAMES
     for name in NAMES:
         assert pack(name).matches >= 100 and pack(name).about.endswith(".")
 
 
+@jit_single
+def law(settings: Any, state: Any) -> Any:
+    """Who acts, each player's overs, and the masks of both seats."""
+    overs = [laws.overs_of(state.overs, jnp.int32(i)) for i in range(11)]
+    return laws.to_act(state), overs, [laws.legal(settings, state, seat) for seat in (0, 1)]
+
+
 @pytest.mark.parametrize("name", NAMES)
-def test_every_entry_begins_in_a_position_that_can_happen(name: str) -> None:
+def test_every_entry_starts_in_a_possible_position(name: str) -> None:
     _, entries = read(FOLDER / f"{name}.yaml")
     for i, entry in enumerate(entries):
         options, settings, state = scenario(name, 2 * i)
@@ -33,19 +42,19 @@ def test_every_entry_begins_in_a_position_that_can_happen(name: str) -> None:
         assert bool(state.second) == (entry.innings == 2)
         assert int(state.first) == (entry.target - 1 if entry.target else 0)
         assert int(state.batting) == (0 if entry.side == "bat" else 1)
-        assert not bool(state.over) and bool(laws.to_act(state).all())
+        acting, overs, masks = jax.device_get(law(settings, state))
+        assert not bool(state.over) and acting.all()
         players = {int(state.striker), int(state.other)}
         assert len(players) == 2 and bin(int(state.batted)).count("1") == entry.wickets + 2
         assert all(int(state.batted) >> player & 1 for player in players)
-        counts = [int(laws.overs_of(state.overs, np.int32(i))) for i in range(11)]
+        counts = [int(n) for n in overs]
         assert sum(counts) == -(-entry.legal // 6)
         limit, spare = divmod(entry.overs, 5)
         assert sum(n > limit for n in counts) <= spare and max(counts) <= limit + (spare > 0)
         assert (int(state.bowler) == NOBODY) == (entry.legal % 6 == 0)
         if int(state.bowler) != NOBODY:
             assert int(state.bowler) != int(state.last_bowler)
-        for seat in (0, 1):
-            assert all(bool(mask.any()) for mask in laws.legal(settings, state, seat))
+        assert all(mask.any() for seat in masks for mask in seat)
 
 
 def test_the_second_match_of_a_pair_is_the_first_with_the_sides_swapped() -> None:
@@ -57,13 +66,13 @@ def test_the_second_match_of_a_pair_is_the_first_with_the_sides_swapped() -> Non
     assert all(np.array_equal(a, b) for a, b in zip(jax.tree.leaves(one.state), back, strict=True))
 
 
-def test_a_part_of_a_pack_is_a_part_of_every_entry() -> None:
+def test_a_prefix_of_a_pack_covers_every_entry() -> None:
     _, entries = read(FOLDER / "death.yaml")
     seeds = [pack("death").seed(2 * i) for i in range(2 * len(entries))]
     assert seeds == [entry.seed + k for k in (0, 1) for entry in entries]
 
 
-def test_the_same_index_is_the_same_match_and_another_is_another() -> None:
+def test_an_index_always_selects_the_same_match() -> None:
     first, again, other = (scenario("default", i).state for i in (0, 0, 2))
     assert all(np.array_equal(a, b) for a, b in zip(jax.tree.leaves(first), jax.tree.leaves(again), strict=True))
     assert any(not np.array_equal(a, b) for a, b in zip(jax.tree.leaves(first), jax.tree.leaves(other), strict=True))
@@ -73,7 +82,7 @@ def test_the_same_index_is_the_same_match_and_another_is_another() -> None:
         scenario("default", -1)
 
 
-def test_a_file_that_changed_is_read_again(tmp_path: Path) -> None:
+def test_a_changed_file_is_read_again(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text("about: One.\nscenarios: [{seed: 1}]\n", encoding="utf-8")
     assert pack(str(path)).matches == 2
@@ -105,7 +114,7 @@ WRONG: dict[str, tuple[str, str]] = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_a_wrong_file_is_named_with_its_entry(name: str, tmp_path: Path) -> None:
+def test_the_error_about_an_invalid_file_names_the_entry(name: str, tmp_path: Path) -> None:
     text, sentence = WRONG[name]
     path = tmp_path / "wrong.yaml"
     path.write_text(text, encoding="utf-8")
@@ -115,7 +124,7 @@ def test_a_wrong_file_is_named_with_its_entry(name: str, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("made", [None, "folder", "bytes"])
-def test_what_is_no_readable_file_is_refused(made: Any, tmp_path: Path) -> None:
+def test_an_unreadable_file_is_rejected(made: Any, tmp_path: Path) -> None:
     path = tmp_path / "x.yaml"
     if made == "folder":
         path.mkdir()

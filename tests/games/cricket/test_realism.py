@@ -1,9 +1,10 @@
-"""Whether the simulator plays like the real game, with generous tolerances: the report has the exact ones."""
+"""The simulator resembles the real game, within generous tolerances; the report has the exact ones."""
 
 from __future__ import annotations
 
 import csv
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +17,15 @@ from kibitz.games.cricket.chances import winprob
 from kibitz.games.cricket.fitting import csv_out, report
 from kibitz.games.cricket.fitting.fit import static
 from kibitz.games.cricket.fitting.moments import chances, jumps, moments
-from kibitz.games.cricket.fitting.simulate import COLUMNS, deliveries, simulate, write_rows
+from kibitz.games.cricket.fitting.simulate import (
+    BATCH_MATCHES,
+    COLUMNS,
+    POOL,
+    deliveries,
+    innings,
+    simulate,
+    write_rows,
+)
 from kibitz.games.cricket.fitting.tables import Floats, Tables, column
 from kibitz.games.cricket.laws.state import TIE
 from kibitz.games.cricket.model import tactics
@@ -25,7 +34,7 @@ from kibitz.games.cricket.model.delivery import WICKET, phase_of
 from kibitz.games.cricket.options import CricketOptions
 
 FOLDER = Path(__file__).parents[4] / "shared/data/cricket/calibration"
-needs_tables = pytest.mark.skipif(not FOLDER.is_dir(), reason="the calibration tables are not here")
+needs_tables = pytest.mark.skipif(not FOLDER.is_dir(), reason="the calibration tables are not beside this checkout")
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +42,7 @@ def play() -> report.Play:
     return report.Play("2023+", 4096, 11)
 
 
-def test_a_full_match_looks_like_2023_and_after(play: report.Play) -> None:
+def test_full_matches_resemble_those_since_2023(play: report.Play) -> None:
     first = play.rows["inn"] == 1
     total, wickets = play.rows["total"][first], play.rows["wkts"][first]
     assert abs(total.mean() - 192.0) < 4
@@ -60,8 +69,8 @@ def test_the_committed_numbers_come_from_the_tables() -> None:
     assert "Cricsheet" in kept["source"]
 
 
-def test_the_numpy_batch_plays_the_same_match(play: report.Play) -> None:
-    """An independent reading of the rules and the ball model: same means within their errors."""
+def test_the_numpy_batch_has_the_same_statistics(play: report.Play) -> None:
+    """An independent implementation of the laws and the ball model has the same means within their errors."""
     _, totals, wickets = cricket_numpy.play(CricketOptions(max_overs=20, pool=256, seed=11).settings(), 4096, 3)
     for inn in (0, 1):
         ours = play.rows["inn"] == inn + 1
@@ -103,8 +112,8 @@ def test_win_probability_is_sensible_everywhere() -> None:
 
 
 @pytest.mark.parametrize("overs", [2, 5, 10])
-def test_win_probability_is_calibrated_in_short_matches_and_does_not_jump_at_the_break(overs: int) -> None:
-    """The luck of 4,096 matches is a hundredth or less."""
+def test_win_probability_is_calibrated_in_short_matches_and_continuous_at_the_break(overs: int) -> None:
+    """The standard error of 4,096 matches is at most a hundredth."""
     played = moments(overs, 2, 4096, 11, sides=11)
     p = chances(played, overs, 2)
     for second in (False, True):
@@ -118,7 +127,7 @@ def test_win_probability_is_calibrated_in_short_matches_and_does_not_jump_at_the
     assert abs(jump).mean() < 0.1
 
 
-def test_a_first_innings_ends_at_what_its_total_is_worth_to_the_other_side() -> None:
+def test_a_first_innings_ends_at_the_value_of_its_total() -> None:
     for overs in (1, 5, 20):
         ended = winprob.first_innings(40, 6 * overs, 3, overs, 2)
         assert ended == pytest.approx(1 - winprob.chase(6 * overs, 41, 10, 40, 2, overs))
@@ -134,7 +143,7 @@ def test_level_scores_with_no_ball_left_are_an_even_chance() -> None:
     assert winprob.chase(0, 2, 4, 50, 2, 5) == 0
 
 
-def test_states_get_a_column_and_bad_files_a_sentence(tmp_path: Path) -> None:
+def test_winprob_adds_a_column_and_rejects_invalid_files(tmp_path: Path) -> None:
     states = tmp_path / "states.csv"
     states.write_text("balls_left,runs_needed,wickets_left,first_innings_total\n60,80,6,160\n6,30,2,190\n")
     assert csv_out.write_winprob(states, tmp_path / "out.csv") == 2
@@ -155,7 +164,39 @@ def test_states_get_a_column_and_bad_files_a_sentence(tmp_path: Path) -> None:
             csv_out.write_winprob(states, place)
 
 
-def test_simulated_rows_are_written_as_asked(tmp_path: Path) -> None:
+def test_the_same_seed_gives_the_same_matches() -> None:
+    settings = CricketOptions(max_overs=2, pool=POOL).settings()
+    first, again = (deliveries(settings, 64, 5)[0] for _ in range(2))
+    assert all((a == b).all() for a, b in zip(first, again, strict=True))
+    other = deliveries(settings, 64, 6)[0]
+    assert (other.outcome[:, :12] != first.outcome[:, :12]).any()
+
+
+def test_rows_of_innings_agree_with_the_final_state() -> None:
+    settings = CricketOptions(max_overs=2, pool=POOL).settings()
+    balls, final = deliveries(settings, 512, 1)
+    rows = innings(balls, final, int(settings.powerplay), 2)
+    plain = final.supers == 0
+    assert (rows["total"][1::2][plain] == final.score[plain]).all()
+    assert (rows["total"][0::2][plain] == final.first[plain]).all()
+    assert (rows["wkts"][1::2][plain] == final.wickets[plain]).all()
+    assert (rows["pp"] + rows["mid_"] + rows["death"] == rows["total"]).all()
+    assert (rows["won"][0::2] + rows["won"][1::2] == 1).all()
+    beaten = rows["total"][1::2] != rows["total"][0::2]
+    assert ((rows["total"][1::2] > rows["total"][0::2]) == rows["won"][1::2])[beaten].all()
+
+
+def test_a_batch_is_not_ten_times_slower_than_measured() -> None:
+    """A guard against a tenfold loss, not a benchmark: `kibitz bench cricket` measures."""
+    settings = CricketOptions(max_overs=5, pool=POOL).settings()
+    deliveries(settings, BATCH_MATCHES, 0)
+    began = time.perf_counter()
+    balls, _ = deliveries(settings, BATCH_MATCHES, 1)
+    rate = balls.live.sum() / (time.perf_counter() - began)
+    assert rate > 50_000
+
+
+def test_simulated_rows_are_written_as_csv(tmp_path: Path) -> None:
     rows = simulate(64, overs=5, era="pre2018", seed=3)
     write_rows(rows, tmp_path / "rows.csv")
     with (tmp_path / "rows.csv").open() as file:
@@ -195,7 +236,7 @@ def test_tactics_stay_within_the_observed_trade_off() -> None:
     assert (np.diff(wickets[:, usual[0], usual[1]]) > 0).all()
 
 
-def test_no_tactic_is_best_against_all() -> None:
+def test_no_tactic_is_best_against_every_other() -> None:
     for phase in range(3):
         fields = 2 if phase == 0 else 4
         for spin in (False, True):
@@ -227,7 +268,7 @@ HEADER = "balls_left,runs_needed,wickets_left,first_innings_total"
         (f"{HEADER}\n{'1' * 200_000},80,6,160\n", "cannot be read"),
     ],
 )
-def test_a_ragged_file_of_states_is_refused_and_leaves_nothing(tmp_path: Path, text: str, sentence: str) -> None:
+def test_a_ragged_states_file_is_rejected_and_the_output_is_untouched(tmp_path: Path, text: str, sentence: str) -> None:
     states, out = tmp_path / "states.csv", tmp_path / "out.csv"
     states.write_text(text)
     out.write_text("as it was")
@@ -236,13 +277,13 @@ def test_a_ragged_file_of_states_is_refused_and_leaves_nothing(tmp_path: Path, t
     assert out.read_text() == "as it was"
 
 
-def test_a_mark_before_the_states_and_a_blank_line_behind_them_do_no_harm(tmp_path: Path) -> None:
+def test_a_byte_order_mark_and_trailing_blank_lines_are_ignored(tmp_path: Path) -> None:
     states = tmp_path / "states.csv"
     states.write_text(f"\ufeff{HEADER}\n60,80,6,160\n\n", encoding="utf-8")
     assert csv_out.write_winprob(states, tmp_path / "out.csv") == 1
 
 
-def test_a_sheet_appears_whole_or_not_at_all(tmp_path: Path) -> None:
+def test_a_csv_is_written_atomically(tmp_path: Path) -> None:
     def rows() -> Iterator[list[int]]:
         yield [1]
         raise ZeroDivisionError
@@ -260,7 +301,7 @@ def test_a_sheet_appears_whole_or_not_at_all(tmp_path: Path) -> None:
     assert Path("/dev/null").is_char_device()
 
 
-def test_tables_say_what_they_lack(tmp_path: Path, play: report.Play) -> None:
+def test_errors_about_tables_name_what_is_missing(tmp_path: Path, play: report.Play) -> None:
     (tmp_path / "innings_rows.csv").write_text("era,inn\n2023+,1\n")
     tables = Tables(tmp_path)
     with pytest.raises(BadInput, match=r"innings_rows\.csv' has no 'total'"):
@@ -281,7 +322,7 @@ def test_tables_say_what_they_lack(tmp_path: Path, play: report.Play) -> None:
             column(tables.rows("innings_rows"), "inn")
 
 
-def test_the_report_for_machines_is_json() -> None:
+def test_the_json_report_has_null_for_numbers_that_are_not_finite() -> None:
     made = [
         report.Line("all", "totals", np.float64(3), 2.0, float("nan"), 0.5),
         report.Line("all", "ties", 1.0, 1.0, 0.1, None),

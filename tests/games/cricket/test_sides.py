@@ -1,4 +1,4 @@
-"""Elevens, options, words and frames."""
+"""Sides, options, words and frames."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -14,7 +13,7 @@ import yaml
 
 from kibitz.core.errors import BadInput
 from kibitz.core.play.episode import table_for
-from kibitz.core.xla.jit import jit_batch, jit_single
+from kibitz.core.xla.jit import jit_single
 from kibitz.games.cricket import CricketOptions, game
 from kibitz.games.cricket.laws import start
 from kibitz.games.cricket.model.calibration import calibration
@@ -24,7 +23,7 @@ from kibitz.games.cricket.words import prompt
 from tests.games.cricket.pitch import begin, plain
 
 
-def test_elevens_are_reproducible_by_seed_and_spread_as_measured() -> None:
+def test_invented_sides_depend_on_the_seed_and_have_the_measured_spread() -> None:
     sides = ratings.invent(4, 64, calibration())
     assert sides == ratings.invent(4, 64, calibration())
     assert sides != ratings.invent(5, 64, calibration())
@@ -34,7 +33,7 @@ def test_elevens_are_reproducible_by_seed_and_spread_as_measured() -> None:
     assert safety[0] > safety[7] > safety[10], "the tail is easier to get out"
 
 
-def test_a_prepared_order_of_bowling_keeps_the_law() -> None:
+def test_prepared_bowling_orders_obey_the_laws() -> None:
     for overs in (1, 4, 5, 7, 13, 20):
         sides = ratings.invent(1, 6, calibration())
         orders = bowling_orders(sides, overs, 1)
@@ -48,7 +47,7 @@ def test_a_prepared_order_of_bowling_keeps_the_law() -> None:
                 assert (row[1:] != row[:-1]).all()
 
 
-def test_a_person_can_supply_two_sides(tmp_path: Path) -> None:
+def test_a_user_can_supply_two_sides(tmp_path: Path) -> None:
     mine = ratings.invent(2, 2, calibration())
     path = tmp_path / "sides.yaml"
     path.write_text(ratings.write(tuple(mine)))
@@ -76,14 +75,14 @@ def _broken(change: Any) -> str:
         (lambda s: [p.update(keeper=False) for p in s["elevens"][0]["players"]], "wicketkeepers"),
     ],
 )
-def test_a_bad_side_gets_one_sentence(tmp_path: Path, change: Any, sentence: str) -> None:
+def test_an_invalid_side_is_rejected(tmp_path: Path, change: Any, sentence: str) -> None:
     path = tmp_path / "sides.yaml"
     path.write_text(_broken(change))
     with pytest.raises(BadInput, match=sentence):
         ratings.read(path)
 
 
-def test_a_file_that_is_not_there_gets_one_sentence() -> None:
+def test_a_missing_elevens_file_is_rejected() -> None:
     with pytest.raises(BadInput, match="cannot be read"):
         ratings.read("/no/such/file.yaml")
 
@@ -94,14 +93,14 @@ def test_bad_options_are_refused(values: dict[str, Any]) -> None:
         CricketOptions.read(values)
 
 
-def test_words_say_the_position_and_only_open_choices() -> None:
+def test_words_describe_the_position_and_only_open_choices() -> None:
     record, settings = game(), plain(5)
     state = begin(batting=1, second=True, first=50, score=20, legal=14, wickets=2, bowler=9, deliveries=50)
     for seat in (0, 1):
         view, masks = table_for(record).observe(settings, state, seat)
-        told = record.words.prompt_variables(settings, view, [])
-        assert all(isinstance(value, str) for value in told.values())
-        assert told["needed"] == "31"
+        variables = record.words.prompt_variables(settings, view, [])
+        assert all(isinstance(value, str) for value in variables.values())
+        assert variables["needed"] == "31"
         assert "20/2" in record.words.position_text(view)
         answer = record.words.answer_fields(view, masks)
         assert ("intent" in answer) == (seat == 1)
@@ -128,19 +127,3 @@ def test_a_frame_is_plain_data_and_public() -> None:
     other = state._replace(levels=tuple(jnp.int32(x) for x in (1, 2, 3)))
     assert record.drawing.frame(settings, other) == record.drawing.frame(settings, state)
     assert record.drawing.commentary({"type": "step", "payload": {}}, record.drawing.frame(settings, state)) == ""
-
-
-def test_features_are_scaled_for_a_network() -> None:
-    record = game()
-    settings = CricketOptions(max_overs=20, pool=8, random_start=True).settings()
-    u = np.random.default_rng(3).random((256, start.NEW_UNIFORMS), np.float32)
-
-    def seen(settings: Any, x: Any) -> Any:
-        state = start.new(settings, x)
-        return jnp.stack(
-            [record.learning.features(settings, record.rules.view(settings, state, seat)) for seat in (0, 1)]
-        )
-
-    values = np.asarray(jit_batch(jax.vmap(seen, in_axes=(None, 0)))(settings, u))
-    assert np.isfinite(values).all()
-    assert np.abs(values).max() < 4

@@ -1,4 +1,4 @@
-"""Captains for tests of the environment."""
+"""Helpers that drive `CricketEnvironment` through tool calls."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def call(env: CricketEnvironment, name: str, **arguments: Any) -> CricketObserva
 
 
 def ball(env: CricketEnvironment, obs: CricketObservation) -> CricketObservation:
-    """The tool that plays a ball is the last one of each side."""
+    """Plays a ball: the last tool of each side."""
     return call(env, names(obs)[-1])
 
 
 def open_values(entry: dict[str, Any]) -> list[str]:
-    """Of the only argument; none if it takes none."""
+    """The open values of the tool's argument; none if it takes none."""
     return [value for place in entry["arguments"]["properties"].values() for value in place["enum"]]
 
 
@@ -43,7 +43,7 @@ def any_legal(rng: random.Random, obs: CricketObservation) -> CricketAction:
 
 
 def play_out(env: CricketEnvironment, obs: CricketObservation, seed: int = 0) -> list[CricketObservation]:
-    """Random legal calls to the end."""
+    """Makes random legal calls until the match is over."""
     rng, seen = random.Random(seed), [obs]
     while not seen[-1].done:
         seen.append(env.step(any_legal(rng, seen[-1])))
@@ -52,7 +52,7 @@ def play_out(env: CricketEnvironment, obs: CricketObservation, seed: int = 0) ->
 
 
 class Scripted:
-    """Plays what was played."""
+    """Plays a fixed list of acts."""
 
     name = "scripted"
 
@@ -60,7 +60,7 @@ class Scripted:
         self._acts = acts
 
     def begin(self, settings: Any, seat: int, luck: Any) -> None:
-        """Nothing to forget."""
+        """Keeps no memory."""
 
     def choose(self, turn: Turn) -> Choice:
         return Choice(self._acts[turn.number], self.name)
