@@ -16,7 +16,7 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
-from kibitz.core.xla import setup as _setup  # noqa: F401  (says how JAX is wanted)
+from kibitz.core.xla import setup as _setup  # noqa: F401  (configures JAX)
 
 Act: TypeAlias = tuple[Any, ...]  # i32[...] for each head; plain numbers on the host
 Masks: TypeAlias = tuple[Any, ...]  # bool[size, ...] for each head; NumPy arrays on the host
@@ -58,7 +58,7 @@ def best(logits: Logits, masks: Masks) -> Act:
 
 
 def log_prob(logits: Logits, masks: Masks, act: Act, matters: Matters) -> Array:
-    """Of the whole act, over the heads that matter for it."""
+    """The log-probability of the whole act, over the heads that matter for it."""
     total = jnp.zeros(jnp.shape(act[0]))
     for head, (logp, choice) in enumerate(zip(masked(logits, masks), act, strict=True)):
         chosen = jnp.sum(jnp.where(values(logp) == choice, logp, 0.0), axis=0)
@@ -68,7 +68,7 @@ def log_prob(logits: Logits, masks: Masks, act: Act, matters: Matters) -> Array:
 
 
 def entropy(logits: Logits, masks: Masks, matters: Matters) -> Array:
-    """Of the act as it is played: each head weighted by how likely it is to matter."""
+    """The entropy of the act as played: each head weighted by how likely it is to matter."""
     logps = masked(logits, masks)
     first = jnp.where(masks[0], jnp.exp(logps[0]), 0.0)
     total = jnp.zeros(first.shape[1:])

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from kibitz.core.xla import setup as _setup  # noqa: F401  (says how JAX is wanted)
+from kibitz.core.xla import setup as _setup  # noqa: F401  (configures JAX)
 
 Scalar: TypeAlias = Array | float | int
 
@@ -45,7 +45,7 @@ def episode_luck(key: Array, episode: Scalar) -> Array:
 
 
 def seat_luck(luck: Array, seat: int) -> Array:
-    """u32[2], what a player of this seat may draw from, apart from the game's own chance."""
+    """u32[2], the source of this seat's own chance, separate from the game's."""
     return episode_luck(luck, 2**31 - 1 - seat)
 
 
@@ -65,7 +65,7 @@ def block(key: Array, shape: tuple[int, ...]) -> Array:
     The cipher behind `jax.random.uniform` costs more on a CPU than the rules of a small game do;
     this does not. Where an episode must be the same alone and in a batch, `uniforms` is right.
     """
-    # the cipher once, on the key alone: its words are then at hand and not looked up again for every number
+    # run the cipher once, on the key alone, instead of once per number
     first, second = jax.random.key_data(jax.random.fold_in(key, 0)).astype(jnp.uint32)
     count = jax.lax.iota(jnp.uint32, math.prod(shape)).reshape(shape)
     bits = _hash(_hash(count + first) ^ second)

@@ -1,4 +1,4 @@
-"""The exceptions a user should ever read, and how an episode is stopped."""
+"""The exceptions whose messages users read, and the one that stops an episode."""
 
 
 class BadInput(ValueError):
@@ -9,7 +9,7 @@ class BadInput(ValueError):
 
 
 class NotFound(BadInput):
-    """What was named is well formed and yet not here (a run, a preset, a task); elsewhere it may be."""
+    """The name is well formed, but there is no such run, preset or task on this machine."""
 
 
 class Stopped(Exception):

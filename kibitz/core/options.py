@@ -1,4 +1,4 @@
-"""Options a user may set, checked as a whole, with errors in one sentence."""
+"""Options a user may set, validated as a whole, with errors in one sentence."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
 from kibitz.core.errors import BadInput
 
-# of an option that names files of the machine or makes it fetch some: a stranger at a server may not set it
+# marks an option that names files of this machine or fetches some: only the operator of a server may set it
 OPERATOR: dict[str, JsonValue] = {"operator": True}
 Wanted: TypeAlias = str | dict[str, float]  # a player by name, or several by weight
 
 
 class Options(BaseModel):
-    """Base of every option table: unknown names are refused and nothing is coerced."""
+    """Base of every option table: rejects unknown names and coerces nothing."""
 
     model_config = ConfigDict(
         extra="forbid", frozen=True, strict=True, arbitrary_types_allowed=True, allow_inf_nan=False
@@ -26,7 +26,7 @@ class Options(BaseModel):
 
     @classmethod
     def read(cls, values: Mapping[str, Any], where: str = "option") -> Self:
-        """Checked options, or BadInput about the first thing that is wrong."""
+        """Validated options, or BadInput about the first mistake."""
         try:
             return cls.model_validate(dict(values))
         except ValidationError as error:
@@ -34,10 +34,10 @@ class Options(BaseModel):
 
 
 def sentence(model: type[BaseModel], error: ValidationError, where: str) -> str:
-    """The first complaint of pydantic in our words."""
-    # a name that is not known is told before one that is not there: it may be the same, misspelt
+    """Pydantic's first complaint as one sentence."""
+    # report an unknown name before a missing one: it may be the same name, misspelt
     found = sorted(error.errors(), key=lambda e: e["type"] == "missing")
-    # of a field that may be this or that, the complaint that looked deepest is the one that was meant
+    # of a field with alternatives, report the complaint that got deepest into one of them
     first = max((e for e in found if e["loc"][:1] == found[0]["loc"][:1]), key=lambda e: len(e["loc"]))
     name = ".".join(str(part) for part in first["loc"] if not _INTERNAL.match(str(part)))
     if first["type"] == "extra_forbidden":
@@ -46,19 +46,19 @@ def sentence(model: type[BaseModel], error: ValidationError, where: str) -> str:
         hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(known)}."
         return f"There is no {where} {name!r}; {hint}"
     if first["type"] == "missing":
-        return f"The {where} {name!r} is not there; it is needed."
+        return f"The {where} {name!r} is missing."
     message = first["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
     if first["type"] == "value_error":
         return message
     return f"The {where} {name!r} is {first['input']!r}; it should be {message}."
 
 
-# how pydantic calls the alternatives of a field
+# how pydantic names the alternatives of a field
 _INTERNAL = re.compile(r"function|literal|tuple|dict\[|constrained-|(str|int|float|bool)$")
 
 
 def _inside(model: type[BaseModel], path: tuple[int | str, ...]) -> type[BaseModel]:
-    """The table within a table that a path leads to."""
+    """The nested table that a path leads to."""
     for part in path:
         field = model.model_fields.get(str(part))
         model = (field and _table_in(field.annotation)) or model
@@ -72,7 +72,7 @@ def _table_in(kind: Any) -> type[BaseModel] | None:
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML 1.1 takes 3e-4 for a word; people mean the number."""
+    """YAML 1.1 reads 3e-4 as a string; users mean the number."""
 
 
 _EXPONENT = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$")
@@ -80,7 +80,7 @@ _Loader.add_implicit_resolver("tag:yaml.org,2002:float", _EXPONENT, list("-+.012
 
 
 def load_yaml(text: str) -> Any:
-    """Or YAMLError: also for a thirteenth month, a number of thousands of digits, brackets without end."""
+    """Parsed YAML, or YAMLError for anything invalid, including dates, huge numbers and endless nesting."""
     try:
         return yaml.load(text, _Loader)
     except (ValueError, RecursionError) as error:
@@ -99,7 +99,7 @@ def parse_settings(pairs: list[str]) -> dict[str, Any]:
         for part in outer:
             place = place.setdefault(part, {})
             if not isinstance(place, dict):
-                raise BadInput(f"{name!r} is set inside {part!r}, which was given a plain value before.")
+                raise BadInput(f"{name!r} is set inside {part!r}, which already has a plain value.")
         try:
             place[last] = load_yaml(text)
         except yaml.YAMLError:

@@ -16,12 +16,12 @@ SHIPPED = (PACKAGE / "configs", PACKAGE.parent / "configs")  # in a wheel, in a 
 
 
 def named(path: str | Path) -> Path:
-    """What the user named, with `~` written out; BadInput where that cannot be so much as looked at."""
+    """The path that the user named, with `~` expanded; BadInput if the system rejects it."""
     try:
         given = Path(path).expanduser()
         given.exists()
     except RuntimeError:
-        raise BadInput(f"{str(path)!r} begins with a user who is not known here; write the folder out.") from None
+        raise BadInput(f"{str(path)!r} begins with an unknown user; write the whole path.") from None
     except OSError as error:
         raise BadInput(f"{str(path)!r} cannot be a file ({error.strerror}); name another.") from None
     return given
@@ -47,7 +47,7 @@ def find(path: str | Path) -> Path:
 
 
 def cache_folder() -> Path:
-    """Where kibitz keeps what can be made or fetched again."""
+    """Where kibitz keeps files that it can make or fetch again."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kibitz"
 
 

@@ -1,3 +1,3 @@
-"""Which seeds there are; apart from `chance`, so that the command need not load JAX to know."""
+"""The range of seeds; separate from `chance`, so that the command line does not load JAX for it."""
 
-LAST_SEED = 2**63 - 1  # larger ones would not all be told apart
+LAST_SEED = 2**63 - 1  # larger seeds would collide

@@ -75,7 +75,7 @@ class Against:
         return self.opening(settings, self.first_state(settings, u), u).solo
 
     def first_state(self, settings: Any, u: Array) -> Any:
-        """Before anybody has acted; `u` is f32[new_uniforms]."""
+        """Before either seat has acted; `u` is f32[new_uniforms]."""
         return self.game.rules.new(settings, u[: self.game.rules.new_uniforms])
 
     def opening(self, settings: Any, state: Any, u: Array) -> Opening:

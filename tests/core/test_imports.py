@@ -36,7 +36,8 @@ def _imports(path: Path) -> Iterator[str]:
         elif isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name.startswith("kibitz."))
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and MODULE_NAME.fullmatch(node.value):
-            if node.value not in loggers and path != REGISTRY and node.value.split(".")[1].split(":")[0] in {*ORDER, "hints"}:
+            room = node.value.split(".")[1].split(":")[0]
+            if room in {*ORDER, "hints"} and node.value not in loggers and path != REGISTRY:
                 yield node.value
 
 

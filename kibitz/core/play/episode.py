@@ -26,7 +26,7 @@ from kibitz.core.xla.jit import jit_single
 
 @dataclass(frozen=True)
 class Episode:
-    """What is left of a played episode."""
+    """The result of a played episode."""
 
     episode_id: str
     events: tuple[Event, ...]
@@ -74,7 +74,7 @@ def table_for(game: Game) -> Table:
 
 
 @cache
-def _stand_in(game: Game) -> BotPlayer:
+def _fallback_bot(game: Game) -> BotPlayer:
     return BotPlayer(game, game.bot(game.fallback))
 
 
@@ -97,22 +97,22 @@ def play_episode(
 ) -> Episode:
     """Episode `number` of a seed, the same one that a batched evaluation plays under that number.
 
-    A player that raises or gives an illegal act is replaced for that turn by the heuristic, and the
-    decision event says why. `state` begins somewhere else than at a fresh deal; `script` holds both
-    seats' choices for the first steps, taken from a record: nobody is asked for them. An adviser
-    whispers before its seat is asked. `stop` is called before every step and ends the episode by
-    raising `Stopped`. Whatever ends it, the stream's last event says so. `match` is which of a pack's
-    matches `state` begins: in the second of a pair each seat draws the other's luck.
+    If a player raises or returns an illegal act, the game's fallback bot plays that turn, and the
+    decision event says why. `state` replaces the fresh deal; `script` holds both seats' choices for the
+    first steps, taken from a record, so no player is asked for them. An adviser's hint arrives before
+    its seat is asked. `stop` is called before every step and ends the episode by raising `Stopped`. The
+    stream's last event always says how the episode ended. `match` is the number of the pack's match that
+    `state` begins: in the second match of a pair each seat draws the other's luck.
     """
     table = table_for(game)
     luck = episode_luck(seed_key(seed), number)
     lucks = [seat_luck(luck, 1 - seat if is_swapped(match) else seat) for seat in SEATS]
     state = table.new(settings, luck) if state is None else state
-    whispers = dict(advisers or {})
-    for seat, player in [*enumerate(players), *whispers.items()]:
+    advisers_by_seat = dict(advisers or {})
+    for seat, player in [*enumerate(players), *advisers_by_seat.items()]:
         player.begin(settings, seat, lucks[seat])
     recorder = EpisodeRecorder(game, settings, Stream(observers, episode_id), commentate or game.drawing.commentary)
-    # the seed comes last: whoever has it can deal the hidden values again
+    # published only in the last event: the seed determines the hidden values
     drawn = {"seed": seed, "number": number} | ({} if match is None else {"match": match})
     recorder.started(state, [player.name for player in players], about or {})
     history: list[Mapping[str, Any]] = []
@@ -122,13 +122,15 @@ def play_episode(
         turn = np.asarray(table.to_act(state))
         while turn.any():
             stop()
-            told = script[len(past)] if len(past) < len(script) else (None, None)
+            scripted = script[len(past)] if len(past) < len(script) else (None, None)
             choices: list[Choice | None] = [None, None]
             for seat in np.flatnonzero(turn).tolist():
                 view, masks = table.observe(settings, state, seat)
                 asked = Turn(settings, seat, len(past), view, masks, list(history), lucks[seat])
-                choices[seat] = _choice(table, recorder, players[seat], whispers.get(seat), asked, told[seat])
-            # nobody learns of another's choice before all have chosen
+                choices[seat] = _choice(
+                    table, recorder, players[seat], advisers_by_seat.get(seat), asked, scripted[seat]
+                )
+            # no seat learns of the other's choice before both have chosen
             for seat, choice in enumerate(choices):
                 if choice is not None:
                     recorder.decision(seat, len(past), choice)
@@ -154,16 +156,16 @@ def play_episode(
 
 
 def _choice(
-    table: Table, recorder: EpisodeRecorder, player: Player, adviser: Player | None, turn: Turn, told: Choice | None
+    table: Table, recorder: EpisodeRecorder, player: Player, adviser: Player | None, turn: Turn, scripted: Choice | None
 ) -> Choice:
-    """What the record says, or what the player answers once the adviser has whispered."""
-    if told is not None:
+    """The recorded choice, or the player's own after it has heard its adviser."""
+    if scripted is not None:
         follow = getattr(player, "follow", None)
         if follow is not None:
             follow(turn)
-        if not table.is_legal(turn.masks, told.act):  # not this game, or not with these options
-            raise BadInput(f"The record's act {list(told.act)} is not legal at step {turn.number}.")
-        return told
+        if not table.is_legal(turn.masks, scripted.act):  # not this game, or not with these options
+            raise BadInput(f"The record's act {list(scripted.act)} is not legal at step {turn.number}.")
+        return scripted
     if adviser is not None:
         hint = ask(table, adviser, turn)
         recorder.hint(turn.seat, turn.number, hint)
@@ -175,22 +177,22 @@ def _choice(
 
 
 def ask(table: Table, player: Player, turn: Turn) -> Choice:
-    """Its choice, or for this turn the heuristic's, with the reason, if it raises or its act is illegal."""
+    """The player's choice; the fallback bot's, with the reason, if the player raises or its act is illegal."""
     began, aside = time.perf_counter(), ""
     try:
         choice = player.choose(turn)
         why = "" if table.is_legal(turn.masks, choice.act) else f"illegal act {list(choice.act)}"
     except (KeyboardInterrupt, EOFError):
-        raise  # a person who leaves is not a player who fails
-    except Exception as error:  # a player is somebody else's code; whatever it raises, the game goes on
+        raise  # a person who quits is not a player that fails
+    except Exception as error:  # a player is third-party code: whatever it raises, the game continues
         why = f"{type(error).__name__}: {error}"
-        aside = str(getattr(error, "aside", ""))  # what only this seat may read of it
+        aside = str(getattr(error, "aside", ""))  # details that only this seat may read
     latency = time.perf_counter() - began
     if not why:
         return replace(choice, latency=choice.latency or latency)
-    stand_in = copy.copy(_stand_in(table.game))  # episodes on other threads have one too
-    stand_in.begin(turn.settings, turn.seat, turn.luck)
-    return replace(stand_in.choose(turn), latency=latency, fallback=why, reason=aside)
+    fallback_bot = copy.copy(_fallback_bot(table.game))  # other threads copy it as well
+    fallback_bot.begin(turn.settings, turn.seat, turn.luck)
+    return replace(fallback_bot.choose(turn), latency=latency, fallback=why, reason=aside)
 
 
 def _pair(value: Array) -> tuple[float, float]:

@@ -1,4 +1,4 @@
-"""One numbered stream of events for each episode: page, store, replay, speech and judges read it."""
+"""One numbered stream of events per episode, which page, store, replay, speech and judges read."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Event:
     """`seq` counts from 0 without holes.
 
     A payload's `private` maps a seat's number, as text, to what only that seat may know before the
-    end; everything else in a payload is for everybody.
+    end; everything else in a payload is public.
     """
 
     episode_id: str
@@ -39,7 +39,7 @@ class Event:
     v: int = VERSION
 
     def shown_to(self, seat: int | None, open_table: bool = False) -> Event:
-        """As a watcher may see it: a seat sees its own secrets, the public none until the end."""
+        """The event as a watcher may see it: a seat sees its own secrets; the public sees none until the end."""
         private = self.payload.get("private")
         if private is None or open_table or self.type in LAST:
             return self
@@ -61,7 +61,7 @@ class Event:
 
 
 def spoken(event: Event) -> str:
-    """The line of commentary that an event carries, or nothing."""
+    """The line of commentary that an event carries, or ""."""
     return event.payload["text"] if event.type in ("commentary", "episode.ended") else ""
 
 

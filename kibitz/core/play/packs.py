@@ -1,7 +1,7 @@
 """Packs: fixed sets of first positions, each played twice with the sides swapped, so that luck cancels.
 
-A game's folder may have a module `pack` with two functions: `packs()` lists the names it ships and
-`pack(name)` gives one, or reads a person's own file. Evaluation and task servers use nothing else.
+A record's `packs` returns an object with two functions: `packs()` lists the names that the game ships, and
+`pack(name)` returns one, or reads a user's own file. Evaluation and task servers use nothing else.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from jax import Array
 
 
 class Scenario(NamedTuple):
-    """One match to play; whoever is judged sits in seat 0."""
+    """One match to play; the player under evaluation sits in seat 0."""
 
     options: Any  # checked options of the game
-    settings: Any  # their arrays; nobody has told anything yet
+    settings: Any  # their arrays, before any player discloses anything
     state: Any  # the first position
 
 
 def is_swapped(match: int | None) -> bool:
-    """Whether it is the second match of its pair; None is no match of a pack."""
+    """Whether this is the second match of its pair; None means no match of a pack."""
     return match is not None and match % 2 == 1
 
 
 @dataclass(frozen=True, eq=False)
 class Regret:
-    """What a choice gave away, as far as one step shows it.
+    """The value that a choice gave away, looking one step ahead.
 
-    `tables(options)` is worked out once on the host; `lost(tables, settings, state, acts)` is f32[2],
+    `tables(options)` is computed once on the host; `lost(tables, settings, state, acts)` is f32[2],
     at least 0: the value of the best choice each seat had less that of the choice it made.
     """
 

@@ -1,4 +1,4 @@
-"""Players as the episode loop meets them: asked for one act at a time."""
+"""Players as the episode loop sees them: each is asked for one act at a time."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ class Choice:
     reason: str = ""
     latency: float = 0.0  # seconds
     usage: Mapping[str, float] = field(default_factory=dict)  # tokens, money
-    fallback: str = ""  # why somebody else answered; empty if nobody had to
+    fallback: str = ""  # why the fallback bot chose instead; empty if it did not
     confidence: float | None = None  # 0..1, where the source says how sure it is
 
 
 class Turn(NamedTuple):
-    """What a player is told when it is asked."""
+    """Everything a player receives when it is asked."""
 
     settings: Any
     seat: int
     number: int  # steps of the game so far
     view: Any
     masks: tuple[np.ndarray[Any, Any], ...]
-    history: list[Mapping[str, Any]]  # {"seat", "act"} of everything said so far, oldest first
+    history: list[Mapping[str, Any]]  # {"seat", "act"} of every act so far, oldest first
     luck: Array  # u32[2], this seat's chance in this episode
-    hint: Choice | None = None  # what the seat's adviser whispered
+    hint: Choice | None = None  # from the seat's adviser
 
 
 class TurnRequest(NamedTuple):
@@ -54,7 +54,7 @@ class Player(Protocol):
     name: str
 
     def begin(self, settings: Any, seat: int, luck: Array) -> None:
-        """A new episode; nothing of the last one may be remembered."""
+        """Starts a new episode; the player must forget the last one."""
 
     def choose(self, turn: Turn) -> Choice: ...
 
@@ -66,7 +66,7 @@ class Player(Protocol):
 
 
 class BotPlayer:
-    """A rule as a player of single episodes; acts as it does inside compiled programs."""
+    """A bot as a player of single episodes; it acts as it does inside compiled programs."""
 
     def __init__(self, game: Game, bot: Bot, name: str = "") -> None:
         self.name, self.bot = name or bot.name, bot
@@ -83,13 +83,13 @@ class BotPlayer:
         return Choice(tuple(np.asarray(act).tolist()), self.name)
 
     def follow(self, turn: Turn) -> None:
-        """Remembers what it saw; what it would have said stays unsaid."""
+        """Updates the memory without choosing."""
         self.choose(turn)
 
 
 @lru_cache(maxsize=64)
 def _compiled(bot: Bot) -> tuple[Any, Any]:
-    """How the rule starts and chooses, for one game; compiled once for all of its players."""
+    """The bot's `start` and `choose` for one game, compiled once for all of its players."""
     start = jax.jit(
         lambda settings, seat, luck: bot.start(settings, seat, uniforms(luck, 0, bot.uniforms)), static_argnums=1
     )
@@ -105,5 +105,5 @@ def _compiled(bot: Bot) -> tuple[Any, Any]:
 
 
 def _known_seat(view: Any, seat: int) -> Any:
-    """A view's own seat as a plain number again: rules look tables up by it while they are traced."""
+    """The view with its seat as a Python number: bots index tables by it while they are traced."""
     return view._replace(seat=seat) if "seat" in getattr(view, "_fields", ()) else view

@@ -14,11 +14,11 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
-from kibitz.core.xla import setup as _setup  # noqa: F401  (says how JAX is wanted)
+from kibitz.core.xla import setup as _setup  # noqa: F401  (configures JAX)
 
 
 class Wire:
-    """Made from an example; lays trees of the same shapes into i32[size] and back, bit for bit."""
+    """Built from an example; converts trees of the same shapes to i32[size] and back, bit for bit."""
 
     def __init__(self, example: Any) -> None:
         leaves, self.tree = jax.tree.flatten(jax.eval_shape(lambda: example))
@@ -38,7 +38,7 @@ class Wire:
         return jax.tree.unflatten(self.tree, [_value(vector[s], shape, dtype) for s, shape, dtype in parts])
 
     def write(self, tree: Any) -> NDArray[np.int32]:
-        """What `pack` gives, on the host: no kernel is compiled for each leaf."""
+        """The same as `pack`, on the host, without compiling a kernel per leaf."""
         whole = np.zeros(self.size, np.int32)
         for leaf, s, dtype in zip(jax.tree.leaves(tree), self.slices, self.dtypes, strict=True):
             flat = np.asarray(leaf, np.int32 if dtype.kind == "b" else _allowed(dtype)).reshape(-1)
@@ -63,7 +63,7 @@ def _bits(leaf: Array) -> Array:
 
 def _allowed(dtype: Any) -> Any:
     if dtype.itemsize != 4:
-        raise TypeError(f"Only 32-bit numbers and booleans travel on a wire, not {dtype}.")
+        raise TypeError(f"A flat tree holds 32-bit numbers and booleans only, not {dtype}.")
     return dtype
 
 

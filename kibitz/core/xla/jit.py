@@ -1,12 +1,12 @@
-"""How XLA on a CPU is to write a program: for one game as one kernel, a large one by its older emitter.
+"""`jax.jit` with settings for the CPU: one kernel for a single game, the older fusion emitter for batches.
 
-XLA cuts a program into kernels and hands those that could run side by side to a pool of threads. For one game each
-takes less than a microsecond: waking a thread costs more than the whole step, and the more the busier the machine is.
-Told that the program is a small call, XLA on a CPU writes it as one function, and compiles it in half the time.
+XLA splits a program into kernels and runs independent ones on a thread pool. For a single game each kernel takes less
+than a microsecond, so waking a thread costs more than the whole step. Marked as a small call, the program becomes one
+function and compiles in half the time.
 
-A program for many games has hundreds of fused kernels. XLA's newer emitter takes nearly twice as long to compile them
-as its older one, and training and vector environments do not run faster for it. (The bare rules in a loop do, four
-times: `kibitz bench env` shows them, and they stay with the newer one.)
+A program for many games has hundreds of fused kernels. XLA's newer emitter takes nearly twice as long to compile them,
+and training and vector environments run no faster for it. Bare rules in a loop do run four times faster with the newer
+emitter (`kibitz bench env`) and keep it.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from typing import Any
 import jax
 from jax.experimental.xla_metadata import set_xla_metadata
 
-from kibitz.core.xla import setup as _setup  # noqa: F401  (says how JAX is wanted)
+from kibitz.core.xla import setup as _setup  # noqa: F401  (configures JAX)
 
 XLA_OPTIONS = {"xla_cpu_use_fusion_emitters": False}
 log = logging.getLogger("kibitz.core")
 
 
 def jit_single(function: Callable[..., Any], static_argnums: int | tuple[int, ...] = ()) -> Callable[..., Any]:
-    """`jax.jit(function)`, in one piece on a CPU. For small programs: nothing in it runs in parallel."""
+    """`jax.jit(function)` as one kernel on a CPU, for small programs: nothing in it runs in parallel."""
     plain = jax.jit(function, static_argnums=static_argnums)
 
     def tagged(*arguments: Any) -> Any:
-        # a compiler that does not know these words ignores them
+        # compilers that do not know these attributes ignore them
         return set_xla_metadata(plain(*arguments), inlineable="false", xla_cpu_small_call="true")
 
     compiled = jax.jit(tagged, static_argnums=static_argnums) if jax.default_backend() == "cpu" else plain
@@ -40,10 +40,10 @@ def jit_single(function: Callable[..., Any], static_argnums: int | tuple[int, ..
         try:
             return compiled(*arguments)
         except jax.errors.JaxRuntimeError as error:
-            # sorting and a few other operations cannot be written into a function
+            # sorting and a few other operations cannot be part of a small call
             if compiled is plain:
                 raise
-            log.info("a program is compiled in several kernels, the slower way: %s", str(error).partition("\n")[0])
+            log.info("compiling a small program as several kernels, which is slower: %s", str(error).partition("\n")[0])
             compiled = plain
             return plain(*arguments)
 
@@ -51,18 +51,21 @@ def jit_single(function: Callable[..., Any], static_argnums: int | tuple[int, ..
 
 
 def jit_batch(function: Callable[..., Any], **more: Any) -> Callable[..., Any]:
-    """`jax.jit(function, **more)` for a program of many games, which is not a part of another program."""
+    """`jax.jit(function, **more)` for a program of many games that no other program contains."""
     return jax.jit(function, compiler_options=batch_compiler_options(), **more)
 
 
 @cache
 def batch_compiler_options() -> dict[str, bool] | None:
-    """The wish, where there is a CPU and a compiler that knows it."""
+    """The options, where the device is a CPU and the compiler knows them."""
     if jax.default_backend() != "cpu":
         return None
     try:
         jax.jit(lambda x: x, compiler_options=XLA_OPTIONS).lower(0.0).compile()
     except jax.errors.JaxRuntimeError as error:
-        log.info("large programs compile the slower way: %s", str(error).partition("\n")[0])
+        log.info(
+            "this compiler lacks the older fusion emitter, so large programs compile slowly: %s",
+            str(error).partition("\n")[0],
+        )
         return None
     return XLA_OPTIONS

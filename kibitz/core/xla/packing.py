@@ -14,11 +14,11 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from kibitz.core.xla import setup as _setup  # noqa: F401  (says how JAX is wanted)
+from kibitz.core.xla import setup as _setup  # noqa: F401  (configures JAX)
 
 
 class Slot(NamedTuple):
-    """Where one field lives."""
+    """Where one field is stored."""
 
     word: int
     shift: int
@@ -27,10 +27,10 @@ class Slot(NamedTuple):
 
 
 class Layout:
-    """How a tree of scalars is laid into words.
+    """How a tree of scalars is stored in words.
 
     `widths` has the tree's shape with a number of bits at each leaf. A leaf of width 0 is not
-    packed: it is carried beside the words as it is.
+    packed: it travels beside the words unchanged.
     """
 
     def __init__(self, widths: Any, example: Any) -> None:
@@ -51,7 +51,7 @@ class Layout:
         self.words = len(filled)
 
     def pack(self, tree: Any) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
-        """The words, and the leaves that are carried beside them."""
+        """The words, and the unpacked leaves beside them."""
         words = [jnp.uint32(0)] * self.words
         beside = []
         for slot, leaf in zip(self.slots, self.tree.flatten_up_to(tree), strict=True):
@@ -75,11 +75,12 @@ class Layout:
 
 
 def fusion_barrier(times: Any, make: Callable[[], Any]) -> Any:
-    """`make()`, finished before anything else uses it; `times` is 1.
+    """`make()`, computed completely before anything uses it; `times` is 1.
 
-    On a CPU, XLA computes what several kernels share again in each of them, and what players choose is
-    shared by every word of the state: 980 nanoseconds for a ball of cricket. A loop that runs once (and
-    must not know so beforehand) ends its kernels: 340. On other devices a loop costs more than it saves.
+    On a CPU, XLA recomputes in each kernel whatever several kernels share, and the players' choices are
+    shared by every word of the state: 980 nanoseconds per ball of cricket. A loop that runs once, with a
+    trip count unknown at compile time, separates the kernels: 340 nanoseconds. On other devices a loop
+    costs more than it saves.
     """
     if jax.default_backend() != "cpu":
         return make()

@@ -1,5 +1,5 @@
-"""How kibitz wants JAX. Imported by the modules of core that use it: those that do not (events, errors, options)
-load a second sooner, and so does the live server."""
+"""Configures JAX. Only modules that use JAX import this one: the others (events, errors, options) load a second sooner,
+and so does the live server."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from kibitz.core.paths import cache_folder
 
 
 def set_up_jax() -> None:
-    """Compiled programs are kept between runs; a call on the CPU runs in the calling thread.
+    """Caches compiled programs between runs and runs CPU calls in the calling thread.
 
     Handing a small program to another thread costs 100 microseconds, three times the program. What
-    the user has set stays.
+    the user has set stays in force.
     """
     if jax.config.values["jax_compilation_cache_dir"] is None:
         jax.config.update("jax_compilation_cache_dir", str(cache_folder() / "jax"))

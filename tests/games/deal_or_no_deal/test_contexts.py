@@ -495,7 +495,7 @@ def is_pareto_optimal(game: HumanGame) -> bool:
 
 
 def test_an_inaccessible_path_is_refused() -> None:
-    with pytest.raises(BadInput, match="begins with a user who is not known"):
+    with pytest.raises(BadInput, match="begins with an unknown user"):
         read_contexts("~nosuchuser/x", "self_play")
     with pytest.raises(BadInput, match="File name too long"):
         contexts.dataset_of("a" * 300)
