@@ -13,7 +13,7 @@ import pytest
 from kibitz.live.store.base import open_store
 from kibitz.live.stream import redis_bus
 from kibitz.live.stream.bus import Bus
-from kibitz.live.stream.hub import Watcher
+from kibitz.live.stream.channel import Watcher
 from kibitz.live.stream.redis_bus import RedisLink
 from tests.live.machines import Redis
 from tests.live.record import row, stored_events

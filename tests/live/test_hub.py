@@ -15,9 +15,11 @@ import pytest
 from kibitz.live.http.watch import WatchSession, _watch
 from kibitz.live.store.base import StoreUnavailable, open_store
 from kibitz.live.store.stored_event import StoredEvent
+from kibitz.live.stream import channel as channel_module
 from kibitz.live.stream import hub as hub_module
 from kibitz.live.stream.bus import Bus
-from kibitz.live.stream.hub import MAX_LAG_EVENTS, MAX_RING_EVENTS, MAX_UNACKED_EVENTS, Hub, Watcher
+from kibitz.live.stream.channel import MAX_LAG_EVENTS, MAX_RING_EVENTS, MAX_UNACKED_EVENTS, Watcher
+from kibitz.live.stream.hub import Hub
 from tests.live.record import row, stored_events
 
 
@@ -116,7 +118,7 @@ def test_large_events_leave_memory_early_and_still_reach_every_watcher_in_order(
     bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A watcher that keeps up, one that pauses, one that joins late, one that is pushed to; a giant event between."""
-    monkeypatch.setattr(hub_module, "MAX_RING_BYTES", 50_000)
+    monkeypatch.setattr(channel_module, "MAX_RING_BYTES", 50_000)
     sizes = [70_000 if seq == 60 else 4_000 for seq in range(122)]
 
     async def play() -> tuple[list[list[str]], list[bytes], int]:

@@ -24,7 +24,7 @@ from kibitz.live.episodes.runner import Runner
 from kibitz.live.store.base import StoreUnavailable, open_store
 from kibitz.live.store.stored_event import StoredEvent, decode_event
 from kibitz.live.stream.bus import Bus
-from kibitz.live.stream.hub import Watcher
+from kibitz.live.stream.channel import Watcher
 from tests.live.openenv_server import serving
 from tests.live.record import row, stored_events
 

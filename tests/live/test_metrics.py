@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from kibitz.live.http.metrics import Metrics
 from kibitz.live.store.base import open_store
 from kibitz.live.stream.bus import Bus
-from kibitz.live.stream.hub import Watcher
+from kibitz.live.stream.channel import Watcher
 from tests.live.record import row, stored_events
 
 NAMES = {

@@ -16,7 +16,8 @@ from starlette.websockets import WebSocketDisconnect
 from kibitz.live.http.fast_socket import PUSH
 from kibitz.live.store.base import Row
 from kibitz.live.store.stored_event import ID
-from kibitz.live.stream.hub import Channel, Hub, Message, Watcher
+from kibitz.live.stream.channel import Channel, Message, Watcher
+from kibitz.live.stream.hub import Hub
 
 MAX_MESSAGE_CHARACTERS = 4096  # from a watcher
 KEEPALIVE_SECONDS = 15  # proxies close silent streams

@@ -1,0 +1,156 @@
+"""One episode's recent events, and each watcher's position in them.
+
+A watcher has a position, not a queue: events it has not received yet are in the channel's ring or, further back, in the
+store. So a slow watcher uses no memory and delays no other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from prometheus_client import Histogram
+
+from kibitz.live.store.base import Row
+from kibitz.live.store.stored_event import StoredEvent, Viewer, encode_ws_text, fold
+
+MAX_RING_EVENTS = 512  # of a running episode
+MAX_RING_BYTES = 8 << 20  # of stored bodies: a foreign driver's event may have megabytes
+MAX_LAG_EVENTS = 256  # beyond this the watcher must fetch the rest itself
+MAX_UNACKED_EVENTS = 2 * MAX_LAG_EVENTS  # for a watcher that acknowledges
+MAX_CACHED_MESSAGES = 64  # many watchers ask for the same batch
+
+
+@dataclass(eq=False)
+class Watcher:
+    """One connection. `acked` is None until its first acknowledgement."""
+
+    viewer: Viewer = None
+    batch: float = 0.0  # seconds to gather events before a message
+    cursor: int = 0  # seq of the next event to send
+    acked: int | None = None
+    live: bool = False  # has been up to date at least once
+    paused: bool = False  # after a resync, until its next acknowledgement
+    wake: asyncio.Event = field(default_factory=asyncio.Event)
+    push: Callable[[bytes], bool] | None = None  # writes a frame straight to the socket; False: its buffer is full
+    idle: bool = False  # nothing is on its way to this watcher
+
+    def ack(self, seq: int) -> None:
+        """The client has everything up to `seq`."""
+        self.acked = seq
+        if self.paused:
+            self.paused, self.cursor = False, min(seq + 1, self.cursor)
+            self.wake.set()
+
+    def lags(self, channel: Channel) -> bool:
+        """The kernel buffers megabytes before a stuck socket shows; missing acknowledgements show it sooner."""
+        unacked = 0 if self.acked is None else self.cursor - 1 - self.acked
+        return unacked > MAX_UNACKED_EVENTS or channel.next - self.cursor > MAX_LAG_EVENTS
+
+    def skip_to(self, seq: int) -> None:
+        """The client fetches the rest itself. Continue at `seq`, or after its next acknowledgement if it sends any."""
+        if self.acked is None:
+            self.cursor = seq
+        else:
+            self.paused = True
+
+
+@dataclass(frozen=True)
+class Message:
+    """Sent at once: the events first..last, or a notice from the server."""
+
+    text: str
+    first: int = -1
+    last: int = -1
+    ended: bool = False
+
+    @cached_property
+    def frame(self) -> bytes:
+        return encode_ws_text(self.text)
+
+
+class Channel:
+    """One episode as the hub knows it."""
+
+    def __init__(self, row: Row, delivery_seconds: Histogram) -> None:
+        self.row = row
+        self.ring: deque[StoredEvent] = deque()
+        self.ring_bytes = 0
+        self.next = row.last_seq + 1  # seq of the event to come
+        self.over = row.status != "running"
+        self.last_event_at = time.monotonic()
+        self.frame: dict[str, Any] | None = None  # complete, once it is known
+        self.watchers: set[Watcher] = set()
+        self.catching_up: asyncio.Task[None] | None = None  # reads what came after the row was read
+        self._delivery_seconds = delivery_seconds
+        self._delivered = self.next  # seq of the first event that no watcher has been sent
+        self._messages: OrderedDict[tuple[int, int, Viewer], Message] = OrderedDict()
+
+    @property
+    def oldest(self) -> int:
+        return self.next - len(self.ring)
+
+    def add(self, event: StoredEvent, gather: float = 0.0) -> int:
+        """Pushes the event to every idle watcher and wakes the others; returns how many it was pushed to."""
+        self._remember(event)
+        self.next, self.last_event_at = event.seq + 1, time.monotonic()
+        if event.seq == 0 or self.frame is not None:
+            self.frame = fold(self.frame or {}, event.event)
+        self.over = self.over or event.last
+        pushed = 0
+        for watcher in self.watchers:
+            if (
+                watcher.idle
+                and watcher.push is not None
+                and not (gather or watcher.batch or self.over)
+                and watcher.cursor == event.seq
+                and (watcher.acked is None or event.seq - watcher.acked <= MAX_UNACKED_EVENTS)
+                and watcher.push(event.frame(watcher.viewer))
+            ):
+                watcher.cursor += 1
+                pushed += 1
+            else:
+                watcher.wake.set()
+        if pushed:
+            self._measure(event.seq)
+        return pushed
+
+    def _remember(self, event: StoredEvent) -> None:
+        """Watchers read from the store what falls out of the ring."""
+        self.ring.append(event)
+        self.ring_bytes += len(event.body)
+        while len(self.ring) > MAX_RING_EVENTS or self.ring_bytes > MAX_RING_BYTES:
+            self.ring_bytes -= len(self.ring.popleft().body)
+        self._messages.clear()  # they end before this event, so no watcher needs them again
+
+    def _measure(self, last: int) -> None:
+        """Records, once per event, how long after its commit it was first sent."""
+        now = time.monotonic()
+        for seq in range(max(self._delivered, self.oldest), last + 1):
+            committed_at = self.ring[seq - self.oldest].committed_at
+            if committed_at is not None:
+                self._delivery_seconds.observe(now - committed_at)
+        self._delivered = last + 1
+
+    def message_from(self, first: int, viewer: Viewer) -> Message:
+        """Everything from `first` on as one message, joined once for all watchers at the same position."""
+        key = (first, self.next, viewer)
+        if key not in self._messages:
+            start = first - self.oldest
+            texts = [self.ring[i].text(viewer) for i in range(start, len(self.ring))]
+            text = texts[0] if len(texts) == 1 else f'{{"events":[{",".join(texts)}]}}'
+            self._messages[key] = message = Message(text, first, self.next - 1, self.over)
+            if self._delivered < self.next:
+                self._measure(self.next - 1)
+            cached = self._messages
+            while len(cached) > MAX_CACHED_MESSAGES or (
+                len(cached) > 1 and sum(len(one.text) for one in cached.values()) > MAX_RING_BYTES
+            ):
+                cached.popitem(last=False)
+            return message
+        return self._messages[key]
