@@ -21,6 +21,7 @@ from kibitz.games import get_game, pack_names
 from kibitz.games.cricket.envs.gym_env import EnvOptions as CricketOptions
 from kibitz.games.deal_or_no_deal.envs.gym_env import EnvOptions
 from kibitz.train.config import HintOptions, Job, LogOptions, Phase, TrainOptions, read_job
+from tests.conftest import SLOWEST_FIRST
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -115,6 +116,10 @@ def test_files_in_the_docs_exist(page: str) -> None:
     for path in sorted(named - NOT_FILES):
         if not re.search(r"NAME|GAME|RUN|FILE|FOLDER|runs/", path):  # placeholders, and what users create
             assert any((root / path).exists() for root in PATH_ROOTS), f"{page} names {path}"
+
+
+def test_the_files_that_run_first_exist() -> None:
+    assert [name for name in SLOWEST_FIRST if not (ROOT / "tests" / f"{name}.py").exists()] == []
 
 
 def test_links_between_pages_lead_somewhere() -> None:
