@@ -51,15 +51,16 @@ export function startPanel(app, done) {
     const { ok, data, error } = await ask("/custom/presets");
     if (!ok) return root.replaceChildren(text("p.error", error, { role: "alert" }));
     const names = Object.keys(data.games);
+    const first = names.includes(data.default_game) ? data.default_game : names[0];
     let body = h("div");
     const pick = (name) => {
       const next = gamePanel(app, name, data.games[name], data.speech || {}, done);
       body.replaceWith(next);
       body = next;
     };
-    const games = h("fieldset.pills.games", h("legend", "Game"), names.map((name, i) => h("label", h("input", { type: "radio", name: "game", value: name, checked: !i, onchange: () => pick(name) }), text("span", data.games[name].title || words(name)))));
+    const games = h("fieldset.pills.games", h("legend", "Game"), names.map((name) => h("label", h("input", { type: "radio", name: "game", value: name, checked: name === first, onchange: () => pick(name) }), text("span", data.games[name].title || words(name)))));
     root.replaceChildren(games, body);
-    return pick(names[0]);
+    return pick(first);
   };
   build();
   return root;
@@ -82,17 +83,17 @@ function gamePanel(app, name, game, speech, done) {
   const trouble = h("div.trouble", { role: "alert" });
   const go = h("button.primary.wide", { type: "submit" }, "Start");
 
-  // only options that differ from their defaults: the server knows the rest
-  const changed = () => Object.fromEntries([main, ...others].filter(Boolean).map((node) => node.querySelector("input, select"))
-    .filter((input) => input.read() !== input.usual && !Number.isNaN(input.read())).map((input) => [input.name, input.read()]));
+  // the main option, and those that differ from their defaults: the server knows the rest
+  const options = () => Object.fromEntries([main, ...others].filter(Boolean).map((node) => [node, node.querySelector("input, select")])
+    .filter(([node, input]) => (node === main || input.read() !== input.usual) && !Number.isNaN(input.read())).map(([, input]) => [input.name, input.read()]));
 
   const send = async (event) => {
     event.preventDefault();
     go.disabled = true;
     trouble.replaceChildren();
     const request = {
-      game: name, captain_preset: first.select.value, opponent_choice: second.select.value, eval_pack_id: pack.value, enable_tts: tts.checked,
-      open: open.checked, adviser: advisers.value || null, options: changed(), seed: seed.value === "" ? null : Number(seed.value),
+      game: name, players: [first.select.value, second.select.value], eval_pack_id: pack.value, enable_tts: tts.checked,
+      open: open.checked, adviser: advisers.value || null, options: options(), seed: seed.value === "" ? null : Number(seed.value),
     };
     if (pace.value !== "") request.pace = Number(pace.value);
     const answer = await ask("/custom/start_episode", request);
