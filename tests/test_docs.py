@@ -62,8 +62,11 @@ def test_every_key_of_a_training_config_is_documented(model: type) -> None:
 
 
 @pytest.mark.parametrize("command", sorted(COMMANDS))
-def test_every_command_is_documented(command: str) -> None:
-    assert re.search(rf"(kibitz|make) {command}(?![\w-])", "\n".join(TEXT.values()))
+def test_every_command_is_documented_with_its_flags(command: str) -> None:
+    everything = "\n".join(TEXT.values())
+    assert re.search(rf"(kibitz|make) {command}(?![\w-])", everything)
+    for flag in COMMANDS[command]:
+        assert not flag.startswith("--") or re.search(rf"{flag}(?![\w-])", everything), flag
 
 
 def test_every_player_is_documented() -> None:
