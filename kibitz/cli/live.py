@@ -62,8 +62,8 @@ def watch(
     player: Annotated[str, typer.Option("--player", help="Player in seat 0; empty: the game's default")] = "",
     opponent: Annotated[str, typer.Option("--opponent", help="Player in seat 1; empty: the game's default")] = "",
     overs: Annotated[
-        int, typer.Option("--overs", min=1, max=20, help="The option max_overs, in games that have it")
-    ] = 5,
+        int | None, typer.Option("--overs", min=1, help="The option max_overs, in games that have it")
+    ] = None,
     pack: Annotated[str, typer.Option("--pack", help="First positions; default: a fresh deal")] = "default",
     adviser: Annotated[str | None, typer.Option("--adviser", help="Player that advises seat 0")] = None,
     seed: OneSeed = None,

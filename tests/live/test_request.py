@@ -40,10 +40,11 @@ def bus(tmp_path: Path) -> Iterator[Bus]:
     store.close()
 
 
-def test_the_seeds_empty_request_is_a_short_cricket_match_of_its_usual_captains() -> None:
+def test_the_seeds_empty_request_is_a_cricket_match_of_five_overs() -> None:
     request = EpisodeRequest().completed()
     assert (request.game, request.seats) == ("cricket", ("balanced", "heuristic"))
-    assert request.game_options(get_game("cricket").options.model_fields) == {"max_overs": 5}
+    prepared = prepare(request, Limits(), StopSignal())
+    assert prepared.about["options"]["max_overs"] == 5
 
 
 def test_a_game_without_overs_ignores_them() -> None:

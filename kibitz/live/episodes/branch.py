@@ -58,7 +58,7 @@ def read_branch(store: Store, row: Row, asked: BranchRequest) -> tuple[EpisodeRe
     if pack != FRESH and "match" not in drawn:
         raise NotReplayable("the match of its pack")
     request = EpisodeRequest.read(
-        game=row.game, players=asked.players, options=row.about["options"], max_overs=None, eval_pack_id=pack,
+        game=row.game, players=asked.players, options=row.about["options"], eval_pack_id=pack,
         open=asked.open, pace=asked.pace, enable_tts=asked.enable_tts, adviser=asked.adviser,
     )  # fmt: skip
     point = BranchPoint(

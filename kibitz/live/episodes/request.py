@@ -31,9 +31,7 @@ class EpisodeRequest(Strict):
     options: dict[str, Any] = Field({}, max_length=50, description="options of the game")
     captain_preset: Name = Field("", description="the player in seat 0, in place of players")
     opponent_choice: Name = Field("", description="the player in seat 1, in place of players")
-    max_overs: int | None = Field(
-        5, ge=1, le=20, description="the option of this name, in games that have it; null: the game's own default"
-    )
+    max_overs: int | None = Field(None, ge=1, description="the option of this name, in games that have it")
     eval_pack_id: Name = Field(FRESH, description="a pack of first positions; default: a fresh deal")
     enable_tts: bool = Field(True, description="add audio to the commentary if a voice is available")
     seed: int | None = Field(None, ge=0, lt=MAX_EXACT, description="play the episode of this seed")

@@ -205,7 +205,7 @@ async def run_episode_in_proc(
     bus: Bus,
     captain_preset: str = "",
     opponent_choice: str = "",
-    max_overs: int | None = 5,
+    max_overs: int | None = None,
     eval_pack_id: str = "default",
     enable_tts: bool = True,
     game: str = "",

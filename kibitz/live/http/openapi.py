@@ -10,7 +10,7 @@ import copy
 
 from kibitz.games import game_names, get_game
 from kibitz.live.episodes.prepare import pack_choices
-from kibitz.live.episodes.request import HUMAN
+from kibitz.live.episodes.request import HUMAN, SEED_OPTIONS
 from kibitz.live.openenv.schemas import Schema, described, options_schema, or_null, player_schema
 
 
@@ -33,7 +33,11 @@ def _start(asked: Schema, name: str, is_default: bool) -> Schema:
     first, second = game.default_players
     fields["game"] = {"const": name} | ({"default": name} if is_default else {})
     fields["eval_pack_id"] = fields["eval_pack_id"] | {"enum": pack_choices(name)}
-    fields["options"] = described(fields["options"]) | options_schema(game.options)
+    options = options_schema(game.options)
+    fields["options"] = described(fields["options"]) | options
+    for option in SEED_OPTIONS:
+        if option in options["properties"]:
+            fields[option] = described(fields[option]) | or_null(options["properties"][option])
     players = {"type": "array", "items": anyone, "minItems": 2, "maxItems": 2, "default": [first, second]}
     fields["players"] = described(fields["players"]) | players
     fields["captain_preset"] = described(fields["captain_preset"]) | anyone | {"default": first}
