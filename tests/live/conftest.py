@@ -1,4 +1,4 @@
-"""Real servers in processes of their own, on free ports, with stores in temporary folders."""
+"""Real servers in their own processes, on free ports, with stores in temporary folders."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class Served:
     def ws(self) -> str:
         return self.url.replace("http", "ws", 1) + "/custom/ws"
 
-    def start(self, **wish: Any) -> str:
-        """Begins an episode, as fast as it goes unless told otherwise; its id."""
-        answer = httpx.post(f"{self.url}/custom/start_episode", json={"pace": 0.0} | wish, timeout=60)
+    def start(self, **asked: Any) -> str:
+        """Starts an episode without pauses, unless `pace` is given; returns its id."""
+        answer = httpx.post(f"{self.url}/custom/start_episode", json={"pace": 0.0} | asked, timeout=60)
         assert answer.status_code == 202, answer.text
         return str(answer.json()["episode_id"])
 
@@ -45,13 +45,13 @@ class Served:
         return answer.json()
 
     def wait_for_end(self, episode_id: str) -> dict[str, Any]:
-        """Watches until the last event; the episode as the list shows it."""
+        """Watches until the last event; returns the episode as lists show it."""
         from websockets.exceptions import ConnectionClosedOK
         from websockets.sync.client import connect
 
         with connect(f"{self.ws}?episode_id={episode_id}", open_timeout=30) as socket, suppress(ConnectionClosedOK):
             while True:
-                socket.recv(120)  # it may compile first
+                socket.recv(120)  # the server may compile first
         found: dict[str, Any] = self.get(f"/episodes/{episode_id}")
         assert found["status"] != "running"
         return found
@@ -72,7 +72,7 @@ Serve = Callable[..., Served]
 
 
 def start_server(store: Path | str, *more: str, env: dict[str, str] | None = None) -> Served:
-    """Returns once it answers."""
+    """Returns once the server answers."""
     process = Child(["serve", "--port", "0", "--store", str(store), "--json", *more], env or {})
     line = process.first_line(60)
     assert line, "the server did not start"
@@ -81,7 +81,7 @@ def start_server(store: Path | str, *more: str, env: dict[str, str] | None = Non
 
 @pytest.fixture
 def serve(tmp_path: Path) -> Iterator[Serve]:
-    """Starts servers as a test wants them; all are ended after it."""
+    """Starts servers with any options and stops them after the test."""
     started: list[Served] = []
 
     def run(*more: str, store: Path | str | None = None, env: dict[str, str] | None = None) -> Served:
@@ -96,7 +96,7 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
 
 @pytest.fixture(scope="session")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """One server for all tests that need nothing special."""
+    """One server for all tests that need no options."""
     one = start_server(tmp_path_factory.mktemp("live") / "kibitz.db", "--no-warm", "--max-episodes", "8")
     yield one
     assert one.stop() == 0
@@ -104,7 +104,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 @pytest.fixture
 def server(served: Served) -> str:
-    """Its base URL."""
+    """The shared server's base URL."""
     return served.url
 
 
@@ -124,7 +124,7 @@ def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Redis]:
 
 @pytest.fixture
 def own_postgres() -> Iterator[Postgres]:
-    """One that a test may take away."""
+    """One that a test may stop."""
     one = Postgres()
     yield one
     one.close()
@@ -132,7 +132,7 @@ def own_postgres() -> Iterator[Postgres]:
 
 @pytest.fixture
 def own_redis(tmp_path: Path) -> Iterator[Redis]:
-    """One that a test may take away."""
+    """One that a test may stop."""
     one = Redis(tmp_path)
     yield one
     one.stop()

@@ -1,7 +1,7 @@
-"""What schemathesis has to be told: how an episode looks as lines, and what no JSON schema can say.
+"""Hooks for schemathesis: episodes as JSON Lines, and rules that no JSON schema can express.
 
-Loaded by `SCHEMATHESIS_HOOKS`. A schema cannot relate one number to another, so requests whose options
-contradict each other (docs say which) are not generated; everything else that the schema allows is sent.
+Loaded by `SCHEMATHESIS_HOOKS`. A schema cannot relate one number to another, so the hooks drop requests whose
+options contradict each other (the docs say which); schemathesis sends everything else that the schema allows.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ def filter_case(context: Any, case: Any) -> bool:
 
 @schemathesis.hook
 def map_case(context: Any, case: Any) -> Any:
-    """Nobody watches, so nobody waits between turns; and the shortest name of a preset, which the coverage
-    phase puts into most requests, is nobody's: no more than its 404 would be seen."""
+    """Removes pauses, and the shortest preset name that the coverage phase puts into most requests: it does not
+    exist, so only its 404 would be tested."""
     if isinstance(case.body, dict):
         for name in ("adviser", "opponent", "opponent_mode"):
             if case.body.get(name) == "llm:0":
@@ -40,7 +40,7 @@ def map_case(context: Any, case: Any) -> Any:
 
 @schemathesis.hook
 def after_call(context: Any, case: Any, response: Any) -> None:
-    """What a request opened is closed again: a full server would answer 429 or 409 and look at nothing."""
+    """Closes what a request opened: a full server would answer 429 or 409 without checking the request."""
     opened = response.headers.get("x-session-id")
     address = response.request.url.split("?")[0].rsplit("/", 1)[0]
     if opened:
@@ -58,7 +58,7 @@ def fits_together(body: dict[str, Any]) -> bool:
     try:
         return _negotiation(options) and _pack(options)
     except (TypeError, AttributeError, ValueError):
-        return True  # malformed on purpose: that is refused for another reason
+        return True  # malformed on purpose, and refused for another reason
 
 
 def _or(value: Any, otherwise: Any) -> Any:
@@ -78,7 +78,7 @@ def _negotiation(options: dict[str, Any]) -> bool:
 
 
 def _pack(options: dict[str, Any]) -> bool:
-    """A pack says how a match begins. A start simply takes its word; `reset` refuses to be told otherwise."""
+    """A pack defines the first position. A start ignores options that contradict it; `reset` refuses them."""
     begins = _or(options.get("random_start"), False) is not False or _or(options.get("captain_side"), "toss") != "toss"
     named = any(options.get(name) is not None for name in ("eval_pack_id", "split", "index"))
     return not (named and begins) or "captain_preset" in options

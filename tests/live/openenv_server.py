@@ -1,4 +1,4 @@
-"""A small app with the OpenEnv routes on a real socket, and ways to talk to it without the openenv package."""
+"""A small app with the OpenEnv routes on a real socket, and helpers to call it without the openenv package."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def app(sessions: Sessions, games: list[str], default: str) -> FastAPI:
 
 @contextmanager
 def serving(made: FastAPI, **more: Any) -> Iterator[str]:
-    """The app on a free port; yields its address."""
+    """Serves the app on a free port; yields its URL."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen(256)
@@ -42,7 +42,7 @@ def serving(made: FastAPI, **more: Any) -> Iterator[str]:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
         thread.start()
         try:
-            yield f"http://127.0.0.1:{port}"  # the socket listens already; the first call waits for the server
+            yield f"http://127.0.0.1:{port}"  # the socket already listens; the first call waits for the server
         finally:
             server.should_exit = True
             thread.join(10)
@@ -62,7 +62,7 @@ def say(connection: ClientConnection, kind: str, data: dict[str, Any] | None = N
 
 
 def usual(observation: dict[str, Any]) -> dict[str, Any]:
-    """A plain bargainer: takes what leaves it half of its points, insists on a little less each turn otherwise."""
+    """A simple bargainer: accepts half of its points, otherwise insists on a little less each turn."""
     mine, counts = observation["my_utilities"], observation["counts"]
     pool = sum(n * u for n, u in zip(counts, mine, strict=True))
     offered = sum(n * u for n, u in zip(observation["last_partner_offer_for_me"], mine, strict=True))

@@ -1,8 +1,8 @@
-"""`kibitz serve` in a process of its own that need not import everything again.
+"""`kibitz serve` in its own process, without importing everything again.
 
-A second of every server's life is imports, and a test run starts a hundred servers. So one process imports
-what `kibitz serve` needs and each server is a fork of it, which then runs the command as usual. Nothing is
-compiled before the fork and JAX has no backend there, so there are no threads to lose.
+Imports take a second per server, and a test run starts about a hundred. So one process imports what `kibitz serve`
+needs, and each server is a fork of it that runs the command as usual. Nothing is compiled before the fork and JAX
+has no backend there, so the fork loses no threads.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _FORKS = multiprocessing.get_context("forkserver")
 
 
 class Child:
-    """One command, with the methods of `subprocess.Popen` that tests use."""
+    """One command, with those methods of `subprocess.Popen` that tests use."""
 
     def __init__(self, words: list[str], env: dict[str, str]) -> None:
         _FORKS.set_forkserver_preload(IMPORTED)
@@ -47,7 +47,7 @@ class Child:
         return int(self._process.pid or 0)
 
     def first_line(self, seconds: float) -> str:
-        """What it says first; nothing if it ended or said nothing in time."""
+        """The first line of output; empty if the process ended or printed nothing in time."""
         ready, _, _ = select.select([self.stdout], [], [], seconds)
         return self.stdout.readline() if ready else ""
 
@@ -72,7 +72,7 @@ class Child:
 
 @contextmanager
 def _no_main() -> Iterator[None]:
-    """A child would import pytest's own main module first."""
+    """Hides pytest's main module, which a child would import first."""
     main = sys.modules["__main__"]
     kept = {name: getattr(main, name, None) for name in ("__spec__", "__file__")}
     vars(main).update(dict.fromkeys(kept))
@@ -83,12 +83,12 @@ def _no_main() -> Iterator[None]:
 
 
 def _run(words: list[str], env: dict[str, str], writing: Connection) -> None:
-    """In the fork: the command, as if a shell had started it."""
+    """In the fork: runs the command as if a shell had started it."""
     from kibitz.cli import main
 
     tests = multiprocessing.parent_process()
     assert tests is not None
-    threading.Thread(target=lambda: wait([tests.sentinel]) and os._exit(1), daemon=True).start()  # ends with them
+    threading.Thread(target=lambda: wait([tests.sentinel]) and os._exit(1), daemon=True).start()  # ends with the tests
     os.dup2(writing.fileno(), 1)
     writing.close()
     os.environ.update(env)

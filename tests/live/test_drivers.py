@@ -1,11 +1,10 @@
-"""Two drivers, one stream: in the server's process, and elsewhere over HTTP."""
+"""Two drivers, one stream: in the server's process, and remote over HTTP."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import re
-import subprocess
 import threading
 import time
 from collections.abc import Callable
@@ -25,6 +24,7 @@ from kibitz.live.store.stored_event import StoredEvent
 from kibitz.live.stream.bus_observer import BusObserver
 from kibitz.live.stream.outlets import DeliveryRefused, HttpOutlet
 from kibitz.live.stream.schema import PAYLOADS
+from tests.conftest import Finished
 from tests.live.conftest import Serve, Served
 from tests.live.machines import free_port, wait_until
 from tests.live.record import stored_events
@@ -38,7 +38,7 @@ LONG = {"max_turns": 60, "disagree_ends": False}
 
 
 def plain(text: bytes) -> bytes:
-    """Without time and id: `ts` and `latency` are times."""
+    """The same without times and ids."""
     text = re.sub(rb'"ts":[0-9.e+-]+', b'"ts":0', text)
     text = re.sub(rb'"latency":[0-9.e+-]+', b'"latency":0', text)
     return re.sub(rb"ep-[0-9a-f]{12}", b"ep", text)
@@ -47,10 +47,10 @@ def plain(text: bytes) -> bytes:
 def test_both_drivers_produce_identical_events_except_for_times_and_ids(served: Served) -> None:
     mine = served.start(captain_preset="balanced", opponent_choice="aggressive", max_overs=1, seed=21)
     request = EpisodeRequest(players=["balanced", "aggressive"], max_overs=1, seed=21)
-    told = drive(request, served.url)  # plays in this process and publishes over HTTP
+    driven = drive(request, served.url)  # plays in this process and publishes over HTTP
     served.wait_for_end(mine)
-    one, other = (httpx.get(f"{served.url}/episodes/{x}/events").content for x in (mine, told["episode_id"]))
-    assert len(one.splitlines()) == told["events"]
+    one, other = (httpx.get(f"{served.url}/episodes/{x}/events").content for x in (mine, driven["episode_id"]))
+    assert len(one.splitlines()) == driven["events"]
     assert plain(one) == plain(other)
     assert one != other
 
@@ -60,28 +60,28 @@ def test_a_driver_survives_a_server_restart_without_gaps_or_duplicates(serve: Se
     store = tmp_path / "a.db"
     first = serve("--no-warm", "--port", port, store=store)
     request = bargain("partner:stubborn", "partner:stubborn", options=LONG, seed=2, pace=0.05)
-    told: dict[str, Any] = {}
-    driver = threading.Thread(target=lambda: told.update(drive(request, first.url, give_up=120)))
+    driven: dict[str, Any] = {}
+    driver = threading.Thread(target=lambda: driven.update(drive(request, first.url, give_up=120)))
     driver.start()
 
     def begun() -> int:
         listed = first.get("/episodes")["episodes"]
         return int(listed[0]["last_seq"]) if listed else -1
 
-    wait_until(lambda: begun() >= 20, 60, "a match in full swing")
+    wait_until(lambda: begun() >= 20, 60, "the middle of a match")
     first.kill()
-    time.sleep(0.5)  # a server comes back so quickly here that a driver might not notice
-    again = serve("--no-warm", "--port", port, store=store)
+    time.sleep(0.5)  # long enough for the driver to notice
+    restarted = serve("--no-warm", "--port", port, store=store)
     driver.join(120)
-    stored = again.events(told["episode_id"])
-    assert [event["seq"] for event in stored] == list(range(told["events"]))
+    stored = restarted.events(driven["episode_id"])
+    assert [event["seq"] for event in stored] == list(range(driven["events"]))
     assert stored[-1]["type"] == "episode.ended"
-    assert told["retries"] > 0, "the server was away while it played"
-    assert again.get(f"/episodes/{told['episode_id']}")["status"] == "ended"
+    assert driven["retries"] > 0, "the server was down meanwhile"
+    assert restarted.get(f"/episodes/{driven['episode_id']}")["status"] == "ended"
 
 
 def test_a_silent_driver_times_out_by_the_servers_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the server's clock: one driver counts in milliseconds, one has said nothing yet, one goes on years ago."""
+    """Drivers' clocks are wrong: one counts milliseconds, one sent nothing yet, one sends events of long ago."""
     from kibitz.live.episodes.janitor import DriverTimeouts
     from kibitz.live.store.base import open_store
     from kibitz.live.stream.bus import Bus
@@ -96,19 +96,19 @@ def test_a_silent_driver_times_out_by_the_servers_clock(tmp_path: Path, monkeypa
     timeouts, passed = DriverTimeouts(Bus(store), 60.0), 0.0
     monkeypatch.setattr(time, "monotonic", lambda known=time.monotonic: known() + passed)
 
-    def look() -> dict[str, str]:
+    def sweep() -> dict[str, str]:
         one = next(going_on)
         store.append(StoredEvent(replace(one.event, ts=1.0)))
         timeouts.sweep()
         found = {name: store.episode(name) for name in ("ep-gone", "ep-empty", "ep-on")}
         return {name: one.status for name, one in found.items() if one is not None}
 
-    assert set(look().values()) == {"running"}, "they may still come back"
+    assert set(sweep().values()) == {"running"}, "no timeout yet"
     now = time.time()
-    monkeypatch.setattr(time, "time", lambda: now + 3600)  # somebody sets the machine's clock
-    assert set(look().values()) == {"running"}
-    passed = 61.0  # nobody waits for it, and a slow machine has a minute for the rest
-    assert look() == {"ep-gone": "interrupted", "ep-empty": "interrupted", "ep-on": "running"}
+    monkeypatch.setattr(time, "time", lambda: now + 3600)  # the machine's clock is set
+    assert set(sweep().values()) == {"running"}
+    passed = 61.0  # seconds on the fake clock; the rest of the test has a minute
+    assert sweep() == {"ep-gone": "interrupted", "ep-empty": "interrupted", "ep-on": "running"}
     store.close()
 
 
@@ -132,7 +132,7 @@ def test_event_fields_that_the_server_reads_are_validated_on_arrival(
 
 
 def test_a_foreign_answer_ends_the_delivery_with_an_error() -> None:
-    """A proxy's page, say."""
+    """For example a proxy's page."""
     page = httpx.MockTransport(lambda request: httpx.Response(200, text="<html>"))
     outlet = HttpOutlet("http://x", client=httpx.Client(transport=page))
     outlet.send(stored_events("ep-1")[0])
@@ -179,8 +179,8 @@ def test_the_seeds_observer_methods_publish_an_environment(served: Served) -> No
 
 
 def branch(served: Served, episode_id: str, turn: int) -> httpx.Response:
-    wish = {"turn": turn, "players": ["heuristic", "heuristic"], "pace": 0.0}
-    return httpx.post(f"{served.url}/episodes/{episode_id}/branch", json=wish, timeout=60)
+    asked = {"turn": turn, "players": ["heuristic", "heuristic"], "pace": 0.0}
+    return httpx.post(f"{served.url}/episodes/{episode_id}/branch", json=asked, timeout=60)
 
 
 def test_a_published_negotiation_environment_can_be_branched(served: Served) -> None:
@@ -242,7 +242,7 @@ def test_the_seeds_driver_publishes_a_match_ball_by_ball(served: Served) -> None
     served.wait_for_end(branched.json()["episode_id"])
     again = served.events(branched.json()["episode_id"])
     frame = [event["payload"]["frame"] for event in (events[-1], again[-1])]
-    assert frame[0]["innings"] == frame[1]["innings"], "the acts that were told play the same match"
+    assert frame[0]["innings"] == frame[1]["innings"], "the recorded acts replay the same match"
     assert [event["seq"] for event in events] == list(range(len(events)))
     assert sum(event["type"] == "step" for event in events) == state.deliveries
     assert events[-1]["payload"]["frame"]["over"] is True
@@ -277,9 +277,9 @@ def test_an_impossible_drive_is_refused_with_a_sentence(served: Served) -> None:
         drive(EpisodeRequest(), "nowhere")
     with pytest.raises(BadInput, match="page"):
         drive(EpisodeRequest(players=["human", "heuristic"]), served.url)
-    told = drive(bargain("heuristic", "heuristic", seed=1), served.url)
+    driven = drive(bargain("heuristic", "heuristic", seed=1), served.url)
     with pytest.raises(BadInput, match="409"):
-        drive(bargain("bayes", "heuristic", options=LONG, seed=1), served.url, episode_id=told["episode_id"])
+        drive(bargain("bayes", "heuristic", options=LONG, seed=1), served.url, episode_id=driven["episode_id"])
 
 
 def test_the_result_of_a_drive_is_printed_for_people(served: Served, capsys: pytest.CaptureFixture[str]) -> None:
@@ -287,12 +287,9 @@ def test_the_result_of_a_drive_is_printed_for_people(served: Served, capsys: pyt
     assert "returns: " in capsys.readouterr().out
 
 
-@pytest.mark.conformance
-def test_kibitz_watch_plays_and_publishes(
-    served: Served, kibitz: Callable[..., subprocess.CompletedProcess[str]]
-) -> None:
+def test_kibitz_watch_plays_and_publishes(served: Served, kibitz: Callable[..., Finished]) -> None:
     played = ["--game", "deal_or_no_deal", "--player", "random", "--opponent", "heuristic", "--seed", "4"]
     done = kibitz("watch", "--server", served.url, *played, "--pace", "0", "--json")
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert len(served.events(told["episode_id"])) == told["events"]
+    driven = json.loads(done.stdout)
+    assert len(served.events(driven["episode_id"])) == driven["events"]

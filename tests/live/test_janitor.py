@@ -1,4 +1,4 @@
-"""What the server looks after by itself: episodes nobody plays, events nobody was shown, its own end."""
+"""The janitors: orphaned episodes, undelivered events, and a shutdown that nothing delays."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def bus(tmp_path: Path) -> Iterator[Bus]:
     store.close()
 
 
-def _lost(bus: Bus, name: str) -> None:
-    """An episode of this server's that says `running`, and that nobody plays."""
+def _lose(bus: Bus, name: str) -> None:
+    """An episode of this server that is marked `running` although no runner plays it."""
     bus.store.begin(row(name, owner=bus.store.owner))
     for one in stored_events(name, end=False):
         bus.store.append(one)
@@ -55,7 +55,7 @@ def test_an_episode_that_cannot_be_closed_is_logged_once_and_again_when_it_is_cl
     caplog.set_level(logging.INFO, "kibitz.live")
     sweeper = OrphanSweeper(bus, ())
     for name in ("ep-1", "ep-2"):
-        _lost(bus, name)
+        _lose(bus, name)
     append, broken = bus.store.append, {"ep-1", "ep-2"}
 
     def failing(one: StoredEvent) -> bool:
@@ -66,18 +66,18 @@ def test_an_episode_that_cannot_be_closed_is_logged_once_and_again_when_it_is_cl
     monkeypatch.setattr(bus.store, "append", failing)
     for _ in range(5):
         sweeper.sweep()
-    traced = [said for said in caplog.records if said.exc_info]
-    assert sorted(said.getMessage() for said in traced) == [f"episode ep-{i} cannot be closed" for i in (1, 2)]
+    traced = [line for line in caplog.records if line.exc_info]
+    assert sorted(line.getMessage() for line in traced) == [f"episode ep-{i} cannot be closed" for i in (1, 2)]
     assert len(caplog.records) == 2
     assert bus.unclosed == {"ep-1": 5, "ep-2": 5}
     broken.remove("ep-1")
     for _ in range(2):
         sweeper.sweep()
-    assert [said.getMessage() for said in caplog.records[2:]] == ["episode ep-1 is closed now, after 5 failed attempts"]
+    assert [line.getMessage() for line in caplog.records[2:]] == ["episode ep-1 is closed now, after 5 failed attempts"]
     assert _status(bus, "ep-1") == "failed"
     append(stored_events("ep-2")[-1])  # by another server
     sweeper.sweep()
-    assert [said.getMessage() for said in caplog.records[3:]] == ["episode ep-2 is closed now, after 7 failed attempts"]
+    assert [line.getMessage() for line in caplog.records[3:]] == ["episode ep-2 is closed now, after 7 failed attempts"]
     assert not bus.unclosed
 
 
@@ -93,7 +93,7 @@ def test_an_orphan_that_cannot_be_closed_is_logged_once(
     monkeypatch.setattr(bus.store, "append", failing)
     for _ in range(5):
         sweeper.sweep()
-    assert [said.getMessage() for said in caplog.records] == [
+    assert [line.getMessage() for line in caplog.records] == [
         "episode ep-1 was interrupted", "episode ep-1 cannot be closed",
     ]  # fmt: skip
 
@@ -101,7 +101,7 @@ def test_an_orphan_that_cannot_be_closed_is_logged_once(
 def test_an_unavailable_store_is_logged_once_and_does_not_delay_shutdown(
     bus: Bus, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    _lost(bus, "ep-1")
+    _lose(bus, "ep-1")
     tried = threading.Semaphore(0)
 
     def away(one: StoredEvent) -> bool:
@@ -115,21 +115,21 @@ def test_an_unavailable_store_is_logged_once_and_does_not_delay_shutdown(
     )
     work.start()
     for _ in range(3):
-        assert tried.acquire(timeout=10), "it is tried again while the server lives"
+        assert tried.acquire(timeout=10), "it retries while the server lives"
     bus.hub.close()
     work.join(5)
     assert closed == [False]
-    assert [said.getMessage() for said in caplog.records] == ["episode ep-1 waits for the store to be closed: gone"]
+    assert [line.getMessage() for line in caplog.records] == ["episode ep-1 waits for the store to be closed: gone"]
 
 
 def test_a_server_starts_and_stops_quickly_although_an_orphan_cannot_be_closed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The store can be read and not written; something was left to be closed. It starts, too."""
+    """The store can be read but not written, and an orphan is waiting to be closed."""
     monkeypatch.setattr(janitor, "SWEEP_SECONDS", 0.1)
     made = create_app(LiveConfig(store=str(tmp_path / "a.db"), warm=False, store_timeout=60.0))
     bus: Bus = made.state.bus
-    _lost(bus, "ep-1")
+    _lose(bus, "ep-1")
     tried = threading.Event()
 
     def away(one: StoredEvent) -> bool:
@@ -143,7 +143,7 @@ def test_a_server_starts_and_stops_quickly_although_an_orphan_cannot_be_closed(
             await asyncio.to_thread(tried.wait, 10)
             return time.monotonic()
 
-    began = asyncio.run(live())  # waits for its threads
+    began = asyncio.run(live())  # returns after its threads have ended
     assert tried.is_set()
     assert time.monotonic() - began < 8
 
@@ -151,14 +151,27 @@ def test_a_server_starts_and_stops_quickly_although_an_orphan_cannot_be_closed(
 def test_a_sweep_closes_lost_episodes_but_no_running_ones(bus: Bus) -> None:
     runner = Runner(bus, LiveConfig(max_episodes=2))
     live = runner.claim("deal_or_no_deal", ("bayes", "heuristic"))
-    _lost(bus, live.episode_id)
-    _lost(bus, "ep-lost")
+    _lose(bus, live.episode_id)
+    _lose(bus, "ep-lost")
     bus.store.begin(row("ep-driver", origin="driver"))
     OrphanSweeper(bus, runner.running).sweep()
     found = {name: _status(bus, name) for name in (live.episode_id, "ep-lost", "ep-driver")}
     assert found == {live.episode_id: "running", "ep-lost": "failed", "ep-driver": "running"}
     last = decode_event(bus.store.events("ep-lost", -1)[-1])
     assert (last.payload["kind"], last.payload["frame"]) == ("error", {"n": 5})
+
+
+def test_a_crashed_episode_ends_with_the_private_values_of_its_last_step(bus: Bus) -> None:
+    bus.store.begin(row("ep-1", owner=bus.store.owner))
+    first, step, *_ = stored_events("ep-1", end=False)
+    bus.store.append(first)
+    changed = {"0": {"reward": 2.0, "budget": 3}, "1": {"reward": 0.0}}
+    payload = {**step.event.payload, "private": changed}
+    bus.store.append(StoredEvent(replace(step.event, payload=payload)))
+    OrphanSweeper(bus, ()).sweep()
+    last = decode_event(bus.store.events("ep-1", -1)[-1])
+    known = first.event.payload["private"]
+    assert last.payload["private"] == {"0": {**known["0"], "budget": 3}, "1": known["1"]}
 
 
 def test_a_running_server_finds_lost_episodes_and_undelivered_events(
@@ -175,9 +188,9 @@ def test_a_running_server_finds_lost_episodes_and_undelivered_events(
             channel = await bus.hub.join(driven)
             following = asyncio.create_task(_texts(bus, channel))
             for one in stored_events("ep-driven"):
-                await asyncio.to_thread(bus.store.append, one)  # committed, and nobody says so
+                await asyncio.to_thread(bus.store.append, one)  # committed, but not announced
             texts = await following
-            await asyncio.to_thread(_lost, bus, "ep-lost")
+            await asyncio.to_thread(_lose, bus, "ep-lost")
             while await asyncio.to_thread(_status, bus, "ep-lost") == "running":
                 await asyncio.sleep(0.02)
             return texts
@@ -190,7 +203,7 @@ def test_a_running_server_finds_lost_episodes_and_undelivered_events(
 
 
 def test_exports_share_a_bounded_number_of_store_connections(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever reads has a connection for its thread, so the threads must be few, and stay."""
+    """Every reading thread has its own connection, so there must be few threads, and they must stay."""
     made = create_app(LiveConfig(store=str(tmp_path / "a.db"), warm=False))
     store: Any = made.state.bus.store
     store.load(row("ep-1"), stored_events("ep-1", steps=2500))
@@ -209,9 +222,9 @@ def test_exports_share_a_bounded_number_of_store_connections(tmp_path: Path, mon
                 with ThreadPoolExecutor(2 * most) as many:
                     answers = list(many.map(lambda _: http.get("/episodes/ep-1/events"), range(4 * most)))
                 assert {answer.content.count(b"\n") for answer in answers} == {2502}
-                with http.stream("GET", "/episodes/ep-1/events") as left:  # one who goes in the middle
+                with http.stream("GET", "/episodes/ep-1/events") as left:  # a client that disconnects midway
                     assert body in next(left.iter_bytes(1_000_000))
                 counts.append(len(store._connections))
     finally:
         store.close()
-    assert counts[-1] <= 2 + most, "the writer's, the test's own, and one for each thread"
+    assert counts[-1] <= 2 + most, "one for the writer, one for the test and one per thread"

@@ -1,4 +1,4 @@
-"""The OpenEnv protocol as our server speaks it, seen through plain HTTP and sockets."""
+"""The OpenEnv protocol of our server, over plain HTTP and sockets."""
 
 from __future__ import annotations
 
@@ -265,7 +265,7 @@ def test_a_policy_is_looked_up_in_the_servers_runs_and_not_in_the_working_direct
 
 
 def until(condition: Any) -> None:
-    """Awaits a condition that another thread brings about."""
+    """Waits for a condition that another thread fulfils."""
     end = time.monotonic() + 10
     while not condition():
         assert time.monotonic() < end

@@ -1,4 +1,4 @@
-"""openenv.yaml, Dockerfile and the Space's header say the same as the server does."""
+"""openenv.yaml, the Dockerfile and the Space's header agree with the server."""
 
 from __future__ import annotations
 

@@ -36,8 +36,8 @@ def test_a_client_can_initialize_list_tools_and_play_an_episode(http: httpx.Clie
     begun = rpc(http, "initialize", protocolVersion="2025-06-18", capabilities={}, clientInfo={})
     session = begun.headers["Mcp-Session-Id"]
     assert begun.json()["result"]["protocolVersion"] == "2025-06-18"
-    told = http.post("/mcp", json={"jsonrpc": "2.0", "method": "notifications/initialized"})
-    assert (told.status_code, told.content) == (202, b"")
+    notified = http.post("/mcp", json={"jsonrpc": "2.0", "method": "notifications/initialized"})
+    assert (notified.status_code, notified.content) == (202, b"")
     listed = rpc(http, "tools/list", session).json()["result"]["tools"]
     assert [tool["name"] for tool in listed][:3] == ["new_episode", "look", "propose"]
     shown = call(http, session, "new_episode", options={"seed": 3})["structuredContent"]
@@ -47,7 +47,7 @@ def test_a_client_can_initialize_list_tools_and_play_an_episode(http: httpx.Clie
     assert call(http, session, "look")["structuredContent"]["turns_remaining"] == shown["turns_remaining"]
     ended = call(http, session, "end", **counts)["structuredContent"]
     assert ended["done"] and ended["result"] is not None
-    assert call(http, session, "agree")["isError"]  # it is over
+    assert call(http, session, "agree")["isError"]  # the episode is over
     assert http.delete("/mcp", headers={"Mcp-Session-Id": session}).status_code == 204
     assert http.delete("/mcp").status_code == 422
     assert rpc(http, "tools/call", session, name="look").json()["error"]["code"] == -32602
@@ -124,7 +124,7 @@ def test_a_session_with_a_socket_stays_until_the_socket_ends(
         name = say(connection, "mcp", create)["data"]["result"]["session_id"]
         say(connection, "reset", {"seed": 4, "episode_id": "mine"})
         closing = {"session_id": name, "closed": False, "closing": True}
-        for _ in range(2):  # asking again does not help
+        for _ in range(2):  # a second request changes nothing
             if how == "delete":
                 answer = http.delete("/mcp", headers={"Mcp-Session-Id": name})
                 assert (answer.status_code, answer.json()) == (202, closing)
@@ -132,8 +132,8 @@ def test_a_session_with_a_socket_stays_until_the_socket_ends(
                 assert rpc(http, "openenv/session/close", session_id=name).json()["result"] == closing
         assert len(sessions) == 1
         with talking(base, f"/ws?session_id={name}") as second:
-            assert json.loads(second.recv(30))["data"]["code"] == "SESSION_ERROR", "it is taken"
-        for _ in range(3):  # others come and give way to each other, never this one
+            assert json.loads(second.recv(30))["data"]["code"] == "SESSION_ERROR", "it already has a socket"
+        for _ in range(3):  # other sessions give way to each other, never this one
             assert http.post("/reset", json={}).status_code == 200
         assert len(sessions) == 2
         assert say(connection, "state")["data"]["episode_id"] == "mine"
@@ -155,6 +155,6 @@ def test_an_invalid_reset_does_not_end_a_known_session(
 
 def test_the_mcp_socket_plays_too(http: httpx.Client) -> None:
     with talking(str(http.base_url).rstrip("/"), "/mcp") as connection:
-        connection.send('{"jsonrpc":"2.0","method":"notifications/initialized"}')  # not answered
+        connection.send('{"jsonrpc":"2.0","method":"notifications/initialized"}')  # gets no answer
         connection.send('{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"disagree"}}')
         assert json.loads(connection.recv(30))["result"]["structuredContent"]["done"]

@@ -1,4 +1,4 @@
-"""OpenEnv's own tools against a running `kibitz serve`: validator, clients; and the official MCP client."""
+"""OpenEnv's validator and clients, and the official MCP client, against a running `kibitz serve`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.live.openenv_server import NEGOTIATION, usual
 from tests.live.test_openenv_cricket import SHORT, ball
 
 ROOT = Path(__file__).resolve().parents[2]
-pytestmark = [pytest.mark.conformance, pytest.mark.filterwarnings("ignore")]  # theirs are theirs
+pytestmark = [pytest.mark.conformance, pytest.mark.filterwarnings("ignore")]  # warnings of other packages
 
 
 @pytest.fixture(autouse=True)
@@ -42,7 +42,7 @@ def test_openenv_validates_the_folder() -> None:
 
 
 def test_openenv_validates_a_running_server_at_the_root_and_for_each_game(served: Served) -> None:
-    from openenv.cli._validation import validate_running_environment  # what the command calls for each address
+    from openenv.cli._validation import validate_running_environment  # the command calls this for each URL
 
     reports = [validate("--url", served.url)]
     reports += [validate_running_environment(served.url + path) for path in (f"/envs/{NEGOTIATION}", "/envs/cricket")]

@@ -1,4 +1,4 @@
-"""Players that hang, raise or talk nonsense; the runner as a function."""
+"""Players that hang, raise or answer nonsense; people; the runner as a function."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def bus(tmp_path: Path) -> Iterator[Bus]:
 
 
 class Odd:
-    """Hangs, raises or answers nonsense, as its name says."""
+    """Hangs, raises or answers nonsense, depending on its name."""
 
     def __init__(self, name: str, release: threading.Event) -> None:
         self.name, self._release = name, release
@@ -96,8 +96,8 @@ def test_an_answered_turn_is_closed_even_before_the_episode_continues() -> None:
 
 def test_a_persons_turn_is_an_event_whose_details_reach_that_seat_only(bus: Bus) -> None:
     Runner(bus, LiveConfig(pace=0.0, human_seconds=0.02))
-    wish = {"game": "deal_or_no_deal", "seed": 5, "adviser": "bayes"}
-    played = asyncio.run(run_episode_in_proc(bus, "human", "heuristic", **wish))
+    asked = {"game": "deal_or_no_deal", "seed": 5, "adviser": "bayes"}
+    played = asyncio.run(run_episode_in_proc(bus, "human", "heuristic", **asked))
     events = [decode_event(body) for body in bus.store.events(played["episode_id"], -1)]
     assert [event.seq for event in events] == list(range(len(events)))
     requests = [event for event in events if event.type == "turn.requested"]
@@ -109,11 +109,11 @@ def test_a_persons_turn_is_an_event_whose_details_reach_that_seat_only(bus: Bus)
         assert request.payload["seconds"] == 0.02
         details = request.payload["private"]["0"]
         assert details["your_turn"] and details["hint"]["text"] and "worth" in details["view_text"]
-        told = StoredEvent(request)
+        stored = StoredEvent(request)
         for outsider in (None, 1):
-            seen = decode_event(told.text(outsider))
+            seen = decode_event(stored.text(outsider))
             assert seen.payload == {**request.payload, "private": {}}
-        assert decode_event(told.text(0)).payload == request.payload
+        assert decode_event(stored.text(0)).payload == request.payload
 
 
 def test_an_episode_with_a_person_is_branched_like_any_other(bus: Bus) -> None:
@@ -121,8 +121,8 @@ def test_an_episode_with_a_person_is_branched_like_any_other(bus: Bus) -> None:
     from kibitz.live.episodes.request import BranchRequest
 
     runner = Runner(bus, LiveConfig(pace=0.0, human_seconds=0.02))
-    wish = {"game": "deal_or_no_deal", "seed": 5, "options": {"disagree_ends": False}}
-    first = asyncio.run(run_episode_in_proc(bus, "human", "heuristic", **wish))
+    asked = {"game": "deal_or_no_deal", "seed": 5, "options": {"disagree_ends": False}}
+    first = asyncio.run(run_episode_in_proc(bus, "human", "heuristic", **asked))
     row = bus.store.episode(first["episode_id"])
     assert row is not None
     branch = read_branch(bus.store, row, BranchRequest(turn=1, players=["heuristic", "heuristic"]))
@@ -138,7 +138,7 @@ def test_an_episode_with_a_person_is_branched_like_any_other(bus: Bus) -> None:
         events = [decode_event(body) for body in bus.store.events(episode_id, -1)]
         return [event.payload["acts"] for event in events if event.type == "step"]
 
-    assert acts(second) == acts(first["episode_id"]), "the heuristic stood in for the person"
+    assert acts(second) == acts(first["episode_id"]), "the heuristic replaced the person"
     kinds = [decode_event(body).type for body in bus.store.events(second, -1)]
     assert "turn.requested" not in kinds
 
@@ -169,14 +169,14 @@ def test_a_pack_sets_the_first_position_and_its_match_stays_secret_until_the_end
     played = asyncio.run(run_episode_in_proc(bus, "balanced", "heuristic", eval_pack_id="death", seed=3))
     events = [decode_event(body) for body in bus.store.events(played["episode_id"], -1)]
     assert events[0].payload["about"]["eval_pack_id"] == "death"
-    assert events[0].payload["frame"]["legal"] > 0, "a death over is not the first"
+    assert events[0].payload["frame"]["legal"] > 0, "a match of this pack begins in a death over"
     row = bus.store.episode(played["episode_id"])
     assert row is not None and row.secret["match"] == 3
     assert "match" not in events[0].payload["about"]
 
 
 def test_both_matches_of_a_pair_equal_those_of_an_evaluation(bus: Bus) -> None:
-    """The second with each other's luck, which a random captain shows at once."""
+    """In the second match each seat draws the other's luck; a random captain would differ at once."""
     from kibitz.evaluate.packs import play_hosts
     from kibitz.games import get_game, get_pack
 
@@ -195,11 +195,11 @@ def test_an_episode_that_the_store_refuses_fails_with_a_reason_once_the_store_is
 ) -> None:
     append, away = bus.store.append, threading.Event()
 
-    def failing(told: Any) -> bool:
-        if told.seq == 4 and not away.is_set():
+    def failing(event: Any) -> bool:
+        if event.seq == 4 and not away.is_set():
             away.set()
             raise StoreUnavailable("The store cannot be written: disk is full")
-        return append(told)
+        return append(event)
 
     monkeypatch.setattr(bus.store, "append", failing)
     Runner(bus, LiveConfig(pace=0.0))

@@ -1,4 +1,4 @@
-"""Every store with every bus: the same promises, with real servers."""
+"""Every store with every bus keeps the same promises, with real servers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.live.conftest import Serve, Served
 from tests.live.machines import Postgres, Redis, wait_until
 from tests.live.test_watch import watch
 
-STUBBORN = {  # they never agree
+STUBBORN = {  # these players never agree
     "game": "deal_or_no_deal", "captain_preset": "partner:stubborn", "opponent_choice": "partner:stubborn",
     "options": {"max_turns": 250, "disagree_ends": False},
 }  # fmt: skip
@@ -51,11 +51,11 @@ def test_a_remote_drivers_episode_is_watched_resumed_and_listed(serve: Serve, wo
         assert post(served, sent[:10]).json() == {"next": 10, "added": 10}
         seen: list[Any] = []
         while len(seen) < 10:
-            said = json.loads(socket.recv(10))
-            seen += [] if "hello" in said else said.get("events", [said])
+            received = json.loads(socket.recv(10))
+            seen += [] if "hello" in received else received.get("events", [received])
     assert [event["seq"] for event in seen] == list(range(10))
     assert served.get("/episodes/ep-a")["frame"] == {"n": 9}
-    assert post(served, sent[5:20]).json() == {"next": 20, "added": 10}, "doubles are harmless"
+    assert post(served, sent[5:20]).json() == {"next": 20, "added": 10}, "duplicates are harmless"
     refused = post(served, sent[25:])
     assert (refused.status_code, refused.json()["expected"]) == (409, 20)
     assert post(served, sent[20:]).status_code == 200
@@ -71,35 +71,35 @@ def test_a_killed_server_has_stored_all_it_showed_and_the_driver_continues(serve
     sent = record.events("ep-a", steps=60)
     seen: list[dict[str, Any]] = []
 
-    def look() -> None:
+    def read() -> None:
         with connect(f"{served.ws}?episode_id=ep-a") as socket:
             for message in socket:
-                said = json.loads(message)
-                seen.extend([] if "hello" in said else said.get("events", [said]))
+                received = json.loads(message)
+                seen.extend([] if "hello" in received else received.get("events", [received]))
 
     post(served, sent[:1])
-    looking = threading.Thread(target=lambda: _ended(look))
-    looking.start()
+    reading = threading.Thread(target=lambda: _ended(read))
+    reading.start()
     for event in sent[1:30]:
         post(served, [event])
     wait_until(lambda: len(seen) > 5, what="an event")
     served.kill()
-    looking.join(20)
-    again = serve(*words)
-    stored = again.events("ep-a")
+    reading.join(20)
+    restarted = serve(*words)
+    stored = restarted.events("ep-a")
     assert [event["seq"] for event in stored] == list(range(len(stored)))
     assert {event["seq"] for event in seen} <= {event["seq"] for event in stored}
-    assert again.get("/episodes/ep-a")["status"] == "running", "its driver lives"
-    assert post(again, sent[20:]).status_code == 200
-    assert [event["seq"] for event in again.events("ep-a")] == list(range(len(sent)))
+    assert restarted.get("/episodes/ep-a")["status"] == "running", "its driver may continue"
+    assert post(restarted, sent[20:]).status_code == 200
+    assert [event["seq"] for event in restarted.events("ep-a")] == list(range(len(sent)))
 
 
-def _ended(look: Any) -> None:
-    """A killed server ends the connection without a word."""
+def _ended(read: Any) -> None:
+    """A killed server closes the connection without a reason."""
     from websockets.exceptions import ConnectionClosed
 
     try:
-        look()
+        read()
     except (ConnectionClosed, OSError):
         return
 
@@ -115,8 +115,8 @@ def test_watchers_of_one_server_see_the_episodes_of_another(serve: Serve, postgr
         for first in range(5, len(sent), 5):
             post(here, sent[first : first + 5])
         while len(seen) < len(sent):
-            said = json.loads(socket.recv(20))
-            seen += [] if "hello" in said else said.get("events", [said])
+            received = json.loads(socket.recv(20))
+            seen += [] if "hello" in received else received.get("events", [received])
     assert [event["seq"] for event in seen] == list(range(len(sent)))
 
 
@@ -132,9 +132,9 @@ def test_a_server_closes_the_episodes_of_a_dead_server_but_not_of_a_living_one(
         dies.kill()
         events: list[Any] = []
         for message in socket:
-            said = json.loads(message)
-            events += said.get("events", [said])
-    assert events[-1]["payload"]["kind"] == "interrupted", "its watchers elsewhere are told"
+            received = json.loads(message)
+            events += received.get("events", [received])
+    assert events[-1]["payload"]["kind"] == "interrupted", "watchers at other servers learn of it"
     assert lives.get(f"/episodes/{left}")["status"] == "interrupted"
     assert lives.get(f"/episodes/{kept}")["status"] == "running"
     httpx.post(f"{lives.url}/custom/stop_episode", json={"episode_id": kept})
@@ -150,8 +150,8 @@ def test_watchers_miss_nothing_when_redis_restarts(own_redis: Redis, serve: Serv
     with connect(f"{there.ws}?episode_id=ep-a") as away, connect(f"{here.ws}?episode_id=ep-a") as beside:
         redis.stop()
         for event in sent[5:20]:
-            assert post(here, [event]).status_code == 200, "the match goes on"
-        assert _read(beside, 20) == list(range(20)), "and is seen at its own server"
+            assert post(here, [event]).status_code == 200, "the match continues"
+        assert _read(beside, 20) == list(range(20)), "and its own server shows it"
         redis.start()
         post(here, sent[20:])
         assert _read(away, len(sent)) == list(range(len(sent)))
@@ -171,7 +171,7 @@ def test_a_ten_second_outage_of_postgresql_and_redis_loses_nothing(
     gone = time.monotonic()
     answers: list[int] = []
 
-    def send() -> None:  # as a driver does
+    def send() -> None:  # retries as a driver does
         while (not answers or answers[-1] == 503) and time.monotonic() < gone + 60:
             answers.append(post(here, sent[5:]).status_code)
             time.sleep(0.2)
@@ -188,7 +188,7 @@ def test_a_ten_second_outage_of_postgresql_and_redis_loses_nothing(
         assert served.events("ep-a") == sent
     reached = here.get(f"/episodes/{played}")["last_seq"]
     wait_until(lambda: here.get(f"/episodes/{played}")["last_seq"] > reached, 30, "the next turn")
-    time.sleep(11)  # two looks of the other server: it must not take the one that lives for dead
+    time.sleep(11)  # two sweeps of the other server, which must not close the episodes of a living one
     assert there.get(f"/episodes/{played}")["status"] == "running"
     httpx.post(f"{here.url}/custom/stop_episode", json={"episode_id": played})
     here.wait_for_end(played)
@@ -197,6 +197,6 @@ def test_a_ten_second_outage_of_postgresql_and_redis_loses_nothing(
 def _read(socket: Any, count: int) -> list[int]:
     seen: list[int] = []
     while len(seen) < count:
-        said = json.loads(socket.recv(20))
-        seen += [] if "hello" in said else [event["seq"] for event in said.get("events", [said])]
+        received = json.loads(socket.recv(20))
+        seen += [] if "hello" in received else [event["seq"] for event in received.get("events", [received])]
     return seen

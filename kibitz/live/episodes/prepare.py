@@ -22,7 +22,7 @@ from kibitz.live.episodes.human_seat import HumanSeat
 from kibitz.live.episodes.request import FRESH, HUMAN, EpisodeRequest
 from kibitz.live.episodes.timeouts import StopSignal, TimeLimitedPlayer
 
-TASK = "custom_episode"  # the seed's name for an episode that somebody started
+TASK = "custom_episode"  # the seed's name for a requested episode
 
 
 @dataclass(frozen=True)

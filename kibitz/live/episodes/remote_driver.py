@@ -20,7 +20,7 @@ def drive(
     request: EpisodeRequest,
     server: str,
     token: str = "",
-    tell: Callable[[str], None] = lambda line: None,
+    show: Callable[[str], None] = lambda line: None,
     episode_id: str | None = None,
     give_up: float = float("inf"),
 ) -> dict[str, Any]:
@@ -33,17 +33,17 @@ def drive(
     episode_id = episode_id or new_episode_id()
     signal = StopSignal()
     prepared = prepare(request, Limits(), signal)
-    outlet = HttpOutlet(server, token, report=tell, give_up=give_up)
+    outlet = HttpOutlet(server, token, report=show, give_up=give_up)
     observer = BusObserver(episode_id=episode_id, outlet=outlet, open_table=request.open)
 
-    def show(event: Event) -> None:
+    def show_line(event: Event) -> None:
         if line := spoken(event):
-            tell(line)
+            show(line)
 
-    tell(f"Watch at {server.rstrip('/')}/e/{episode_id}")
+    show(f"Watch at {server.rstrip('/')}/e/{episode_id}")
     try:
         try:
-            played = prepared.play((observer, show), Pacer(signal, request.pace or 0.0), episode_id=episode_id)
+            played = prepared.play((observer, show_line), Pacer(signal, request.pace or 0.0), episode_id=episode_id)
         finally:
             observer.close()  # an aborted episode, too: the server must learn of its end
     except DeliveryRefused as refused:

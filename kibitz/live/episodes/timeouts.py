@@ -28,7 +28,7 @@ class StopSignal(threading.Event):
 
 
 class EpisodeStopped(Stopped, EOFError):
-    """The episode ends while a player is thinking. The episode loop passes an EOFError on and replaces nobody."""
+    """The episode ends while a player is thinking. An EOFError leaves the episode loop."""
 
     def __init__(self, signal: StopSignal) -> None:
         super().__init__(signal.reason, signal.kind)

@@ -66,10 +66,10 @@ def _add_reading(routes: APIRouter) -> None:
             return _missing(episode_id)
         channel = request.app.state.bus.hub.channels.get(episode_id)
         if channel is not None and channel.frame is not None:
-            stands, frame = replace(row, last_seq=channel.next - 1), channel.frame
+            current, frame = replace(row, last_seq=channel.next - 1), channel.frame
         else:
-            stands, frame = await asyncio.to_thread(snapshot, request.app.state.bus.store, row)
-        return stands.shown() | {"frame": frame or None, "about": dict(row.about)}
+            current, frame = await asyncio.to_thread(snapshot, request.app.state.bus.store, row)
+        return current.shown() | {"frame": frame or None, "about": dict(row.about)}
 
     @routes.get("/episodes/{episode_id}/turn", responses=NONE)
     async def turn(request: Request, episode_id: Id, seat_token: Token = "") -> Any:

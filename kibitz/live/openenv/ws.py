@@ -87,8 +87,8 @@ def _error(code: str, message: str, **more: Any) -> str:
 
 
 async def rpc(service: Service, session: EnvSession, raw: str) -> str | None:
-    said = await openenv_mcp.answer(service.game, service.sessions, raw, session)
-    return json.dumps(said.body) if said.body is not None else ""
+    answered = await openenv_mcp.answer(service.game, service.sessions, raw, session)
+    return json.dumps(answered.body) if answered.body is not None else ""
 
 
 async def play(service: Service, session: EnvSession, raw: str) -> str | None:
@@ -115,8 +115,8 @@ async def play(service: Service, session: EnvSession, raw: str) -> str | None:
     except (BadInput, EnvironmentFailed) as bad:
         return _error("EXECUTION_ERROR", str(bad))
     if kind == "mcp":
-        said = await openenv_mcp.answer(service.game, service.sessions, json.dumps(data), session)
-        return _shown("mcp", said.body or {})
+        answered = await openenv_mcp.answer(service.game, service.sessions, json.dumps(data), session)
+        return _shown("mcp", answered.body or {})
     if kind == "close":
         return None
     known = "reset, step, state, mcp and close"
