@@ -15,7 +15,7 @@ from kibitz.bench import cricket_numpy
 from kibitz.core.errors import BadInput
 from kibitz.games.cricket.chances import winprob
 from kibitz.games.cricket.fitting import csv_out, report
-from kibitz.games.cricket.fitting.fit import static
+from kibitz.games.cricket.fitting.from_tables import from_tables
 from kibitz.games.cricket.fitting.moments import chances, jumps, moments
 from kibitz.games.cricket.fitting.simulate import (
     BATCH_MATCHES,
@@ -62,7 +62,7 @@ def test_almost_every_line_of_the_report_is_within_its_tolerance(play: report.Pl
 
 @needs_tables
 def test_the_committed_numbers_come_from_the_tables() -> None:
-    fresh, kept = static(Tables(FOLDER)), calibration()
+    fresh, kept = from_tables(Tables(FOLDER)), calibration()
     assert np.allclose(fresh["settle"], kept["settle"], atol=2e-3)
     assert np.allclose(fresh["types"], kept["types"], atol=2e-3)
     assert fresh["positions"] == kept["positions"]

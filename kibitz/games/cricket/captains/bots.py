@@ -7,17 +7,17 @@ others are the same captain with another style.
 from __future__ import annotations
 
 from functools import cache, partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
-from kibitz.core.act import Act, Masks, sample
-from kibitz.core.bots import Bot
+from kibitz.core.act import Act, Masks
+from kibitz.core.bots import Bot, random_bot
 from kibitz.core.chance import pick
-from kibitz.games.cricket.laws.step import Settings, first_of, last_of
+from kibitz.games.cricket.laws.step import HEADS, Settings, first_of, last_of
 from kibitz.games.cricket.laws.view import View
 from kibitz.games.cricket.model import tactics
 from kibitz.games.cricket.model.delivery import FIRST_SPIN, phase_of
@@ -129,10 +129,6 @@ def bot(name: str, style: Style) -> Bot:
     return Bot(name, partial(choose, style), start=start, uniforms=2, bit_widths=3)
 
 
-def at_random(settings: Any, memory: Any, view: Any, masks: Masks, u: Array) -> tuple[Any, Act]:
-    return memory, sample(tuple(jnp.zeros(mask.shape) for mask in masks), masks, u)
-
-
 STYLES = {
     "balanced": Style(),
     "aggressive": Style(0.45, 0.06, 1.1, plans=(0.2, 0.5, 0, 0.4, -0.6, 0.3), fields=(1.0, 0.0, -1.0, -0.6)),
@@ -141,6 +137,6 @@ STYLES = {
     "shrewd": Style(0.1, 0.2, 1.3, plans=(0.5, -1.2, 0.3, -0.8, 0.2, 0.7), fields=(0.3, -0.2, 0.0, 0.6)),
 }
 BALANCED, AGGRESSIVE, DEFENSIVE, SHREWD = (bot(name, style) for name, style in STYLES.items())
-RANDOM = Bot("random", at_random, uniforms=5)
+RANDOM = random_bot(tuple(head.size for head in HEADS))
 HEURISTIC = bot("heuristic", Style())
 CAPTAINS = {bot.name: bot for bot in (BALANCED, AGGRESSIVE, DEFENSIVE, SHREWD, RANDOM, HEURISTIC)}

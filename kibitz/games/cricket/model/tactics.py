@@ -28,7 +28,7 @@ def declared() -> dict[str, Any]:
     return loaded
 
 
-def row(effects: dict[str, float] | None) -> Floats:
+def outcome_row(effects: dict[str, float] | None) -> Floats:
     """f32[outcomes] from a mapping of outcome names to values."""
     values = np.zeros(len(OUTCOMES), np.float32)
     for name, value in (effects or {}).items():
@@ -37,7 +37,7 @@ def row(effects: dict[str, float] | None) -> Floats:
 
 
 def _rows(table: dict[str, Any], names: tuple[str, ...]) -> Floats:
-    return np.stack([row(table.get(name)) for name in names])
+    return np.stack([outcome_row(table.get(name)) for name in names])
 
 
 def _pairs(table: dict[str, Any], rows: tuple[str, ...], columns: tuple[str, ...]) -> Floats:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from kibitz.core.errors import BadInput
 from kibitz.games.cricket.model.delivery import FIRST_SPIN, TYPES, phase_of
-from kibitz.games.cricket.model.tactics import row
+from kibitz.games.cricket.model.tactics import outcome_row
 from kibitz.games.cricket.teams.roster import Eleven, Player, team_id
 
 Floats = NDArray[np.float64]
@@ -135,7 +135,7 @@ def sides(elevens: list[Eleven], fitted: dict[str, Any], orders: NDArray[np.int3
     rating = np.array([[[getattr(p, n) for n in BATTING + BOWLING] for p in e.players] for e in elevens])
     z = (rating - 50) / 10.0  # [eleven, player, 7]
     left = np.array([[p.hand == "left" for p in e.players] for e in elevens]).astype(int)
-    directions = np.stack([row(skill[name]) for name in BATTING[:3] + BOWLING])
+    directions = np.stack([outcome_row(skill[name]) for name in BATTING[:3] + BOWLING])
     level = np.asarray(fitted["level"])
     bat = z[..., :3] @ directions[:3]  # [eleven, player, outcome]
     spin = np.arange(len(TYPES)) >= FIRST_SPIN
