@@ -1,4 +1,4 @@
-"""A language model asked for acts: a position in words goes out, a legal act comes back or the reason why not."""
+"""Asks a language model for acts: positions go out in words, legal acts come back, or the reason why not."""
 
 from __future__ import annotations
 
@@ -15,30 +15,32 @@ from kibitz.llm.client.blocking import BlockingClient
 from kibitz.llm.client.client import Client, connect
 from kibitz.llm.client.limits import Budget, FailurePolicy
 from kibitz.llm.client.types import Question, Reply
+from kibitz.llm.client.usage import UsageLedger
 from kibitz.llm.presets import Preset
 
-History = list[Mapping[str, Any]]  # {"seat", "act"} of everything said so far, oldest first
+History = list[Mapping[str, Any]]  # {"seat", "act"} of every act so far, oldest first
 
 
 class Position(NamedTuple):
-    """What a seat is told when it is asked."""
+    """What a seat knows when it is asked."""
 
     settings: Any
     view: Any
     masks: Masks  # NumPy arrays
     history: History
+    ledger: UsageLedger | None = None  # records the question; None: the asker's own
 
 
 class Advice(NamedTuple):
-    """The end of a question; no act exactly when the reply failed."""
+    """How a question ended; there is no act exactly when the reply failed."""
 
     act: tuple[int, ...] | None
     confidence: float
     reply: Reply
 
 
-class Asker:
-    """One game, one preset, one prompt. BadInput at once if the preset or the prompt cannot be used."""
+class PositionAsker:
+    """One game, one preset, one prompt. Raises BadInput if the preset or the prompt cannot be used."""
 
     def __init__(
         self,
@@ -49,21 +51,29 @@ class Asker:
         cache: str | Path | None = None,
         budget: Budget | None = None,
         policy: FailurePolicy | None = None,
+        ledger: UsageLedger | None = None,
         connect: Callable[..., Client] = connect,  # a preset and keywords -> a client
     ) -> None:
         self.game, self.prompt = game, prompt or Prompt.read(game.words.prompt)
         settings = game.default_options.settings()
         self.prompt.check(question_variables(game.words, self.prompt.names, settings, *first_view(game, settings), []))
-        version = self.prompt.version
-        self.line = BlockingClient(
-            lambda: connect(preset, cache=cache, budget=budget, policy=policy, prompt_version=version)
+        self.ledger = UsageLedger() if ledger is None else ledger
+        self.client = BlockingClient(
+            lambda: connect(
+                preset,
+                cache=cache,
+                budget=budget,
+                policy=policy,
+                prompt_version=self.prompt.version,
+                ledger=self.ledger,
+            )
         )
 
     def question(self, position: Position) -> Question:
         return self._question(position, self.game.words.answer_fields(position.view, position.masks))
 
     def ask(self, positions: Iterable[Position], within: float | None = None) -> list[Advice]:
-        """All at once, equal questions as one; advice in order. The first are on their way while others are written."""
+        """Asks concurrently; advice comes in order. The client sends the first questions while others are written."""
         asked: list[tuple[Position, Mapping[str, Any]]] = []
 
         def questions() -> Iterator[Question]:
@@ -72,37 +82,36 @@ class Asker:
                 asked.append((position, declared))
                 yield self._question(position, declared)
 
-        replies = self.line.ask_many(questions(), within)
+        replies = self.client.ask_many(questions(), within)
         return [self._advice(*pair, reply) for pair, reply in zip(asked, replies, strict=True)]
 
-    def _question(self, position: Position, declared: Mapping[str, Any]) -> Question:
-        variables = question_variables(self.game.words, self.prompt.names, *position)
-        return Question(self.prompt.messages(variables), Answer.of(declared))
+    def share(self, advice: Advice, ledger: UsageLedger | None = None) -> None:
+        """Records another question that the caller knows to be identical to one just answered."""
+        self.client.client.share(advice.reply, ledger)
 
-    def _advice(self, position: Position, declared: Mapping[str, Any], reply: Reply) -> Advice:
-        if reply.fields is None:
-            return Advice(None, 0.0, reply)
-        act = act_of_fields(self.game.heads, declared, position.masks, reply.fields)
-        return Advice(act, float(reply.fields.get(CONFIDENCE, 1.0)), reply)
+    def record_hits(self, count: int, ledger: UsageLedger | None = None) -> None:
+        """Records questions that the caller answered from its own memory."""
+        self.client.client.record_hits(count, ledger)
 
-    def again(self, advice: Advice) -> Advice:
-        """For a position that is known to be equal to one just asked: entered into the book, nothing is asked."""
-        return advice._replace(reply=self.line.client.share(advice.reply))
-
-    def remembered(self, count: int) -> None:
-        """So many more questions were answered from what is known: entered into the book."""
-        self.line.client.record_hits(count)
-
-    @property
-    def book(self) -> dict[str, Any]:
-        """What was asked so far, by outcome, and what it cost."""
-        return self.line.client.ledger.as_dict()
+    def key(self, position: Position) -> str:
+        """The cache key of a question: model, sampling, template, words."""
+        return self.client.client.key(self.question(position))
 
     def close(self) -> None:
-        self.line.close()
+        self.client.close()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _question(self, position: Position, declared: Mapping[str, Any]) -> Question:
+        variables = question_variables(self.game.words, self.prompt.names, *position[:4])
+        return Question(self.prompt.messages(variables), Answer.of(declared), position.ledger)
+
+    def _advice(self, position: Position, declared: Mapping[str, Any], reply: Reply) -> Advice:
+        if reply.fields is None:
+            return Advice(None, 0.0, reply)
+        act = act_of_fields(self.game.heads, declared, position.masks, reply.fields)
+        return Advice(act, float(reply.fields.get(CONFIDENCE, 1.0)), reply)

@@ -14,7 +14,7 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
-from kibitz.advice.ask import Asker, History, Position
+from kibitz.advice.ask import History, Position, PositionAsker
 from kibitz.advice.features import Hint, HintAdapter
 from kibitz.core.act import Act, Masks
 from kibitz.core.bots import Bot, seated
@@ -70,7 +70,7 @@ class HintInjectorEnv(gymnasium.Wrapper[Any, Any, Any, Any], gymnasium.utils.Rec
         if not isinstance(cadence_k, int) or isinstance(cadence_k, bool) or cadence_k < 1:
             raise BadInput(f"cadence_k is {cadence_k!r}; it should be a whole number of at least 1.")
         self._base, self._every = base, cadence_k
-        self._asker: Asker | None = None
+        self._asker: PositionAsker | None = None
         self._settings = base.settings
         self._adviser = self._find(provider, preset, checkpoint, prompt, max_history_turns, max_prompt_chars, cache)
         self._reader = _reader_for(base.program, base._compiled)
@@ -120,7 +120,7 @@ class HintInjectorEnv(gymnasium.Wrapper[Any, Any, Any, Any], gymnasium.utils.Rec
             template = Prompt.read(
                 prompt or game.words.prompt, max_history_turns=max_history_turns, max_prompt_chars=max_prompt_chars
             )
-            self._asker = Asker(game, name, prompt=template, cache=cache)
+            self._asker = PositionAsker(game, name, prompt=template, cache=cache)
             self._source = f"llm:{name}"
             return None
         if provider == "random":
@@ -158,7 +158,7 @@ class HintInjectorEnv(gymnasium.Wrapper[Any, Any, Any, Any], gymnasium.utils.Rec
         choice = self._adviser.choose(turn)  # also where no hint is due: a bot remembers what it has seen
         return self._some_hint(choice.act, 1.0, seen.masks) if due else self._no_hint()
 
-    def _ask(self, asker: Asker, seen: _Seen) -> dict[str, Any]:
+    def _ask(self, asker: PositionAsker, seen: _Seen) -> dict[str, Any]:
         position = Position(self._settings, seen.view, seen.masks, list(self._history))
         act, confidence, reply = asker.ask([position])[0]
         if act is None:

@@ -19,7 +19,7 @@ import numpy as np
 from jax import Array, lax
 from numpy.typing import NDArray
 
-from kibitz.advice.ask import Asker, History, Position
+from kibitz.advice.ask import History, Position, PositionAsker
 from kibitz.advice.gym_wrapper import expert_rule
 from kibitz.core.act import Act, matter
 from kibitz.core.bots import Bot, seated, where
@@ -69,7 +69,7 @@ def evaluate_hints(
     if other is None:
         raise BadInput(f"The opponent is {opponent!r}; it should be a player that needs no asking, as heuristic does.")
     reference = game.bot(game.reference)
-    asker = Asker(game, source.removeprefix("llm:"), prompt=prompt) if source.startswith("llm:") else None
+    asker = PositionAsker(game, source.removeprefix("llm:"), prompt=prompt) if source.startswith("llm:") else None
     try:
         adviser = reference if asker else _rule(game, source, checkpoint)
         settings, drawn = draw_positions(game, options, states, opponent, seed, adviser)
@@ -110,7 +110,7 @@ def _known(drawn: Drawn, states: int) -> _Asked:
     return _Asked(acts, np.ones(states, bool), np.ones(states), None, {}, {"tokens": 0, "money": 0.0})
 
 
-def _ask(game: Game, asker: Asker, settings: Any, drawn: Drawn, states: int) -> _Asked:
+def _ask(game: Game, asker: PositionAsker, settings: Any, drawn: Drawn, states: int) -> _Asked:
     began = time.perf_counter()
     advice = asker.ask([position(game, settings, drawn, i) for i in range(states)])
     seconds = time.perf_counter() - began
@@ -118,13 +118,13 @@ def _ask(game: Game, asker: Asker, settings: Any, drawn: Drawn, states: int) -> 
     there = np.array([one.act is not None for one in advice])
     acts = np.array([best[i] if one.act is None else one.act for i, one in enumerate(advice)])
     latency = np.array([one.reply.latency for one in advice if one.reply.attempts and one.reply.source == "model"])
-    book = asker.book
-    failures = {kind: count for kind, count in book["failures"].items() if count}
+    usage = asker.ledger.as_dict()
+    failures = {kind: count for kind, count in usage["failures"].items() if count}
     cost = {
-        "tokens": book["prompt_tokens"] + book["completion_tokens"],
-        "money": book["money"],
-        "calls": book["calls"],
-        "shared": book["shared"],
+        "tokens": usage["prompt_tokens"] + usage["completion_tokens"],
+        "money": usage["money"],
+        "calls": usage["calls"],
+        "shared": usage["shared"],
         "seconds": round(seconds, 3),
     }
     return _Asked(acts, there, np.array([one.confidence for one in advice]), latency, failures, cost)

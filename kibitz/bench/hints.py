@@ -19,17 +19,19 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from kibitz.advice.batch import COLUMNS, Hints, LLMHints, Looked, Source
+from kibitz.advice.batch import HintContext, Hints, HintSource, LLMHints
 from kibitz.llm.answers.answer import Answer
 from kibitz.llm.answers.prompt import Prompt
 from kibitz.llm.client.cache import Cache
 from kibitz.llm.client.client import Client
 from kibitz.llm.client.limits import Limits
 from kibitz.llm.client.types import Completion, Messages
+from kibitz.llm.client.usage import UsageLedger
 from kibitz.llm.presets import Preset
 from kibitz.train.config import Job
-from kibitz.train.program import Program, build
+from kibitz.train.phase import TrainingPhase, build
 
+ENV_ID = "DealOrNoDialog-v0"
 SIZES = {"num_envs": 256, "rollout": 32, "minibatch": 2048, "epochs": 4, "num_train_steps": 10**9}
 LATENCY_SECONDS, CONCURRENCY = 0.1, 64
 
@@ -59,28 +61,25 @@ class StandIn:
 class HostHints:
     """Hints made on the host without a model: from the game's random bot, or none."""
 
-    def __init__(self, program: Program, prompt: Prompt, silent: bool) -> None:
-        self.counts = np.zeros((len(COLUMNS), program.job.seeds))
+    def __init__(self, phase: TrainingPhase, prompt: Prompt, silent: bool) -> None:
+        self.ledgers = [UsageLedger() for _ in range(phase.job.seeds)]
         self.prompt, self.silent, self.key = prompt, silent, jax.random.key(0)
-        bot, settings, heads = program.game.bot("random"), program.settings, len(program.game.heads)
+        bot, settings, heads = phase.game.bot("random"), phase.settings, len(phase.game.heads)
 
         def one(view: Any, masks: Any, u: Any) -> Any:
             return jnp.stack(bot.choose(settings, bot.start(settings, 0, u), view, masks, u)[1])
 
-        def draw(look: Any, key: Any) -> Any:
-            u = jax.random.uniform(key, (*look.length.shape, bot.uniforms))
-            return jnp.moveaxis(jax.vmap(jax.vmap(one))(look.view, look.masks, u), -1, 0)
+        def draw(context: Any, key: Any) -> Any:
+            u = jax.random.uniform(key, (*context.length.shape, bot.uniforms))
+            return jnp.moveaxis(jax.vmap(jax.vmap(one))(context.view, context.masks, u), -1, 0)
 
         self.draw, self.heads = jax.jit(draw), heads
 
-    def hints(self, due: NDArray[np.bool_], places: NDArray[np.uint32], look: Callable[[], Looked]) -> Hints:
+    def hints(self, due: NDArray[np.bool_], keys: NDArray[np.uint32], context: Callable[[], HintContext]) -> Hints:
         if self.silent:
             return Hints(np.zeros((self.heads, *due.shape), np.int32), np.zeros(due.shape, np.float32), due & False)
         self.key, key = jax.random.split(self.key)
-        return Hints(np.where(due, self.draw(look(), key), 0), due.astype(np.float32), due)
-
-    def book(self) -> dict[str, Any]:
-        return {}
+        return Hints(np.where(due, self.draw(context(), key), 0), due.astype(np.float32), due)
 
     def close(self) -> None:
         pass
@@ -90,30 +89,29 @@ def run(
     updates: int, repeats: int, changes: Mapping[str, Any], progress: Callable[[int], None] = lambda count: None
 ) -> dict[str, Any]:
     """Medians of `repeats` rounds; each round times all variants."""
-    job = Job.read(
-        {"train": {**SIZES, **changes.get("train", {})}, **{k: v for k, v in changes.items() if k != "train"}}
-    )
-    program = build(job, tuple(jax.local_devices()[:1]))
+    values = {"env": {"id": ENV_ID}, **changes, "train": {**SIZES, **changes.get("train", {})}}
+    job = Job.read(values)
+    phase = build(job, tuple(jax.local_devices()[:1]))
     with tempfile.TemporaryDirectory() as folder:
         cache = Path(folder) / "answers.sqlite"
-        program = program.advised_by(llm_hints(program, cache))
-        assert program.host is not None and program.source is not None
-        prompt = program.source.prompt
-        program.host.advance(program.begin(), program.settings, 0)  # compiles
-        cold = timed(program, llm_hints(program, cache), updates)
+        phase = phase.advised_by(llm_hints(phase, cache))
+        assert phase.host is not None and phase.source is not None
+        prompt = phase.source.prompt
+        phase.host.advance(phase.begin(), phase.settings, 0)  # compiles
+        cold = timed(phase, llm_hints(phase, cache), updates)
         progress(1)
         makers: dict[str, Callable[[], Any]] = {
-            "silent": lambda: HostHints(program, prompt, True),
-            "random": lambda: HostHints(program, prompt, False),
-            "llm": lambda: llm_hints(program, cache),
+            "silent": lambda: HostHints(phase, prompt, True),
+            "random": lambda: HostHints(phase, prompt, False),
+            "llm": lambda: llm_hints(phase, cache),
         }
-        timed(program, makers["random"](), 1)  # compiles
+        timed(phase, makers["random"](), 1)  # compiles
         rounds: dict[str, list[float]] = {name: [] for name in makers}
         for _ in range(repeats):
             for name, make in makers.items():
-                rounds[name].append(timed(program, make(), updates))
+                rounds[name].append(timed(phase, make(), updates))
                 progress(1)
-        calls = throughput(program)
+        calls = throughput(phase)
         progress(1)
     seconds = {name: statistics.median(times) for name, times in rounds.items()}
     ratios = {
@@ -121,8 +119,8 @@ def run(
         for name in ("silent", "random")
     }
     return {
-        "games": program.config.num_envs,
-        "steps": updates * program.config.batch,
+        "games": phase.config.num_envs,
+        "steps": updates * phase.config.batch,
         "seconds_random_hints": round(seconds["random"], 4),
         "seconds_warm_llm_hints": round(seconds["llm"], 4),
         "seconds_nobody_answers": round(seconds["silent"], 4),
@@ -134,7 +132,7 @@ def run(
     }
 
 
-def llm_hints(program: Program, cache: Path | None, latency: float = 0.0) -> LLMHints:
+def llm_hints(phase: TrainingPhase, cache: Path | None, latency: float = 0.0) -> LLMHints:
     """The complete path of a language model's hint, with a stand-in for the model."""
     limits = Limits(concurrency=CONCURRENCY)
     preset = Preset(provider="openai", model="stand-in", base_url="http://localhost/v1", limits=limits)
@@ -142,36 +140,36 @@ def llm_hints(program: Program, cache: Path | None, latency: float = 0.0) -> LLM
     def connect(preset: Preset, *, cache: Path | None, **settings: Any) -> Client:
         return Client(preset, StandIn(latency), cache=None if cache is None else Cache(cache), **settings)
 
-    prompt = Prompt.read(program.game.words.prompt)
-    return LLMHints(program.game, program.settings, preset, prompt, program.job.seeds, cache=cache, connect=connect)
+    prompt = Prompt.read(phase.game.words.prompt)
+    return LLMHints(phase.game, phase.settings, preset, prompt, phase.job.seeds, cache=cache, connect=connect)
 
 
-def timed(program: Program, source: Source, updates: int) -> float:
+def timed(phase: TrainingPhase, source: HintSource, updates: int) -> float:
     """Seconds for `updates` updates from the same start, including opening and closing the source."""
-    host = program.host
+    host = phase.host
     assert host is not None
-    learner = program.begin()
+    learner = phase.begin()
     host.source = source
     started = time.perf_counter()
-    learner, _ = host.advance(learner, program.settings, updates)
+    learner, _ = host.advance(learner, phase.settings, updates)
     jax.block_until_ready(learner.weights)
     host.close()
     return time.perf_counter() - started
 
 
-def throughput(program: Program) -> dict[str, float]:
+def throughput(phase: TrainingPhase) -> dict[str, float]:
     """One question of every game to a slow model, compared with the time that its latency imposes."""
-    host = program.host
+    host = phase.host
     assert host is not None
     best = float("inf")
     for _ in range(3):
-        host.source = source = llm_hints(program, None, LATENCY_SECONDS)
+        host.source = source = llm_hints(phase, None, LATENCY_SECONDS)
         source.open()
-        games = program.begin().games
+        games = phase.begin().games
         started = time.perf_counter()
-        host.heed(games, program.settings)
+        host.attach_hints(games, phase.settings)
         best = min(best, time.perf_counter() - started)
-        calls = source.book()["calls"]
+        calls = source.ledger.calls
         host.close()
     bound = -(-calls // CONCURRENCY) * LATENCY_SECONDS
     return {"seconds_of_calls": round(best, 4), "latency_bound": round(bound, 4), "lost": round(best / bound - 1, 4)}

@@ -18,8 +18,9 @@ import numpy as np
 from kibitz.core.bots import seated
 from kibitz.evaluate.match import play_bots
 from kibitz.train.config import Job
-from kibitz.train.program import build
+from kibitz.train.phase import build
 
+ENV_ID = "DealOrNoDialog-v0"
 LARGE = {"num_envs": 64, "rollout": 128, "minibatch": 2048, "epochs": 4}
 SEED = {"num_envs": 64, "rollout": 128, "minibatch": 64, "epochs": 4}
 SUBJECTS = ("kibitz", "seed sizes", "config", "sb3", "sb3 masked", "sb3 seed sizes", "time to 95 %")
@@ -32,7 +33,8 @@ def run(
     """`job` is timed as well, and is the one that runs to 95 %."""
     rates: dict[str, float | None] = {}
     for name, sizes in (("kibitz", LARGE), ("kibitz_seed_default", SEED)):
-        rates[name] = ours(Job.read({"train": {**sizes, "num_train_steps": 10**9}}, "key"), seconds)
+        values = {"env": {"id": ENV_ID}, "train": {**sizes, "num_train_steps": 10**9}}
+        rates[name] = ours(Job.read(values), seconds)
         progress(1)
     rates["kibitz_config"] = ours(job, seconds)
     progress(1)
@@ -61,18 +63,18 @@ def _ratio(ours: float | None, *peers: float | None) -> float | None:
 
 def ours(job: Job, seconds: float) -> float:
     """Steps a second of rollout and update together, the median of five windows after compiling."""
-    program = build(job, tuple(jax.local_devices()[:1]))
-    learner = program.begin()
-    batch = program.config.batch
-    learner, told = program.advance(learner, program.settings, 1)
+    phase = build(job, tuple(jax.local_devices()[:1]))
+    learner = phase.begin()
+    batch = phase.config.batch
+    learner, told = phase.advance(learner, phase.settings, 1)
     began = time.perf_counter()
-    learner, told = program.advance(learner, program.settings, 1)
+    learner, told = phase.advance(learner, phase.settings, 1)
     jax.block_until_ready(told)
     updates = max(1, int(seconds / 5 / max(time.perf_counter() - began, 1e-6)))
     rates = []
     for _ in range(5):
         began = time.perf_counter()
-        learner, told = program.advance(learner, program.settings, updates)
+        learner, told = phase.advance(learner, phase.settings, updates)
         jax.block_until_ready((learner.weights, told))
         rates.append(updates * batch / (time.perf_counter() - began))
     return statistics.median(rates)
@@ -91,7 +93,7 @@ def sb3(sizes: dict[str, int], masked: bool, seconds: float) -> float | None:
 
     def make() -> Any:
         # plain PPO knows no masks: what it may not do costs it the turn
-        env = gymnasium.make("DealOrNoDialog-v0", illegal="penalty", disable_env_checker=True)
+        env = gymnasium.make(ENV_ID, illegal="penalty", disable_env_checker=True)
         return gymnasium.wrappers.FilterObservation(FlatActions(env), list(env.observation_space.spaces))  # type: ignore[attr-defined]
 
     envs = make_vec_env(make, n_envs=sizes["num_envs"], seed=0)
@@ -117,23 +119,23 @@ def sb3(sizes: dict[str, int], masked: bool, seconds: float) -> float | None:
 
 def time_to_goal(job: Job, most_seconds: float) -> dict[str, Any]:
     """Seconds of training until greedy acts on fresh contexts earn 95 % of the reference player's return."""
-    program = build(job, tuple(jax.local_devices()[:1]))
-    game = program.game
-    bots = (game.bot(game.reference), program.compiled.opponent or game.bot("heuristic"))
-    settings = seated(program.settings, dict(enumerate(bots)))
+    phase = build(job, tuple(jax.local_devices()[:1]))
+    game = phase.game
+    bots = (game.bot(game.reference), phase.compiled.opponent or game.bot(game.fallback))
+    settings = seated(phase.settings, dict(enumerate(bots)))
     reference = float(play_bots(game, settings, bots, 2048, 1, lambda count: None).returns[:, 0].mean())
-    learner = program.begin()
-    batch, step, spent, share = program.config.batch, 0, 0.0, 0.0
+    learner = phase.begin()
+    batch, step, spent, share = phase.config.batch, 0, 0.0, 0.0
     chunk = max(1, job.train.num_train_steps // 75 // batch)
-    learner, _ = program.advance(learner, program.settings, 0)  # compiles
-    program.judge(learner.weights)
+    learner, _ = phase.advance(learner, phase.settings, 0)  # compiles
+    phase.judge(learner.weights)
     while step < job.train.num_train_steps and spent < most_seconds:
         began = time.perf_counter()
-        learner, _ = program.advance(learner, program.settings, chunk)
+        learner, _ = phase.advance(learner, phase.settings, chunk)
         jax.block_until_ready(learner.weights)
         spent += time.perf_counter() - began
         step += chunk * batch
-        returns, _ = program.judge(learner.weights)
+        returns, _ = phase.judge(learner.weights)
         share = float(np.asarray(returns)[:, :, 0].mean()) / reference
         if share >= GOAL:
             break

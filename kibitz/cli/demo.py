@@ -61,7 +61,7 @@ def demo(
         _show_negotiation(game)
         out.print("[bold]A negotiator learns[/bold] with PPO, without hints, against that partner")
     often = [f"logging.eval_every={max(1, steps // 20)}"]  # twenty points for the learning curve
-    run = prepare(None, None, "configs/ppo_fast.yaml", None, None, None, None, steps, None, False, often)
+    run = prepare(config="configs/ppo_fast.yaml", steps=steps, options=often)
     found: dict[str, Any] = {"episodes": episodes, "training": train_with_progress(run, False, quiet=as_json)}
     found["players"] = _compare(game, run, episodes, as_json)
     if not as_json:

@@ -60,12 +60,12 @@ def ask(
     as_json: Json = False,
 ) -> None:
     """Ask a model about one random position and print the prompt, the answer and the latency."""
-    from kibitz.advice.ask import Asker
+    from kibitz.advice.ask import PositionAsker
     from kibitz.advice.quality import draw_positions, position
     from kibitz.llm.answers.prompt import Prompt
 
     record, chosen = read_game(game, options)
-    with Asker(record, preset, prompt=Prompt.read(prompt or record.words.prompt)) as asker:
+    with PositionAsker(record, preset, prompt=Prompt.read(prompt or record.words.prompt)) as asker:
         other = opponent or record.default_players[1]
         settings, drawn = draw_positions(record, chosen, 1, other, seed, reference=record.bot(record.fallback))
         asked = position(record, settings, drawn, 0)

@@ -21,7 +21,7 @@ def train(
     hint: Annotated[str | None, typer.Option("--hint", help="none, random, llm or expert")] = None,
     config: Annotated[str | None, typer.Option("--config", help="YAML file like those in configs/")] = None,
     game: Annotated[str | None, typer.Option("--game", help="Game to train on; overrides env.id")] = None,
-    opponent: Annotated[str | None, typer.Option("--opponent", help="heuristic, expert, self, policy:RUN")] = None,
+    opponent: Annotated[str | None, typer.Option("--opponent", help="Any bot, expert, self, policy:RUN")] = None,
     seed: Annotated[int | None, typer.Option("--seed", min=0, help="Seed of the first learner")] = None,
     seeds: Annotated[int | None, typer.Option("--seeds", min=1, help="Learners to train in one program")] = None,
     steps: Annotated[int | None, typer.Option("--steps", min=1, help="Overrides train.num_train_steps")] = None,
@@ -33,7 +33,19 @@ def train(
     """Train a policy and write metrics, checkpoints and the learning curve to the run's folder."""
     from kibitz.train.start import prepare
 
-    run = prepare(algo, hint, config, game, opponent, seed, seeds, steps, out, resume, options or [])
+    run = prepare(
+        algo=algo,
+        hint=hint,
+        config=config,
+        game=game,
+        opponent=opponent,
+        seed=seed,
+        seeds=seeds,
+        steps=steps,
+        out=out,
+        resume=resume,
+        options=options or [],
+    )
     output.result(train_with_progress(run, resume, quiet=as_json), as_json, output.training_table)
 
 

@@ -145,8 +145,8 @@ def play_hosts(game: Game, pack: Pack, names: Names, count: int, seed: int, prog
 
 def luck_of(pack: Pack, i: int, seed: int) -> tuple[int, int]:
     """Seed and number of the i-th match's luck; what a number of 31 bits cannot hold goes into the seed."""
-    jit_batch, number = divmod(seed + i // pack.matches, 2**31)
-    return pack.seed(i % pack.matches) ^ (jit_batch % 2**32 << 32), number
+    high, number = divmod(seed + i // pack.matches, 2**31)
+    return pack.seed(i % pack.matches) ^ (high % 2**32 << 32), number
 
 
 def _nothing_yet(count: int) -> Results:

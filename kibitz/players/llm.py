@@ -9,7 +9,7 @@ from typing import Any
 
 from jax import Array
 
-from kibitz.advice.ask import Advice, Asker, Position
+from kibitz.advice.ask import Advice, Position, PositionAsker
 from kibitz.core.errors import BadInput
 from kibitz.core.game import Game
 from kibitz.core.play.player import Choice, Turn
@@ -32,7 +32,7 @@ class NoAnswer(RuntimeError):
 class LLMPlayer:
     """Asked once a turn, with the position and the whole dialogue in words; remembers nothing itself."""
 
-    def __init__(self, name: str, asker: Asker) -> None:
+    def __init__(self, name: str, asker: PositionAsker) -> None:
         self.name, self.asker = f"llm:{name}", asker
 
     def begin(self, settings: Any, seat: int, luck: Array) -> None:
@@ -57,12 +57,12 @@ class LLMPlayer:
 @lru_cache(maxsize=16)
 def llm_player(game: Game, preset: str) -> LLMPlayer:
     """One for a process, because loading a model takes seconds; BadInput if the preset is not usable here."""
-    player = LLMPlayer(preset, Asker(game, preset))
+    player = LLMPlayer(preset, PositionAsker(game, preset))
     atexit.register(_hang_up, player.asker)
     return player
 
 
-def _hang_up(asker: Asker) -> None:
+def _hang_up(asker: PositionAsker) -> None:
     with suppress(Exception):  # the process ends; nobody is left to tell
         asker.close()
 

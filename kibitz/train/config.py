@@ -1,4 +1,4 @@
-"""A training job's configuration: YAML and flags in, one checked record out."""
+"""The configuration of a training job: YAML and flags in, one checked record out."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from pydantic import ConfigDict, Field, model_validator
 from kibitz.core.errors import BadInput
 from kibitz.core.options import Options, Wanted, load_yaml
 from kibitz.core.paths import find
-from kibitz.core.registry import env_ids
+from kibitz.core.registry import env_ids, game_names
+from kibitz.games import get_game
 from kibitz.llm.client.limits import Budget
 
 Algo = Literal["ppo", "reinforce", "supervised"]
@@ -37,8 +38,8 @@ class TrainOptions(Options):
     grad_norm: float = Field(0.5, gt=0, description="largest gradient norm")
     rollout: int = Field(128, ge=1, description="steps of every game between updates")
     num_envs: int = Field(8, ge=1, description="games at once")
-    num_train_steps: int = Field(1_000_000, ge=1, description="steps of the learner in all")
-    scale: float | None = Field(None, gt=0, description="what rewards are divided by; null: what the game says")
+    num_train_steps: int = Field(1_000_000, ge=1, description="total steps of the learner")
+    scale: float | None = Field(None, gt=0, description="divisor of rewards; null: the game's own")
     hidden: tuple[Annotated[int, Field(ge=1)], ...] = Field((64, 64), description="widths of the shared body")
 
     @model_validator(mode="before")
@@ -53,12 +54,12 @@ class TrainOptions(Options):
         if self.minibatch > self.batch:
             raise ValueError(
                 f"minibatch is {self.minibatch}, larger than a rollout of {self.num_envs} games x {self.rollout} steps "
-                f"= {self.batch} samples; it should be at most that."
+                f"= {self.batch} samples; make it at most that."
             )
         if self.batch % self.minibatch:
             raise ValueError(
                 f"minibatch is {self.minibatch}, which does not divide the {self.batch} samples of a rollout "
-                f"({self.num_envs} games x {self.rollout} steps); it should."
+                f"({self.num_envs} games x {self.rollout} steps); choose a divisor."
             )
         return self
 
@@ -72,22 +73,22 @@ class TrainOptions(Options):
 
     @property
     def gradient_steps(self) -> int:
-        """In one update."""
+        """Gradient steps of one update."""
         return self.epochs * self.minibatches
 
     @property
     def updates(self) -> int:
-        """At least as many as the steps asked for need."""
+        """As many as the steps need, rounded up."""
         return -(-self.num_train_steps // self.batch)
 
     @property
     def constant(self) -> bool:
-        """Nothing changes on the way, so the number of steps is no part of a program."""
+        """Without schedules, a compiled program does not depend on the number of steps."""
         return self.lr_final is None and self.ent_final is None
 
     @property
     def unit(self) -> float:
-        """What rewards are divided by."""
+        """The divisor of rewards."""
         return self.scale or 1.0
 
     def split(self, devices: int) -> TrainOptions:
@@ -108,16 +109,20 @@ class TrainOptions(Options):
 
 
 class EnvOptions(Options):
-    """Which environment; every other key is an option of its game."""
+    """The environment; every other key is an option of its game."""
 
     model_config = ConfigDict(**{**Options.model_config, "extra": "allow"})
-    id: str = Field("DealOrNoDialog-v0", description="environment id")
+    id: str | None = Field(None, description="environment id, which names the game; --game sets it")
 
     @property
     def game(self) -> str:
-        if self.id not in env_ids():
-            raise BadInput(f"There is no environment {self.id!r}; there are {', '.join(env_ids())}.")
-        return env_ids()[self.id]
+        known = env_ids()
+        if self.id is None:
+            names = " or ".join(dict.fromkeys(known.values()))
+            raise BadInput(f"The job names no game; use --game {names}, or set env.id.")
+        if self.id not in known:
+            raise BadInput(f"There is no environment {self.id!r}; there are {', '.join(known)}.")
+        return known[self.id]
 
     @property
     def options(self) -> dict[str, Any]:
@@ -125,58 +130,70 @@ class EnvOptions(Options):
 
 
 class HintOptions(Options):
-    """Who whispers, and how often."""
+    """The source of hints, and how often they come."""
 
     mode: HintMode = Field("none", description="none, random, llm or expert")
-    cadence_k: int = Field(1, ge=1, description="a hint on reset and after every so many steps")
+    cadence_k: int = Field(1, ge=1, description="a hint on reset and after every k steps")
     checkpoint: str | None = Field(None, description="a run or file that gives expert hints; null: the reference")
     prompt_path: str = Field("configs/llm_prompt.txt", description="template of the question to an LLM")
-    provider: str = Field("auto", description="who answers: auto, embedded, groq or any other preset")
-    model: str | None = Field(None, description="another model than the preset's")
-    cache: str | None = Field("auto", description="a file of earlier answers; auto: the user's; null: none")
-    max_history_turns: int | None = Field(None, ge=0, description="newest lines of the history that are told")
-    max_prompt_chars: int | None = Field(None, ge=1, description="older lines go until the question fits")
-    budget: Budget = Field(default_factory=Budget, description="calls, tokens, money, seconds; then no more is asked")
-    failure_policy: Literal["neutral", "stop"] = Field("neutral", description="go on without, or stop the run")
-    failure_share: float = Field(0.5, ge=0, le=1, description="stop: when more than this share failed")
-    failure_window: int = Field(50, ge=1, description="stop: of so many questions")
+    provider: str = Field("auto", description="preset of the language model: auto, embedded, groq or any other")
+    model: str | None = Field(None, description="replaces the preset's model")
+    cache: str | None = Field(
+        "auto", description="file of earlier answers; auto: in the user's cache folder; null: none"
+    )
+    max_history_turns: int | None = Field(
+        None, ge=0, description="newest lines of the history in the question; null: all"
+    )
+    max_prompt_chars: int | None = Field(
+        None, ge=1, description="omits older lines until the question fits; null: no limit"
+    )
+    budget: Budget = Field(
+        default_factory=Budget,
+        description="limits on calls, tokens, money and seconds; after that no question is asked",
+    )
+    failure_policy: Literal["neutral", "stop"] = Field(
+        "neutral", description="continue without the hint, or stop the run"
+    )
+    failure_share: float = Field(0.5, ge=0, le=1, description="stop if more than this share of the window failed")
+    failure_window: int = Field(50, ge=1, description="number of questions in the window")
 
 
 class LogOptions(Options):
-    """What is written down, and where."""
+    """What a run writes, and where."""
 
     output_dir: str = Field("runs", description="runs are folders in it")
     csv: bool = Field(True, description="metrics.csv, evaluations.csv")
     tensorboard: bool = Field(True, description="TensorBoard event files")
-    log_every: int | None = Field(None, ge=1, description="steps between two rows; null: two hundred rows")
+    log_every: int | None = Field(None, ge=1, description="steps between two rows; null: 200 rows")
     eval_every: int | None = Field(None, ge=1, description="steps between two evaluations; null: ten in all")
     eval_episodes: int = Field(1024, ge=1, description="episodes of an evaluation, greedy, on fresh contexts")
     save_every: int | None = Field(None, ge=1, description="steps between two checkpoints; null: ten in all")
 
 
-class Phase(Options):
-    """A part of a curriculum: what is different until a number of steps is reached."""
+class CurriculumPhase(Options):
+    """What differs from the job until a number of steps is reached."""
 
     until: int | None = Field(None, ge=1, description="steps at which this phase ends; null: the end of training")
     env: dict[str, Any] = Field(default_factory=dict, description="options of the game that differ")
     hints: dict[str, Any] = Field(default_factory=dict, description="hint options that differ")
-    opponent: Wanted | None = Field(None, description="another opponent")
+    opponent: Wanted | None = Field(None, description="replaces the opponent")
 
 
 class Job(Options):
-    """One training job, whole."""
+    """A whole training job."""
 
     algo: Algo = "ppo"
     env: EnvOptions = Field(default_factory=EnvOptions)
-    opponent: Wanted = Field(
-        "heuristic", description="heuristic, expert, self, policy:RUN, any rule of the game, or a mix by weight"
+    opponent: Wanted | None = Field(
+        None,
+        description="any bot of the game, expert, self, policy:RUN, or a mix by weight; null: heuristic, else random",
     )
     hints: HintOptions = Field(default_factory=HintOptions)
     train: TrainOptions = Field(default_factory=TrainOptions)
     logging: LogOptions = Field(default_factory=LogOptions)
-    curriculum: tuple[Phase, ...] = ()
+    curriculum: tuple[CurriculumPhase, ...] = ()
     seed: int = Field(0, ge=0, lt=2**32)
-    seeds: int = Field(1, ge=1, description="so many learners from seed on, in one program")
+    seeds: int = Field(1, ge=1, description="number of learners in one program, with consecutive seeds")
 
     @model_validator(mode="before")
     @classmethod
@@ -192,11 +209,11 @@ class Job(Options):
             raise ValueError("Only the last phase of a curriculum may lack 'until'.")
         known = [end for end in ends if end is not None]
         if known != sorted(set(known)):
-            raise ValueError(f"The phases of the curriculum end at {known}; each should end later than the one before.")
+            raise ValueError(f"The phases of the curriculum end at {known}; each must end later than the previous one.")
         return self
 
     def phases(self) -> list[tuple[int, Job]]:
-        """Where each phase ends, in steps, and the job as it is in that phase."""
+        """The end of each phase, in steps, and the job as it is in that phase."""
         total = self.train.num_train_steps
         found: list[tuple[int, Job]] = []
         for phase in self.curriculum:
@@ -205,7 +222,7 @@ class Job(Options):
             found.append((total, self))
         return found
 
-    def _in(self, phase: Phase) -> Job:
+    def _in(self, phase: CurriculumPhase) -> Job:
         env = {"id": self.env.id, **self.env.options, **phase.env}
         hints = {**self.hints.model_dump(), **phase.hints}
         changed = {
@@ -217,7 +234,7 @@ class Job(Options):
 
 
 def read_job(path: str | Path | None, changes: Mapping[str, Any]) -> Job:
-    """A YAML file with what the command line changes in it."""
+    """A YAML file, with the changes that the command line makes."""
     values: dict[str, Any] = {}
     if path is not None:
         try:
@@ -231,8 +248,23 @@ def read_job(path: str | Path | None, changes: Mapping[str, Any]) -> Job:
             line = f", line {where.line + 1}" if where else ""
             raise BadInput(f"The config {path}{line} is not valid YAML.") from None
         if not isinstance(values, dict):
-            raise BadInput(f"The config {path} should be a table of keys, not {type(values).__name__}.")
-    return Job.read(_merged(values, changes), "key of the config")
+            raise BadInput(f"The config {path} must be a table of keys, not {type(values).__name__}.")
+    job = Job.read(_merged(values, changes), "key of the config")
+    if job.env.options:
+        _check_env_options(job.env, f"{path}" if path is not None else "The config")
+    return job
+
+
+def _check_env_options(env: EnvOptions, source: str) -> None:
+    """Raises BadInput if an option belongs to another game, which usually means that the config does."""
+    known = get_game(env.game).options.model_fields
+    for key in env.options:
+        others = [game for game in game_names() if key not in known and key in get_game(game).options.model_fields]
+        if others:
+            raise BadInput(
+                f"{source} sets env.{key}, which {env.game} does not have; "
+                f"use --game {' or '.join(others)} or remove the key."
+            )
 
 
 def _merged(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:

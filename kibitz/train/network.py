@@ -1,4 +1,4 @@
-"""One policy for every game: a shared body, a head for each part of an act, a value head."""
+"""One policy network for every game: a shared body, a head for each part of an act, a value head."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ import numpy as np
 from jax import Array
 from jax.flatten_util import ravel_pytree
 
-from kibitz.advice.features import HintAdapter
-from kibitz.core.act import Logits
+from kibitz.advice.features import Hint, HintAdapter
+from kibitz.core import act as acts
+from kibitz.core.act import Act, Logits, Masks
+from kibitz.core.bots import Bot
 from kibitz.core.game import Game
 
 
@@ -59,7 +61,7 @@ def new_policy(game: Game, features: int, hidden: Sequence[int], key: Array) -> 
 
 @cache
 def _new(features: int, hidden: tuple[int, ...], sizes: tuple[int, ...]) -> Callable[[Array], Policy]:
-    """As one program: step by step, every operation would be compiled by itself in every run."""
+    """As one program: otherwise JAX would compile every operation by itself in every run."""
     return jax.jit(lambda key: Policy(features, hidden, sizes, key))
 
 
@@ -70,10 +72,40 @@ def flatten(policy: Policy) -> Flat:
 
 
 def feature_size(game: Game) -> int:
-    """Of the whole input: base features and hint block."""
+    """The size of the whole input: base features and hint features."""
     settings = game.default_options.settings()
     base = jax.eval_shape(lambda: game.learning.features(settings, game.rules.view(settings, game.example, 0)))
     return int(base.shape[0]) + HintAdapter(game).hint_size
+
+
+def policy_bot(
+    game: Game, policy: Any, name: str, adviser: Bot | None = None, cadence: int = 1, greedy: bool = True
+) -> Bot:
+    """A network as a bot: player, opponent or expert. With an adviser it gets hints as in training."""
+    adapter = HintAdapter(game)
+    adviser_uniforms = adviser.uniforms if adviser else 0
+
+    def start(settings: Any, seat: int, u: Array) -> Any:
+        return (jnp.int32(0), adviser.start(settings, seat, u[:adviser_uniforms]) if adviser else ())
+
+    def choose(settings: Any, memory: Any, view: Any, masks: Masks, u: Array) -> tuple[Any, Act]:
+        since, adviser_memory = memory
+        hint = adapter.no_hint(jnp.int32(0))
+        if adviser:
+            adviser_memory, advice = adviser.choose(settings, adviser_memory, view, masks, u[:adviser_uniforms])
+            hint = Hint(advice, jnp.float32(1.0), since == 0)
+        logits, _ = policy(adapter(game.learning.features(settings, view), hint, masks))
+        act = acts.best(logits, masks) if greedy else acts.sample(logits, masks, u[adviser_uniforms:])
+        return ((since + 1) % cadence, adviser_memory), act
+
+    return Bot(
+        name=name,
+        choose=choose,
+        start=start,
+        precompute=adviser.precompute if adviser else lambda settings, seat: settings,
+        uniforms=adviser_uniforms + (0 if greedy else len(game.heads)),
+        bit_widths=(cadence.bit_length(), adviser.bit_widths if adviser else ()),
+    )
 
 
 def _orthogonal(key: Array, rows: int, columns: int, scale: float) -> Array:

@@ -1,4 +1,4 @@
-"""Who can sit in the other seat or whisper during training: rules, checkpoints, earlier selves."""
+"""Opponents and advisers in training: bots, checkpoints, earlier selves, language models."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ from kibitz.llm.client.limits import FailurePolicy
 from kibitz.llm.presets import Preset, get_preset
 from kibitz.train import checkpoint
 from kibitz.train.config import HintOptions, Job
-from kibitz.train.network import Policy, feature_size, flatten, new_policy
-from kibitz.train.rollout import longest, policy_bot
+from kibitz.train.network import Policy, feature_size, flatten, new_policy, policy_bot
+from kibitz.train.rollout import max_learner_steps
 
 log = logging.getLogger("kibitz.train")
 SELF = "self"
-NUMBER = re.compile("[0-9]{0,9}")  # of a learner
+LEARNER_NUMBER = re.compile("[0-9]{0,9}")
 
 
 def game_of(job: Job) -> tuple[Game, Any]:
-    """What a job plays, and the options of it."""
-    plain = get_game(job.env.game)
-    options = plain.options.read(job.env.options, f"key of env (an option of {job.env.game})")
-    return get_game(job.env.game, options), options
+    """The game that a job plays, built for its options, and the options."""
+    name = job.env.game
+    options = get_game(name).options.read(job.env.options, f"key of env (an option of {name})")
+    return get_game(name, options), options
 
 
 def job_at(job: Job, step: int) -> Job:
@@ -48,7 +48,7 @@ def job_at(job: Job, step: int) -> Job:
     batch = job.train.batch
     if earlier and job.algo == "reinforce":  # an update plays the longest episodes of all phases to their end
         games = [game_of(part) for _, part in phases]
-        batch = job.train.num_envs * max(longest(game, options.settings()) for game, options in games)
+        batch = job.train.num_envs * max(max_learner_steps(game, options.settings()) for game, options in games)
     return next((part for end, part in earlier if step - batch < end), last)
 
 
@@ -72,24 +72,24 @@ def policy_of(saved: checkpoint.Saved, game: Game, seed: int = 0) -> Policy:
 def bot_of_run(name: str, game: Game | None = None, notes: list[str] | None = None) -> Bot:
     """`RUN_OR_FILE`, or `RUN_OR_FILE#SEED`: a trained policy with the adviser it was trained with."""
     place, _, number = name.partition("#")
-    if not NUMBER.fullmatch(number):
-        raise BadInput(f"{name!r:.80} ends in #{number:.20}; after # comes the number of a learner, as in runs/x#2.")
+    if not LEARNER_NUMBER.fullmatch(number):
+        raise BadInput(f"{name!r:.80} ends in #{number:.20}; write the number of a learner after #, as in runs/x#2.")
     saved = checkpoint.find(place, notes)
     job = job_at(Job.read(saved.job, "key of the checkpoint's config"), saved.step)
     weights = saved.leaves["weights"]
     learnt = hashlib.sha256(job.model_dump_json().encode() + weights.tobytes())
     if job.algo != "supervised" and job.hints.mode == "expert" and job.hints.checkpoint is not None:
         learnt.update(checkpoint.find(job.hints.checkpoint, notes).leaves["weights"].tobytes())
-    # the rest of a learner, its games and moments, would only fill the memory
-    bot, said = _rule_of(Named(name, game, learnt.hexdigest(), job, saved._replace(leaves={"weights": weights})))
+    # without the rest of the learner, its games and moments, which would only use memory
+    bot, found = _bot_of(Named(name, game, learnt.hexdigest(), job, saved._replace(leaves={"weights": weights})))
     if notes is not None:
-        notes += [note for note in said if note not in notes]
+        notes += [note for note in found if note not in notes]
     return bot
 
 
 @dataclass(frozen=True)
 class Named:
-    """A trained policy by what it and its adviser have learnt: a run that trains on becomes another player."""
+    """A trained policy, identified by its weights and its adviser's: a run that continues becomes another player."""
 
     name: str
     game: Game | None
@@ -99,8 +99,8 @@ class Named:
 
 
 @lru_cache(maxsize=64)
-def _rule_of(named: Named) -> tuple[Bot, list[str]]:
-    """One rule for one policy, so that programs compiled for it are found again; and what is to be noted."""
+def _bot_of(named: Named) -> tuple[Bot, list[str]]:
+    """One bot per policy, so that programs compiled for it are reused; and notes for the run's record."""
     place, _, number = named.name.partition("#")
     saved, game, job, notes = named.saved, named.game, named.job, list[str]()
     if game is None:
@@ -108,16 +108,16 @@ def _rule_of(named: Named) -> tuple[Bot, list[str]]:
     policy = policy_of(saved, game, int(number or 0))
     adviser: Bot | None = None
     if job.hints.mode == "llm" and job.algo != "supervised":
-        log_once(log, f"{place} was trained with hints of an LLM; as a player it is given none")
+        log_once(log, f"{place} was trained with hints of an LLM; as a player it gets none")
     elif job.algo != "supervised":
         adviser, _ = adviser_for(job.hints, game, notes)
     return policy_bot(game, policy, f"policy:{named.name}", adviser, job.hints.cadence_k), notes
 
 
 def adviser_for(hints: HintOptions, game: Game, notes: list[str] | None = None) -> tuple[Bot | None, str]:
-    """The adviser of a hint mode, and what it is, to be said once and recorded.
+    """The bot that advises in a hint mode, and a description for the run's record.
 
-    A language model is no rule: see `whisperer_for`.
+    A language model is not a bot: see `make_llm_hints`.
     """
     if hints.mode == "none":
         return None, "none"
@@ -129,13 +129,11 @@ def adviser_for(hints: HintOptions, game: Game, notes: list[str] | None = None) 
     if hints.checkpoint is not None:
         policy = policy_of(checkpoint.find(hints.checkpoint, notes), game)
         return policy_bot(game, policy, f"policy:{hints.checkpoint}"), f"checkpoint {hints.checkpoint}"
-    if game.reference in game.bots:
-        return game.bot(game.reference), f"the reference player {game.reference!r} (no checkpoint given)"
-    return game.bot("heuristic"), "the heuristic (neither checkpoint nor reference player)"
+    return game.bot(game.reference), f"the reference player {game.reference!r} (no checkpoint given)"
 
 
-def whisperer_for(hints: HintOptions, game: Game, settings: Any, seeds: int) -> LLMHints:
-    """The language model of these options, or BadInput that says why it cannot be asked."""
+def make_llm_hints(hints: HintOptions, game: Game, settings: Any, seeds: int) -> LLMHints:
+    """The language model of these options; raises BadInput if it cannot be used."""
     path = game.words.prompt if hints.prompt_path == DEFAULT else hints.prompt_path
     caps = {"max_history_turns": hints.max_history_turns, "max_prompt_chars": hints.max_prompt_chars}
     policy = FailurePolicy(failure_policy=hints.failure_policy, share=hints.failure_share, window=hints.failure_window)
@@ -150,22 +148,24 @@ def preset_of(hints: HintOptions) -> Preset:
 
 
 def opponent_for(job: Job, game: Game, notes: list[str] | None = None) -> Bot | None:
-    """The rule in the other seat; None for earlier selves, who are known only during training."""
+    """The bot in the other seat; None for earlier selves, which exist only inside the training program."""
 
     def find(game: Game, name: str) -> Bot | None:
         if name == SELF:
-            raise BadInput("Earlier selves cannot be mixed with others; use a curriculum, one phase with each.")
+            raise BadInput(
+                "Earlier selves cannot be mixed with other opponents; use a curriculum with a phase for each."
+            )
         if name == "expert":
             return adviser_for(job.hints.model_copy(update={"mode": "expert"}), game, notes)[0]
         if name.startswith("policy:"):
             return bot_of_run(name.removeprefix("policy:"), game, notes)
         return bot_named(game, name)
 
-    return None if job.opponent == SELF else bot_for(game, job.opponent, find)
+    return None if job.opponent == SELF else bot_for(game, job.opponent or game.fallback, find)
 
 
 def self_bot(game: Game, flat: Any, pool: Any, index: Any) -> Bot:
-    """An earlier self, drawn from the pool; it samples, as the learner does."""
+    """An earlier self from the pool; it samples its acts, as the learner does."""
     return policy_bot(game, flat.rebuild(pool[index]), SELF, greedy=False)
 
 

@@ -1,4 +1,4 @@
-"""PPO, top to bottom: roll out, advantages, minibatches, next update; all of it one compiled program."""
+"""PPO, top to bottom: rollout, advantages, minibatches; all of it runs in one compiled program."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from jax import Array, lax
 
 from kibitz.core import act as acts
 from kibitz.train.config import TrainOptions
-from kibitz.train.learner import (
+from kibitz.train.network import Flat
+from kibitz.train.rollout import (
     Learner,
-    averaged,
+    Practice,
     device_key,
     episode_sums,
+    mean_over_devices,
     optimiser,
     roll_out,
-    samples_last,
+    unpack_masks,
 )
-from kibitz.train.network import Flat
-from kibitz.train.rollout import Practice, unpack_masks
 
-BLOCKS = 65536  # a shuffle moves at most so many pieces
+MAX_SHUFFLE_BLOCKS = 65536
 
 
 class Batch(NamedTuple):
@@ -32,8 +32,8 @@ class Batch(NamedTuple):
     features: Array  # f32[samples, features]; after the shuffle f32[features, samples]
     masks: Array  # u32[words, samples]
     act: Array  # i32[heads, samples]
-    log_prob: Array  # f32[samples], when it was chosen
-    value: Array  # f32[samples], then
+    log_prob: Array  # f32[samples], of the act when it was chosen
+    value: Array  # f32[samples], estimated then
     advantage: Array  # f32[samples]
     target: Array  # f32[samples], for the value
 
@@ -42,31 +42,31 @@ def update(
     learner: Learner, settings: Any, flat: Flat, practice: Practice, config: TrainOptions, axis: str | None = None
 ) -> tuple[Learner, dict[str, Array]]:
     """One rollout and its epochs. `axis` names the devices over which the games are split."""
-    learner, roll_key, shuffle_key = begin(learner, settings, practice, axis)
+    learner, roll_key = begin(learner, settings, practice, axis)
     policy = flat.rebuild(learner.weights)
     games, seen = roll_out(policy, practice, settings, learner.games, device_key(roll_key, axis), config.rollout)
-    return learn(learner._replace(games=games), seen, shuffle_key, settings, flat, practice, config, axis)
+    return learn(learner._replace(games=games), seen, settings, flat, practice, config, axis)
 
 
-def begin(learner: Learner, settings: Any, practice: Practice, axis: str | None = None) -> tuple[Learner, Array, Array]:
-    """Games go on from where they stand: the learner, the key of the rollout and that of the shuffles."""
-    key, roll_key, shuffle_key = jax.random.split(jax.random.wrap_key_data(learner.key), 3)
-    return learner._replace(key=jax.random.key_data(key)), roll_key, shuffle_key
+def begin(learner: Learner, settings: Any, practice: Practice, axis: str | None = None) -> tuple[Learner, Array]:
+    """Games continue from where they stand: the learner as it is, and the key of the rollout."""
+    return learner, _keys(learner)[1]
 
 
 def learn(
     learner: Learner,
     seen: dict[str, Array],
-    shuffle_key: Array,
     settings: Any,
     flat: Flat,
     practice: Practice,
     config: TrainOptions,
     axis: str | None = None,
 ) -> tuple[Learner, dict[str, Array]]:
-    """The epochs over a rollout; the learner's games are those that it led to."""
+    """The epochs over a rollout, after which `learner.games` stand."""
+    next_key, _, shuffle_key = _keys(learner)
     policy = flat.rebuild(learner.weights)
-    _, last_value = policy(practice.observe(settings, learner.games)[0])
+    features, _ = practice.observe(settings, practice.unpack(learner.games), learner.games.hint)
+    _, last_value = policy(features)
     reward = seen["reward"] / config.unit
     advantage = advantages(reward, seen["value"], seen["over"], last_value, config.gamma, config.gae_lambda)
     batch = flattened(seen, advantage)
@@ -75,27 +75,35 @@ def learn(
 
     def minibatch(carry: tuple[Array, Any], part: Batch) -> tuple[tuple[Array, Any], dict[str, Array]]:
         vector, moments = carry
-        gradient, told = jax.grad(loss, has_aux=True)(vector, flat, part, practice, config, ent)
-        change, moments = tx.update(averaged(gradient, axis), moments, vector)
-        return (optax.apply_updates(vector, change), moments), told
+        gradient, metrics = jax.grad(loss, has_aux=True)(vector, flat, part, practice, config, ent)
+        change, moments = tx.update(mean_over_devices(gradient, axis), moments, vector)
+        return (optax.apply_updates(vector, change), moments), metrics
 
     def epoch(carry: tuple[Array, Any], key: Array) -> tuple[tuple[Array, Any], dict[str, Array]]:
         return lax.scan(minibatch, carry, shuffled(batch, key, config.minibatches))
 
     keys = jax.random.split(device_key(shuffle_key, axis), config.epochs)
-    (weights, moments), told = lax.scan(epoch, (learner.weights, learner.moments), keys)
-    metrics = {name: jnp.mean(value) for name, value in told.items()} | episode_sums(seen, axis)
+    (weights, moments), per_batch = lax.scan(epoch, (learner.weights, learner.moments), keys)
+    metrics = {name: jnp.mean(value) for name, value in per_batch.items()} | episode_sums(seen, axis)
     metrics["explained_variance"] = 1 - jnp.var(batch.target - batch.value) / (jnp.var(batch.target) + 1e-8)
     metrics["ent"] = ent
-    after = learner._replace(weights=weights, moments=moments, updates=learner.updates + 1)
-    return after, averaged(metrics, axis)
+    after = learner._replace(
+        weights=weights, moments=moments, key=jax.random.key_data(next_key), updates=learner.updates + 1
+    )
+    return after, mean_over_devices(metrics, axis)
+
+
+def _keys(learner: Learner) -> tuple[Array, Array, Array]:
+    """For the next update, this rollout and its shuffles."""
+    next_key, roll_key, shuffle_key = jax.random.split(jax.random.wrap_key_data(learner.key), 3)
+    return next_key, roll_key, shuffle_key
 
 
 def advantages(reward: Array, value: Array, over: Array, last_value: Array, gamma: float, gae_lambda: float) -> Array:
     """Generalised advantage estimation over f32[time, games].
 
-    Nothing flows across the end of an episode. The rollout's border is not an end: there the value
-    of the position that follows stands for what was not played.
+    Nothing flows across the end of an episode. The end of the rollout is not the end of an episode:
+    the value of the next position stands for the rewards that were not played.
     """
 
     def back(carry: tuple[Array, Array], step: tuple[Array, Array, Array]) -> tuple[tuple[Array, Array], Array]:
@@ -113,7 +121,7 @@ def advantages(reward: Array, value: Array, over: Array, last_value: Array, gamm
 def loss(
     vector: Array, flat: Flat, batch: Batch, practice: Practice, config: TrainOptions, ent: Array
 ) -> tuple[Array, dict[str, Array]]:
-    """The clipped surrogate; masks and the heads that matter apply here as they did in sampling."""
+    """The clipped surrogate; masks and irrelevant heads count as they did in sampling."""
     game = practice.game
     logits, value = flat.rebuild(vector)(batch.features)
     masks = unpack_masks(batch.masks, game.sizes)
@@ -126,23 +134,23 @@ def loss(
     policy_loss = -jnp.mean(jnp.minimum(ratio * advantage, clipped * advantage))
     value_loss = 0.5 * jnp.mean((value - batch.target) ** 2)
     total = policy_loss + config.vf * value_loss - ent * entropy
-    told = {
+    metrics = {
         "policy_loss": policy_loss,
         "value_loss": value_loss,
         "entropy": entropy,
         "approx_kl": jnp.mean((ratio - 1) - change),
         "clip_share": jnp.mean((jnp.abs(ratio - 1) > config.clip).astype(jnp.float32)),
     }
-    return total, told
+    return total, metrics
 
 
 def shuffled(batch: Batch, key: Array, parts: int) -> Batch:
     """The samples in random order, cut into equal parts: a leading axis of `parts`.
 
-    Very large batches are shuffled in blocks of consecutive samples: whole blocks are cheaper to move.
+    Very large batches are shuffled in blocks of consecutive samples, which are cheaper to move.
     """
     samples = batch.log_prob.shape[0]
-    block = max(1, samples // BLOCKS)
+    block = max(1, samples // MAX_SHUFFLE_BLOCKS)
     while samples % (block * parts):
         block -= 1
     order = scattered(key, samples // block)
@@ -154,16 +162,15 @@ def shuffled(batch: Batch, key: Array, parts: int) -> Batch:
 
     where = {"masks": 1, "act": 1}
     moved = Batch(**{name: move(x, where.get(name, 0)) for name, x in batch._asdict().items()})
-    # turned once here, not in each minibatch's products
+    # transposed once here, not in the products of each minibatch
     return moved._replace(features=jnp.swapaxes(moved.features, 1, 2))
 
 
 def scattered(key: Array, count: int) -> Array:
     """i32[count]: 0..count-1 in random order, without a sort where the count is a power of two.
 
-    Multiplying by an odd number, adding, and folding high bits into low ones each map so many bits
-    onto themselves; six random rounds of them leave no pattern that minibatches could show, and cost
-    next to nothing beside a sort.
+    Multiplying by an odd number, adding, and folding high bits into low ones each permute the numbers
+    of that many bits; six random rounds leave no visible pattern and cost far less than a sort.
     """
     bits = (count - 1).bit_length()
     if count != 1 << bits or bits < 4:
@@ -178,15 +185,20 @@ def scattered(key: Array, count: int) -> Array:
 def flattened(seen: dict[str, Array], advantage: Array) -> Batch:
     """Time and games become samples.
 
-    Also those in which the other side's first act had ended the episode, of which only a player like `random` makes
-    many: weights that leave them out changed nothing in what was learnt, and slowed a GPU down.
+    This includes the steps after an opening act that ended the episode, which only opponents like `random` cause often:
+    weights that leave them out did not change what was learnt, and slowed a GPU down.
     """
     return Batch(
         features=seen["features"].reshape(-1, seen["features"].shape[-1]),
-        masks=samples_last(seen["masks"]),
-        act=samples_last(seen["act"]),
+        masks=_samples_last(seen["masks"]),
+        act=_samples_last(seen["act"]),
         log_prob=seen["log_prob"].reshape(-1),
         value=seen["value"].reshape(-1),
         advantage=advantage.reshape(-1),
         target=(advantage + seen["value"]).reshape(-1),
     )
+
+
+def _samples_last(x: Array) -> Array:
+    """[time, k, games] -> [k, samples]."""
+    return jnp.moveaxis(x, 1, 0).reshape(x.shape[1], -1)

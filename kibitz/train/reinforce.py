@@ -1,4 +1,4 @@
-"""REINFORCE, top to bottom: whole episodes, returns to go, a baseline that has not seen them."""
+"""REINFORCE, top to bottom: whole episodes, returns to go, a baseline from earlier episodes."""
 
 from __future__ import annotations
 
@@ -11,9 +11,17 @@ from jax import Array, lax
 
 from kibitz.core import act as acts
 from kibitz.train.config import TrainOptions
-from kibitz.train.learner import Learner, averaged, device_key, episode_sums, optimiser, roll_out
 from kibitz.train.network import Flat
-from kibitz.train.rollout import Practice, unpack_masks
+from kibitz.train.rollout import (
+    Learner,
+    Practice,
+    device_key,
+    episode_sums,
+    mean_over_devices,
+    optimiser,
+    roll_out,
+    unpack_masks,
+)
 
 
 def update(
@@ -21,28 +29,27 @@ def update(
 ) -> tuple[Learner, dict[str, Array]]:
     """One gradient step from whole episodes: every game is played from its deal to its end.
 
-    Games are dealt anew, so no episode is cut and no short one is favoured. `config.rollout` steps
-    see every game through; what a game plays after its first end is left out.
+    New games for every update keep every episode whole and favour no short ones. All games end within
+    `config.rollout` steps; the loss omits what a game plays after its first end.
     """
-    learner, roll_key, _ = begin(learner, settings, practice, axis)
+    learner, roll_key = begin(learner, settings, practice, axis)
     policy = flat.rebuild(learner.weights)
     games, seen = roll_out(policy, practice, settings, learner.games, device_key(roll_key, axis), config.rollout)
-    return learn(learner._replace(games=games), seen, roll_key, settings, flat, practice, config, axis)
+    return learn(learner._replace(games=games), seen, settings, flat, practice, config, axis)
 
 
-def begin(learner: Learner, settings: Any, practice: Practice, axis: str | None = None) -> tuple[Learner, Array, Array]:
-    """New games: the learner, the key of the rollout, and one that nobody needs."""
+def begin(learner: Learner, settings: Any, practice: Practice, axis: str | None = None) -> tuple[Learner, Array]:
+    """The learner with new games, and the key of the rollout."""
     key, deal_key, roll_key = jax.random.split(jax.random.wrap_key_data(learner.key), 3)
     count = learner.games.steps.shape[0]
     u = jax.random.uniform(device_key(deal_key, axis), (practice.begin_uniforms, count))
-    dealt = practice.begin(settings, u)
-    return learner._replace(games=dealt, key=jax.random.key_data(key)), roll_key, roll_key
+    games = practice.begin(settings, u)
+    return learner._replace(games=games, key=jax.random.key_data(key)), roll_key
 
 
 def learn(
     learner: Learner,
     seen: dict[str, Array],
-    _: Array,
     settings: Any,
     flat: Flat,
     practice: Practice,
@@ -51,21 +58,21 @@ def learn(
 ) -> tuple[Learner, dict[str, Array]]:
     """The gradient step over a rollout."""
     ended = jnp.cumsum(seen["over"], axis=0) - seen["over"]
-    first = ended == 0  # bool[time, games]: of the first episode
-    played = first & (seen["steps"] > 0)  # an opening act may have ended it before the learner's turn
+    first = ended == 0  # bool[time, games]: in the first episode
+    played = first & (seen["steps"] > 0)  # an opening act may end it before the learner's turn
     target = returns_to_go(seen["reward"] / config.unit, seen["over"], config.gamma)
     ent = config.entropy_at(learner.updates)
-    gradient, told = jax.grad(loss, has_aux=True)(learner.weights, flat, seen, played, target, practice, config, ent)
-    change, moments = optimiser(config).update(averaged(gradient, axis), learner.moments, learner.weights)
+    gradient, metrics = jax.grad(loss, has_aux=True)(learner.weights, flat, seen, played, target, practice, config, ent)
+    change, moments = optimiser(config).update(mean_over_devices(gradient, axis), learner.moments, learner.weights)
     weights = optax.apply_updates(learner.weights, change)
     firsts = {**seen, "over": seen["over"] & first}
-    metrics = told | episode_sums(firsts, axis) | {"ent": ent, "steps_learnt": jnp.sum(played.astype(jnp.float32))}
+    metrics |= episode_sums(firsts, axis) | {"ent": ent, "steps_learnt": jnp.sum(played.astype(jnp.float32))}
     after = learner._replace(weights=weights, moments=moments, updates=learner.updates + 1)
-    return after, averaged(metrics, axis)
+    return after, mean_over_devices(metrics, axis)
 
 
 def returns_to_go(reward: Array, over: Array, gamma: float) -> Array:
-    """f32[time, games]: what an episode still pays from each step on."""
+    """f32[time, games]: the rewards of an episode from each step on."""
 
     def back(later: Array, step: tuple[Array, Array]) -> tuple[Array, Array]:
         reward, over = step
@@ -85,7 +92,7 @@ def loss(
     config: TrainOptions,
     ent: Array,
 ) -> tuple[Array, dict[str, Array]]:
-    """The baseline is the value of before this update: fitted to earlier episodes, not to these."""
+    """The baseline is the value from before this update, fitted to earlier episodes only."""
     game = practice.game
     features = jnp.moveaxis(seen["features"], -1, 0)  # f32[features, time, games]
     logits, value = flat.rebuild(vector)(features.reshape(features.shape[0], -1))

@@ -1,4 +1,4 @@
-"""Many games at once as a learner meets them: opponent in the other seat, adviser in the ear.
+"""Many games at once as a learner plays them, and the learner: all that the algorithms share.
 
 Arrays have games last where they are read as numbers (features, masks), so that a network is one
 matrix product and everything else a vector loop.
@@ -12,14 +12,17 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import Array
+import optax
+from jax import Array, lax
 
 from kibitz.advice.features import Hint, HintAdapter
 from kibitz.core import act as acts
 from kibitz.core.act import Act, Masks
 from kibitz.core.bots import Bot, where
+from kibitz.core.chance import block
 from kibitz.core.game import Game, game_over
 from kibitz.core.solo import Against, Reply, Solo, against
+from kibitz.train.config import TrainOptions
 
 
 class Games(NamedTuple):
@@ -27,14 +30,34 @@ class Games(NamedTuple):
 
     solo: Any  # packed
     hint: Hint
-    ear: Any  # the adviser's memory
+    adviser_memory: Any
     since: Array  # i32[n], steps since the last hint
-    returned: Array  # f32[n], what this episode has paid so far
+    returned: Array  # f32[n], the episode's rewards so far
     steps: Array  # i32[n], the learner's steps in this episode
 
 
-class Dealt(NamedTuple):
-    """One game that goes on, or a new one."""
+class Learner(NamedTuple):
+    """Everything that changes during training; saved whole, it resumes bit for bit."""
+
+    weights: Array  # f32[parameters]
+    moments: Any  # the optimiser's
+    games: Games
+    key: Array  # u32[2]
+    updates: Array  # i32[], so far
+    pool: Array  # f32[selves, parameters], earlier selves as opponents; no rows without self-play
+
+
+class Stepped(NamedTuple):
+    """What a step paid and ended."""
+
+    reward: Array  # f32[n]
+    over: Array  # bool[n]: terminated; no game truncates
+    returned: Array  # f32[n], the whole episode's return where it is over
+    steps: Array  # i32[n], and its length
+
+
+class Placed(NamedTuple):
+    """One game after a step: the same game or a new one."""
 
     solo: Solo
     reply: Reply  # the opponent's act that led here
@@ -43,29 +66,21 @@ class Dealt(NamedTuple):
 
 
 class Past(NamedTuple):
-    """What a step carries over into the next position."""
+    """What an adviser may know of the step that led to a position."""
 
-    over: Array  # bool[]: the next position begins a new game
+    over: Array  # bool[]: the position begins a new game
     act: Act  # the learner's
-    ear: Any
-    since: Array  # i32[], steps since the last hint
-
-
-class Stepped(NamedTuple):
-    reward: Array  # f32[n]
-    over: Array  # bool[n]: terminated; nothing in these games truncates
-    returned: Array  # f32[n], the whole episode's return where it is over
-    steps: Array  # i32[n], and its length
+    adviser_memory: Any
 
 
 @dataclass(frozen=True, eq=False)
 class Practice:
-    """What a learner practises on: a game, an opponent, and perhaps an adviser."""
+    """What a learner plays: a game, an opponent, and an adviser or None."""
 
     game: Game
     opponent: Bot
     adviser: Bot | None = None
-    cadence: int = 1  # a hint on reset and after every so many steps
+    cadence: int = 1  # a hint on reset and after every `cadence` steps
 
     @cached_property
     def play(self) -> Against:
@@ -85,73 +100,147 @@ class Practice:
 
     @property
     def step_uniforms(self) -> int:
-        return self.play.step_uniforms + self.play.new_uniforms + self.advice_uniforms
+        return self.play.step_uniforms + self.begin_uniforms
 
     def begin(self, settings: Any, u: Array) -> Games:
-        """`u` is f32[begin_uniforms, games]."""
-        return jax.vmap(lambda one: self._begin(settings, one), in_axes=-1)(u)
+        """New games; `u` is f32[begin_uniforms, games]."""
 
-    def observe(self, settings: Any, games: Games) -> tuple[Array, Masks]:
+        def one(u: Array) -> Games:
+            return self._enter(settings, self._deal(settings, u), None, jnp.int32(0), u[self.play.new_uniforms :])
+
+        return jax.vmap(one, in_axes=-1)(u)
+
+    def unpack(self, games: Games) -> Solo:
+        solo: Solo = jax.vmap(self.play.layout.unpack)(games.solo)
+        return solo
+
+    def observe(self, settings: Any, solo: Solo, hint: Hint) -> tuple[Array, Masks]:
         """f32[features, games] and masks with games last."""
 
-        def one(packed: Any) -> tuple[Array, Masks]:
-            state = self.play.layout.unpack(packed).state
-            view = self.game.rules.view(settings, state, 0)
-            return self.game.learning.features(settings, view), self.game.rules.legal(settings, state, 0)
+        def one(state: Any) -> tuple[Array, Masks]:
+            view, masks = self.game.rules.view(settings, state, 0), self.game.rules.legal(settings, state, 0)
+            return self.game.learning.features(settings, view), masks
 
-        base, masks = jax.vmap(one, out_axes=-1)(games.solo)
-        return self.adapter(base, games.hint, masks), masks
+        base, masks = jax.vmap(one, out_axes=-1)(solo.state)
+        return self.adapter(base, hint, masks), masks
 
-    def step(self, settings: Any, games: Games, act: Act, u: Array) -> tuple[Games, Stepped]:
-        """`u` is f32[step_uniforms, games]; a game that is over begins again at once."""
-        return jax.vmap(lambda g, a, one: self._step(settings, g, a, one), in_axes=(0, 0, -1))(games, act, u)
+    def step(self, settings: Any, games: Games, solo: Solo, act: Act, u: Array) -> tuple[Games, Stepped]:
+        """`solo` is `unpack(games)`, `u` f32[step_uniforms, games]; a game that is over begins again at once."""
 
-    def _begin(self, settings: Any, u: Array) -> Games:
-        return self._enter(settings, self._deal(settings, u), None, u[self.play.new_uniforms :])
+        def one(games: Games, solo: Solo, act: Act, u: Array) -> tuple[Games, Stepped]:
+            return self._step(settings, games, solo, act, u)
 
-    def _step(self, settings: Any, games: Games, act: Act, u: Array) -> tuple[Games, Stepped]:
+        return jax.vmap(one, in_axes=(0, 0, 0, -1))(games, solo, act, u)
+
+    def _step(self, settings: Any, games: Games, solo: Solo, act: Act, u: Array) -> tuple[Games, Stepped]:
         play = self.play
-        before: Solo = play.layout.unpack(games.solo)
-        solo, rewards, over, reply = play.step(settings, before, act, u[: play.step_uniforms])
+        after, rewards, over, reply = play.step(settings, solo, act, u[: play.step_uniforms])
         fresh = self._deal(settings, u[play.step_uniforms :])
         returned, steps = games.returned + rewards[0], games.steps + 1
-        dealt = where(over, fresh, Dealt(solo, reply, returned, steps))
-        past = Past(over, act, games.ear, games.since + 1)
-        after = self._enter(settings, dealt, past, u[play.step_uniforms + play.new_uniforms :])
-        return after, Stepped(rewards[0], over, returned, steps)
+        placed = where(over, fresh, Placed(after, reply, returned, steps))
+        past, since = Past(over, act, games.adviser_memory), jnp.where(over, 0, games.since + 1)
+        rest = u[play.step_uniforms + play.new_uniforms :]
+        return self._enter(settings, placed, past, since, rest), Stepped(rewards[0], over, returned, steps)
 
-    def _deal(self, settings: Any, u: Array) -> Dealt:
-        """An opening act may pay, or end the game: then the step that clears the table is nobody's."""
+    def _deal(self, settings: Any, u: Array) -> Placed:
+        """A new game. If the opening act ends it, the step that clears it away does not count."""
         solo, paid, reply = self.play.opening(settings, self.play.first_state(settings, u), u)
-        return Dealt(solo, reply, paid[0], -game_over(self.game, solo.state).astype(jnp.int32))
+        return Placed(solo, reply, paid[0], -game_over(self.game, solo.state).astype(jnp.int32))
 
-    def _enter(self, settings: Any, dealt: Dealt, past: Past | None, u: Array) -> Games:
+    def _enter(self, settings: Any, placed: Placed, past: Past | None, since: Array, u: Array) -> Games:
         """Puts a position into the batch, with a hint if one is due."""
-        since = jnp.int32(0) if past is None else jnp.where(past.over, 0, past.since)
-        hint, ear = self._advise(settings, dealt, past, since, u)
-        return Games(self.play.layout.pack(dealt.solo), hint, ear, since, dealt.returned, dealt.steps)
+        hint, memory = self._advise(settings, placed, past, since, u)
+        return Games(self.play.layout.pack(placed.solo), hint, memory, since, placed.returned, placed.steps)
 
-    def _advise(self, settings: Any, dealt: Dealt, past: Past | None, since: Array, u: Array) -> tuple[Hint, Any]:
+    def _advise(self, settings: Any, placed: Placed, past: Past | None, since: Array, u: Array) -> tuple[Hint, Any]:
         """The hint for a position and the adviser's memory."""
         if self.adviser is None:
             return self.adapter.no_hint(jnp.int32(0)), ()
-        adviser, n, state = self.adviser, self.adviser.uniforms, dealt.solo.state
-        ear = adviser.start(settings, 0, u[:n])
+        adviser, n, state = self.adviser, self.adviser.uniforms, placed.solo.state
+        memory = adviser.start(settings, 0, u[:n])
         if past is not None:
-            ear = where(past.over, ear, past.ear)
+            memory = where(past.over, memory, past.adviser_memory)
         view, masks = self.game.rules.view(settings, state, 0), self.game.rules.legal(settings, state, 0)
-        ear, act = adviser.choose(settings, ear, view, masks, u[n:])
-        return Hint(act, jnp.float32(1.0), since % self.cadence == 0), ear
+        memory, act = adviser.choose(settings, memory, view, masks, u[n:])
+        return Hint(act, jnp.float32(1.0), since % self.cadence == 0), memory
 
 
-def longest(game: Game, settings: Any) -> int:
+def roll_out(
+    policy: Any, practice: Practice, settings: Any, games: Games, key: Array, steps: int
+) -> tuple[Games, dict[str, Array]]:
+    """Plays `steps` steps of every game; what was seen and done has time first."""
+
+    def one(games: Games, key: Array) -> tuple[Games, dict[str, Array]]:
+        return play_step(policy, practice, settings, games, key)
+
+    return lax.scan(one, games, jax.random.split(key, steps))
+
+
+def play_step(
+    policy: Any, practice: Practice, settings: Any, games: Games, key: Array
+) -> tuple[Games, dict[str, Array]]:
+    """One step of every game: what was seen, done and paid."""
+    heads = len(practice.game.heads)
+    u = block(key, (heads + practice.step_uniforms, games.steps.shape[0]))
+    solo = practice.unpack(games)
+    features, masks = practice.observe(settings, solo, games.hint)
+    logits, value = policy(features)
+    act = acts.sample(logits, masks, u[:heads])
+    after, stepped = practice.step(settings, games, solo, act, u[heads:])
+    return after, {
+        "features": features.T,
+        "masks": pack_masks(masks),
+        "act": jnp.stack(act),
+        "log_prob": acts.log_prob(logits, masks, act, practice.game.matters),
+        "value": value,
+        **stepped._asdict(),
+    }
+
+
+def optimiser(config: TrainOptions) -> optax.GradientTransformation:
+    rate: Any = config.lr
+    if config.lr_final is not None:
+        rate = optax.linear_schedule(config.lr, config.lr_final, config.updates * config.gradient_steps)
+    return optax.chain(optax.clip_by_global_norm(config.grad_norm), optax.adam(rate, eps=1e-5))
+
+
+EPISODE_MEANS = ("return", "length")  # means over episodes; every other metric is a mean over updates
+
+
+def episode_sums(seen: dict[str, Array], axis: str | None) -> dict[str, Array]:
+    """Sums over the episodes that ended in this rollout, on all devices, and their number."""
+    ended = seen["over"].astype(jnp.float32)
+    sums = {
+        "return": jnp.sum(seen["returned"] * ended),
+        "length": jnp.sum(seen["steps"] * ended),
+        "episodes": jnp.sum(ended),
+    }
+    return sums if axis is None else lax.psum(sums, axis)
+
+
+def mean_metrics(sums: dict[str, Any], updates: Any) -> dict[str, Any]:
+    """Metrics of several updates from their sums. If no episode ended, the return is NaN."""
+    episodes = sums["episodes"]
+    means = {name: sums[name] / episodes for name in EPISODE_MEANS}
+    return {name: value / updates for name, value in sums.items()} | means | {"episodes": episodes}
+
+
+def mean_over_devices(tree: Any, axis: str | None) -> Any:
+    return tree if axis is None else lax.pmean(tree, axis)
+
+
+def device_key(key: Array, axis: str | None) -> Array:
+    return key if axis is None else jax.random.fold_in(key, lax.axis_index(axis))
+
+
+def max_learner_steps(game: Game, settings: Any) -> int:
     """Steps of the learner after which every episode is over."""
     steps = game.rules.max_steps(settings)
     return steps if game.rules.simultaneous else steps // 2 + 1
 
 
 def pack_masks(masks: Masks) -> Array:
-    """u32[words, games]: all heads' masks as bits, a thirtieth of their size."""
+    """u32[words, games]: the masks of all heads as bits, which take a thirtieth of the memory."""
     flat = jnp.concatenate(masks).astype(jnp.uint32)
     words = -(-flat.shape[0] // 32)
     padded = jnp.concatenate([flat, jnp.zeros((32 * words - flat.shape[0], *flat.shape[1:]), jnp.uint32)])
@@ -167,33 +256,3 @@ def unpack_masks(bits: Array, sizes: tuple[int, ...]) -> Masks:
         masks.append(flat[start : start + size])
         start += size
     return tuple(masks)
-
-
-def policy_bot(
-    game: Game, policy: Any, name: str, adviser: Bot | None = None, cadence: int = 1, greedy: bool = True
-) -> Bot:
-    """A network as a rule: player, opponent or expert. With an adviser it hears its hints as in training."""
-    adapter = HintAdapter(game)
-    hears = adviser.uniforms if adviser else 0
-
-    def start(settings: Any, seat: int, u: Array) -> Any:
-        return (jnp.int32(0), adviser.start(settings, seat, u[:hears]) if adviser else ())
-
-    def pick(settings: Any, memory: Any, view: Any, masks: Masks, u: Array) -> tuple[Any, Act]:
-        since, ear = memory
-        hint = adapter.no_hint(jnp.int32(0))
-        if adviser:
-            ear, advice = adviser.choose(settings, ear, view, masks, u[:hears])
-            hint = Hint(advice, jnp.float32(1.0), since == 0)
-        logits, _ = policy(adapter(game.learning.features(settings, view), hint, masks))
-        act = acts.best(logits, masks) if greedy else acts.sample(logits, masks, u[hears:])
-        return ((since + 1) % cadence, ear), act
-
-    return Bot(
-        name=name,
-        choose=pick,
-        start=start,
-        precompute=adviser.precompute if adviser else lambda settings, seat: settings,
-        uniforms=hears + (0 if greedy else len(game.heads)),
-        bit_widths=(cadence.bit_length(), adviser.bit_widths if adviser else ()),
-    )

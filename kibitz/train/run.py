@@ -1,8 +1,8 @@
-"""One training job from its configuration to its folder.
+"""A training run: one job and its folder.
 
-A run's folder holds `config.yaml` and `run.json` (what was asked for and by what), `metrics.csv` and
-`evaluations.csv` (the same for the same seed), `timing.csv` (not the same), `tensorboard/`,
-`checkpoints/` and `learning_curve.png`; with hints of a language model also `prompt.txt`.
+The folder holds `config.yaml` and `run.json` (the job, versions and devices), `metrics.csv` and `evaluations.csv`
+(identical for the same seed), `timing.csv`, `tensorboard/`, `checkpoints/` and `learning_curve.png`; with hints
+of a language model also `prompt.txt`.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from typing import Any
 import jax
 import numpy as np
 import yaml
+from numpy.typing import NDArray
 
 from kibitz.advice.batch import COLUMNS
 from kibitz.core.errors import BadInput
@@ -30,11 +31,24 @@ from kibitz.evaluate.statistics import mean_ci95
 from kibitz.llm.client.limits import TooManyFailures
 from kibitz.train import checkpoint
 from kibitz.train.config import Job
-from kibitz.train.llm_hints.accounting import NOTE, Whispers
+from kibitz.train.llm_hints.accounting import NOTE, HintAccounting
 from kibitz.train.logs import Curve, Rows, Tensorboard, read_rows
-from kibitz.train.program import Program, build_phases
+from kibitz.train.phase import TrainingPhase, build_phases
 
 Report = Callable[[dict[str, Any]], None]
+
+
+@dataclass
+class Progress:
+    """How far a run has come."""
+
+    learner: Any
+    step: int
+    clock: Callable[[], float]  # seconds the run took, those before a resume included
+    saveable: Any = None  # the newest learner that can be resumed: the new games of a phase cannot before an update
+    compile_seconds: float = 0.0
+    train_seconds: float = 0.0
+    evaluation: dict[str, list[float]] = field(default_factory=dict)
 
 
 @dataclass
@@ -43,152 +57,163 @@ class Run:
 
     job: Job
     folder: Path
-    report: Report = lambda told: None
+    report: Report = lambda progress: None
     notes: list[str] = field(default_factory=list)
-    _last: dict[str, Any] = field(default_factory=dict)  # what was last reported
+    _last_report: dict[str, Any] = field(default_factory=dict)
 
     def train(self, resume: bool = False) -> dict[str, Any]:
-        """Trains to the end, or until Ctrl-C, and says how it went."""
-        phases = self.phases
-        program = phases[0][1]
+        """Trains to the end, or until Ctrl-C, and returns a summary."""
         self.check(resume)
-        learner, step = self._start(program, resume)
-        whispers = self.whispers
+        began = time.perf_counter()
+        learner, first_step = self._start(self.phases[0][1], resume)
+        before = self._seconds_before(first_step)
+        progress = Progress(learner, first_step, lambda: before + time.perf_counter() - began)
         self._describe()
-        batch = program.config.batch
-        began, first, before = time.perf_counter(), step, self._seconds_before(step)
-        compiling = training = 0.0
-        evaluation: dict[str, Any] = {}
-        with closing(self._logs(step)) as logs, whispers.at_work(self._describe), _stoppable() as stopped:
-            for number, (end, program) in enumerate(phases):
-                start = phases[number - 1][0] if number else 0
-                if step >= end:
-                    continue
-                whole = learner  # what can be resumed: before its first update a phase's new games cannot
-                if number and step <= _round(start, batch):
-                    learner = program.deal_again(learner)
-                called = time.perf_counter()
-                self._say_life(program, step)
-                learner, _ = program.advance(learner, program.settings, 0)
-                compiling += time.perf_counter() - called
-                while step < end:
-                    goal = min(self._next(step, batch), _round(end, batch))
-                    called = time.perf_counter()
-                    try:
-                        learner, metrics = program.advance(learner, program.settings, (goal - step) // batch)
-                    except TooManyFailures as failure:
-                        self._save(program, whole, step)
-                        raise BadInput(
-                            f"{failure} The run in {self.folder} is saved at step {step}; --resume goes on with it "
-                            f"as it was begun, so another failure_policy needs a new run."
-                        ) from None
-                    whole = learner
-                    told = {name: np.asarray(value, float) for name, value in metrics.items()}
-                    if whispers:  # every row of a table has the same columns
-                        told |= {name: np.zeros(self.job.seeds) for name in COLUMNS if name not in told}
-                    spent = time.perf_counter() - called
-                    rate, training = (goal - step) / spent, training + spent
-                    hints_rate = float(told["hints_given"].sum()) / spent if whispers else None
-                    step = goal
-                    if step % self._every(self.job.logging.eval_every, batch) == 0 or step >= self._total(batch):
-                        evaluation = self._evaluate(program, learner)
-                        self._record(logs, step, evaluation)
-                    self._write(logs, step, told, rate, before + time.perf_counter() - began)
-                    if step % self._every(self.job.logging.save_every, batch) == 0:
-                        self._save(program, learner, step)
-                        self._describe()
-                    mean = {name: float(value.mean()) for name, value in told.items()}
-                    self._last = {"step": step, "steps_per_s": rate, **mean, **_means(evaluation), "notes": self.notes}
-                    self._last |= {} if hints_rate is None else {"hints_per_s": hints_rate}
-                    self.report(self._last)
-                    if stopped():
-                        break
-                if stopped():
-                    break
-            finished = step >= self._total(batch)
-            self._save(program, learner, step)
-            if not evaluation or not finished:  # told, but no row: a run never stopped has none here
-                evaluation = self._evaluate(program, learner)
-        self._draw(program)
+        with closing(self._logs(first_step)) as logs, self.hints.recording(self._describe), _stoppable() as stopped:
+            for number in range(len(self.phases)):
+                if not stopped():
+                    self._train_phase(number, progress, logs, stopped)
+            phase, finished = self._phase_at(progress.step), progress.step >= self._total_steps
+            self._save(phase, progress.learner, progress.step)
+            if not progress.evaluation or not finished:  # reported, but not a row: an unstopped run has none here
+                progress.evaluation = self._evaluate(phase, progress.learner)
+        self._draw()
         self._describe()
-        seconds = time.perf_counter() - began
+        trained = (progress.step - first_step) * self.job.seeds
         return {
             "run": str(self.folder),
             "finished": finished,
-            "steps": step,
-            "seconds": round(seconds, 3),
-            "compile_seconds": round(compiling, 3),
-            "train_seconds": round(training, 3),
-            "steps_per_s": round((step - first) * self.job.seeds / max(training, 1e-9), 1),
+            "steps": progress.step,
+            "seconds": round(time.perf_counter() - began, 3),
+            "compile_seconds": round(progress.compile_seconds, 3),
+            "train_seconds": round(progress.train_seconds, 3),
+            "steps_per_s": round(trained / max(progress.train_seconds, 1e-9), 1),
             "seeds": self.job.seeds,
-            **{name: _plain(values) for name, values in evaluation.items()},
-            "adviser": phases[-1][1].advice,
-            **({"hints": whispers.book()} if whispers else {}),
+            **{name: _nan_to_none(values) for name, values in progress.evaluation.items()},
+            "adviser": self.phases[-1][1].advice,
+            **({"hints": self.hints.usage()} if self.hints else {}),
             "notes": self.notes,
         }
 
+    def _train_phase(self, number: int, progress: Progress, logs: Logs, stopped: Callable[[], bool]) -> None:
+        end, phase = self.phases[number]
+        start = self.phases[number - 1][0] if number else 0
+        if progress.step >= end:
+            return
+        progress.saveable = progress.learner
+        if number and progress.step <= _round_up(start, self._batch):
+            progress.learner = phase.deal_again(progress.learner)
+        called = time.perf_counter()
+        if phase.host is not None:
+            step = progress.step
+            phase.host.report = lambda rates: self.report({"step": step, **self._last_report, **rates})
+        progress.learner, _ = phase.advance(progress.learner, phase.settings, 0)
+        progress.compile_seconds += time.perf_counter() - called
+        while progress.step < end:
+            goal = min(self._next_stop(progress.step), _round_up(end, self._batch))
+            called = time.perf_counter()
+            metrics = self._advance(phase, progress, (goal - progress.step) // self._batch)
+            seconds = time.perf_counter() - called
+            rate = (goal - progress.step) / seconds
+            progress.step, progress.train_seconds = goal, progress.train_seconds + seconds
+            if self._due(self.job.logging.eval_every, goal) or goal >= self._total_steps:
+                progress.evaluation = self._evaluate(phase, progress.learner)
+                self._record(logs, goal, progress.evaluation)
+            self._write(logs, goal, metrics, rate, progress.clock())
+            if self._due(self.job.logging.save_every, goal):
+                self._save(phase, progress.learner, goal)
+                self._describe()
+            means = {name: float(value.mean()) for name, value in metrics.items()}
+            self._last_report = {"step": goal, "steps_per_s": rate, **means, **_means(progress.evaluation)}
+            self._last_report["notes"] = self.notes
+            if self.hints:
+                self._last_report["hints_per_s"] = float(metrics["hints_given"].sum()) / seconds
+            self.report(self._last_report)
+            if stopped():
+                return
+
+    def _advance(self, phase: TrainingPhase, progress: Progress, updates: int) -> dict[str, NDArray[np.float64]]:
+        try:
+            progress.learner, metrics = phase.advance(progress.learner, phase.settings, updates)
+        except TooManyFailures as failure:
+            self._save(phase, progress.saveable, progress.step)
+            raise BadInput(
+                f"{failure} The run in {self.folder} is saved at step {progress.step}; --resume continues it "
+                f"with the same config, so another failure_policy needs a new run."
+            ) from None
+        progress.saveable = progress.learner
+        found = {name: np.asarray(value, float) for name, value in metrics.items()}
+        if self.hints:  # every row of a table has the same columns, also in phases without hints
+            found |= {name: np.zeros(self.job.seeds) for name in COLUMNS if name not in found}
+        return found
+
     @cached_property
-    def phases(self) -> list[tuple[int, Program]]:
+    def phases(self) -> list[tuple[int, TrainingPhase]]:
         phases = build_phases(self.job, tuple(jax.local_devices()))
-        for _, program in phases:
-            for note in program.notes:
+        for _, phase in phases:
+            for note in phase.notes:
                 self._note(note)
         return phases
 
     @cached_property
-    def whispers(self) -> Whispers:
-        whispers = Whispers((program for _, program in self.phases), self.folder)
-        if whispers:
+    def hints(self) -> HintAccounting:
+        hosts = [phase.host for _, phase in self.phases if phase.host is not None]
+        if hosts:
             self._note(NOTE)
-        return whispers
+        return HintAccounting(hosts, self.folder)
+
+    @property
+    def _batch(self) -> int:
+        """Steps of an update."""
+        return self.phases[0][1].config.batch
+
+    @property
+    def _total_steps(self) -> int:
+        return _round_up(self.job.train.num_train_steps, self._batch)
 
     def check(self, resume: bool) -> None:
-        """BadInput for whatever would stop the run at its start; nothing is written but the empty folder."""
+        """Raises BadInput for what would stop the run at its start; writes nothing but the empty folder."""
         folder = self.folder
         with _refused(folder):
             if folder.exists() and not folder.is_dir():
-                raise BadInput(f"{folder} is a file; --out should be the run's folder.")
+                raise BadInput(f"{folder} is a file; --out must name a folder.")
             if resume and not (folder / "config.yaml").is_file():
                 raise BadInput(f"There is no run to resume in {folder}; start it without --resume.")
             if not resume and folder.exists() and any(folder.iterdir()):
-                raise BadInput(f"{folder} already holds something; choose another --out, or --resume the run in it.")
-        whispers = self.whispers
+                raise BadInput(f"{folder} is not empty; choose another --out, or --resume the run in it.")
+        hints = self.hints
         if resume:
-            whispers.check()
-            whispers.remember()
-        with _refused(folder):  # some folders can only be tried
+            hints.check()
+            hints.resume()
+        with _refused(folder):  # whether a folder can be made is only known by trying
             folder.mkdir(parents=True, exist_ok=True)
 
-    def _start(self, program: Program, resume: bool) -> tuple[Any, int]:
-        """A fresh folder, or the newest whole checkpoint of an old one."""
+    def _start(self, phase: TrainingPhase, resume: bool) -> tuple[Any, int]:
+        """The learner and its step: new, or from the newest complete checkpoint."""
         if not resume:
             text = yaml.safe_dump(self.job.model_dump(mode="json"), sort_keys=False)
             with _refused(self.folder):
                 write_whole(self.folder / "config.yaml", text)
-            return program.begin(), 0
+            return phase.begin(), 0
         saved, refused = checkpoint.newest(self.folder / "checkpoints")
         self.notes += refused
         if saved is None:
-            return program.begin(), 0
-        checkpoint.check_fits(saved, program.game)
-        step_program = self._program_at(saved.step)
-        return step_program.compiled.placed(checkpoint.restore(saved, jax.eval_shape(step_program.begin))), saved.step
+            return phase.begin(), 0
+        checkpoint.check_fits(saved, phase.game)
+        then = self._phase_at(saved.step)
+        return then.compiled.placed(checkpoint.restore(saved, jax.eval_shape(then.begin))), saved.step
 
-    def _program_at(self, step: int) -> Program:
-        """Whose games a checkpoint of this step holds: at a border, those of the phase that ends there."""
+    def _phase_at(self, step: int) -> TrainingPhase:
+        """The phase whose games a checkpoint of this step holds; at a boundary the phase that ends there."""
         phases = self.phases
-        return next((p for end, p in phases if step <= _round(end, p.config.batch)), phases[-1][1])
-
-    def _say_life(self, program: Program, step: int) -> None:
-        if program.host is not None:
-            program.host.pulse = lambda told: self.report({"step": step, **self._last, **told})
+        return next((phase for end, phase in phases if step <= _round_up(end, self._batch)), phases[-1][1])
 
     def _note(self, text: str) -> None:
         if text not in self.notes:
             self.notes.append(text)
 
     def _seconds_before(self, step: int) -> float:
-        """What timing.csv says an earlier life took to this step."""
+        """The seconds that an interrupted run took to this step, from its timing.csv."""
         file = self.folder / "timing.csv"
         rows = read_rows(file) if file.is_file() else []
         return max((float(row["seconds"]) for row in rows if int(float(row["step"])) <= step), default=0.0)
@@ -205,11 +230,11 @@ class Run:
             "seed": self.job.seed,
             "game": phases[0][1].game.name,
             "game_version": phases[0][1].game.version,
-            "advisers": [program.advice for _, program in phases],
+            "advisers": [phase.advice for _, phase in phases],
             "notes": self.notes,
         }
-        if self.whispers:
-            about["hints"] = self.whispers.book()
+        if self.hints:
+            about["hints"] = self.hints.usage()
         write_whole(self.folder / "run.json", json.dumps(about, indent=2) + "\n")
 
     def _logs(self, step: int) -> Logs:
@@ -221,9 +246,9 @@ class Run:
         board = Tensorboard(self.folder / "tensorboard", self.notes) if wanted.tensorboard else None
         return Logs(rows[0], rows[1], rows[2], board)
 
-    def _write(self, logs: Logs, step: int, told: Mapping[str, Any], rate: float, seconds: float) -> None:
+    def _write(self, logs: Logs, step: int, metrics: Mapping[str, Any], rate: float, seconds: float) -> None:
         for seed in range(self.job.seeds):
-            row = {"step": step, "seed": self.job.seed + seed} | {k: float(v[seed]) for k, v in told.items()}
+            row = {"step": step, "seed": self.job.seed + seed} | {k: float(v[seed]) for k, v in metrics.items()}
             if logs.metrics:
                 logs.metrics.add(row)
             if logs.board:
@@ -231,14 +256,14 @@ class Run:
         if logs.timing:
             logs.timing.add({"step": step, "seconds": round(seconds, 3), "steps_per_s": round(rate, 1)})
 
-    def _evaluate(self, program: Program, learner: Any) -> dict[str, list[float]]:
-        """Measures by name, one number for each seed; NaN where a measure does not exist."""
-        returns, scores = program.judge(learner.weights)
+    def _evaluate(self, phase: TrainingPhase, learner: Any) -> dict[str, list[float]]:
+        """Measures by name, one number for each seed; NaN where a measure is undefined."""
+        returns, scores = phase.judge(learner.weights)
         paid = np.asarray(returns, float)[:, :, 0]  # f64[seeds, episodes]
         measures = {"return_mean": paid.mean(1)}
         if "ceiling" in scores:
-            most = np.asarray(scores["ceiling"], float)[:, :, 0].mean(1)
-            measures["share_of_ceiling"] = paid.mean(1) / np.where(most == 0, np.nan, most)
+            ceiling = np.asarray(scores["ceiling"], float)[:, :, 0].mean(1)
+            measures["share_of_ceiling"] = paid.mean(1) / np.where(ceiling == 0, np.nan, ceiling)
         for name, value in scores.items():
             if name not in ("ceiling", "payoff"):
                 measures[name] = np.array([mean_ci95(row)[0] for row in np.asarray(value, float)[:, :, 0]])
@@ -252,29 +277,25 @@ class Run:
             if logs.board:
                 logs.board.add(f"evaluation/seed_{self.job.seed + seed}", row, step)
 
-    def _save(self, program: Program, learner: Any, step: int) -> None:
-        checkpoint.write(self.folder / "checkpoints", learner, step, program.game, self.job.model_dump(mode="json"))
+    def _save(self, phase: TrainingPhase, learner: Any, step: int) -> None:
+        checkpoint.write(self.folder / "checkpoints", learner, step, phase.game, self.job.model_dump(mode="json"))
 
-    def _draw(self, program: Program) -> None:
+    def _draw(self) -> None:
         if self.job.logging.csv:
-            Curve(self.folder, self.notes).draw(program.game.name)
+            Curve(self.folder, self.notes).draw(self.phases[0][1].game.name)
 
-    def _total(self, batch: int) -> int:
-        return _round(self.job.train.num_train_steps, batch)
-
-    def _every(self, asked: int | None, batch: int, parts: int = 10) -> int:
+    def _every(self, steps: int | None, parts: int = 10) -> int:
         """A cadence in steps, a whole number of updates."""
-        return _round(asked or max(1, self.job.train.num_train_steps // parts), batch)
+        return _round_up(steps or max(1, self.job.train.num_train_steps // parts), self._batch)
 
-    def _next(self, step: int, batch: int) -> int:
-        """Where the host next wants to look: a row, an evaluation, a checkpoint or the end."""
-        wanted = self.job.logging
-        cadences = (
-            self._every(wanted.log_every, batch, 200),
-            self._every(wanted.eval_every, batch),
-            self._every(wanted.save_every, batch),
-        )
-        return min(*((step // every + 1) * every for every in cadences), self._total(batch))
+    def _due(self, cadence: int | None, step: int) -> bool:
+        return step % self._every(cadence) == 0
+
+    def _next_stop(self, step: int) -> int:
+        """Where the host is next needed: for a row, an evaluation, a checkpoint or the end."""
+        options = self.job.logging
+        cadences = self._every(options.log_every, 200), self._every(options.eval_every), self._every(options.save_every)
+        return min(*((step // every + 1) * every for every in cadences), self._total_steps)
 
 
 @dataclass
@@ -290,8 +311,8 @@ class Logs:
                 log.close()
 
 
-def _plain(values: list[float]) -> list[float | None]:
-    """JSON has no NaN: a number that does not exist is null."""
+def _nan_to_none(values: list[float]) -> list[float | None]:
+    """JSON has no NaN."""
     return [None if np.isnan(value) else value for value in values]
 
 
@@ -299,7 +320,7 @@ def _means(evaluation: Mapping[str, list[float]]) -> dict[str, float]:
     return {f"eval_{name}": float(np.mean(values)) for name, values in evaluation.items()}
 
 
-def _round(steps: int, batch: int) -> int:
+def _round_up(steps: int, batch: int) -> int:
     return -(-steps // batch) * batch
 
 
@@ -312,16 +333,16 @@ def _version(package: str) -> str:
 
 @contextmanager
 def _refused(folder: Path) -> Iterator[None]:
-    """Whatever the system has against a run's folder is the user's to change."""
+    """Turns a file system error about the run's folder into BadInput."""
     try:
         yield
     except OSError as error:
-        raise BadInput(f"{folder} cannot be a run's folder ({error.strerror}); choose another --out.") from None
+        raise BadInput(f"{folder} cannot hold a run ({error.strerror}); choose another --out.") from None
 
 
 @contextmanager
 def _stoppable() -> Iterator[Callable[[], bool]]:
-    """Ctrl-C ends the run after the present step and saves it; a second one ends it at once."""
+    """The first Ctrl-C ends and saves the run after the current step, the second ends it at once."""
     asked: list[int] = []
 
     def stop(number: int, frame: Any) -> None:
@@ -329,7 +350,7 @@ def _stoppable() -> Iterator[Callable[[], bool]]:
             raise KeyboardInterrupt
         asked.append(number)
 
-    with suppress(ValueError):  # not the main thread: nobody can press Ctrl-C here
+    with suppress(ValueError):  # signals reach the main thread only
         old = signal.signal(signal.SIGINT, stop)
     try:
         yield lambda: bool(asked)

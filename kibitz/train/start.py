@@ -1,8 +1,9 @@
-"""From a command line to a run."""
+"""Makes a run from the arguments of `kibitz train`."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,22 +15,23 @@ from kibitz.train.run import Run
 
 
 def prepare(
-    algo: str | None,
-    hint: str | None,
-    config: str | None,
-    game: str | None,
-    opponent: str | None,
-    seed: int | None,
-    seeds: int | None,
-    steps: int | None,
-    out: str | None,
-    resume: bool,
-    options: list[str],
+    *,
+    algo: str | None = None,
+    hint: str | None = None,
+    config: str | None = None,
+    game: str | None = None,
+    opponent: str | None = None,
+    seed: int | None = None,
+    seeds: int | None = None,
+    steps: int | None = None,
+    out: str | None = None,
+    resume: bool = False,
+    options: Sequence[str] = (),  # `name=value`
 ) -> Run:
-    """A run that is checked; it has its folder and has written nothing into it yet."""
+    """A checked run with its folder, into which nothing has been written yet."""
     if resume and out is None:
-        raise BadInput("--resume needs --out, the folder of the run to go on with.")
-    changes: dict[str, Any] = parse_settings(options)
+        raise BadInput("--resume needs --out, the folder of the run to continue.")
+    changes: dict[str, Any] = parse_settings(list(options))
     flags = {"algo": algo, "opponent": opponent, "seed": seed, "seeds": seeds}
     changes |= {name: value for name, value in flags.items() if value is not None}
     for group, name, value in (("hints", "mode", hint), ("train", "num_train_steps", steps), ("env", "id", _id(game))):
@@ -38,28 +40,28 @@ def prepare(
                 raise BadInput(f"{group!r} is a table of keys, not {changes[group]!r}; set {group}.{name}.")
             changes[group][name] = value
     if resume:
-        return _old(Path(str(out)), config, changes)
+        return _resumed(Path(str(out)), config, changes)
     job = read_job(config, changes)
     run = Run(job, Path(out) if out else _folder(job))
     run.check(resume=False)
     return run
 
 
-def _old(folder: Path, config: str | None, changes: dict[str, Any]) -> Run:
-    """The run of a folder. The command may be given again with what it said before, but with nothing else."""
+def _resumed(folder: Path, config: str | None, changes: dict[str, Any]) -> Run:
+    """The run in a folder. Arguments may repeat what it was started with, but not change it."""
     path = folder / "config.yaml"
     if not path.is_file() or not path.stat().st_size:
         raise BadInput(f"There is no run to resume in {folder}; start it without --resume.")
     run = Run(read_job(path, {}), folder)
     asked = read_job(config or path, changes)
     if asked != run.job:
-        raise BadInput(f"{_difference(run.job, asked)} in {path}; --resume goes on with the run as it was begun.")
+        raise BadInput(f"{_difference(run.job, asked)} in {path}; --resume cannot change a run.")
     run.check(resume=True)
     return run
 
 
 def _difference(old: Job, new: Job) -> str:
-    """The first key in which they differ."""
+    """The first key that differs."""
     was, now = (_flat(job.model_dump(mode="json")) for job in (old, new))
     name = next(name for name in {**was, **now} if was.get(name) != now.get(name))
     return f"{name} is {now.get(name)!r} here but {was.get(name)!r}"
@@ -82,7 +84,7 @@ def _id(game: str | None) -> str | None:
 
 
 def _folder(job: Job) -> Path:
-    """A folder nobody has used, named after what is trained."""
+    """An unused folder, named after what is trained."""
     base = Path(job.logging.output_dir)
     name = f"{job.env.game}-{job.algo}-{job.hints.mode}-{time.strftime('%Y%m%d-%H%M%S')}"
     folder, number = base / name, 1

@@ -15,7 +15,7 @@ from kibitz.bench import hints as bench
 from kibitz.llm.answers.prompt import Prompt
 from kibitz.llm.presets import Preset
 from kibitz.train.config import Job
-from kibitz.train.program import Program, build
+from kibitz.train.phase import TrainingPhase, build
 
 # timed: runs without other tests beside it
 pytestmark = [pytest.mark.conformance, pytest.mark.timed]
@@ -43,32 +43,32 @@ def test_the_first_questions_of_256_games_stay_close_to_the_latency_bound(server
     """The aim is 15 %, which `kibitz bench hints` measures; here 64 connections are made, too, and a server is busy."""
     limits = {"concurrency": AT_ONCE}
     preset = Preset.read({"provider": "openai", "base_url": server, "model": "any", "limits": limits})
-    plain = build(Job.read({"train": bench.SIZES}), tuple(jax.local_devices()[:1]))
-    program = plain.advised_by(_source(plain, preset))
+    plain = build(Job.read({"env": {"id": bench.ENV_ID}, "train": bench.SIZES}), tuple(jax.local_devices()[:1]))
+    phase = plain.advised_by(_source(plain, preset))
     best = float("inf")
     for _ in range(30):  # the first one compiles; other work on the machine is not ours
-        best = min(best, _asked(program, preset))
+        best = min(best, _asked(phase, preset))
         if best < 1.3:
             break
     else:
         pytest.fail(f"It never took less than {best:.3f} of the bound.")
 
 
-def _source(program: Program, preset: Preset) -> LLMHints:
-    return LLMHints(program.game, program.settings, preset, Prompt.read(program.game.words.prompt))
+def _source(phase: TrainingPhase, preset: Preset) -> LLMHints:
+    return LLMHints(phase.game, phase.settings, preset, Prompt.read(phase.game.words.prompt))
 
 
-def _asked(program: Program, preset: Preset) -> float:
+def _asked(phase: TrainingPhase, preset: Preset) -> float:
     """How many times the bound it takes from dealt games to hints in their ears."""
-    host = program.host
+    host = phase.host
     assert host is not None
-    host.source = source = _source(program, preset)
+    host.source = source = _source(phase, preset)
     source.open()
-    games = program.begin().games
+    games = phase.begin().games
     started = time.perf_counter()
-    host.heed(games, program.settings)
+    host.attach_hints(games, phase.settings)
     seconds = time.perf_counter() - started
-    calls = source.book()["calls"]
+    calls = source.ledger.calls
     source.close()
     assert calls > 0.9 * GAMES
     return float(seconds / (-(-calls // AT_ONCE) * LATENCY))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kibitz.advice.ask import Asker
+from kibitz.advice.ask import PositionAsker
 from kibitz.core.act import Head
 from kibitz.core.errors import BadInput
 from kibitz.core.words import act_of_fields
@@ -42,4 +42,4 @@ def test_a_template_with_an_unknown_name_is_refused_before_anything_is_asked(tmp
     file = tmp_path / "prompt.txt"
     file.write_text("{{ partner_secret }}", encoding="utf-8")
     with pytest.raises(BadInput, match="partner_secret"):
-        Asker(get_game("deal_or_no_deal"), "embedded", prompt=Prompt.read(file))
+        PositionAsker(get_game("deal_or_no_deal"), "embedded", prompt=Prompt.read(file))

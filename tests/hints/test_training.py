@@ -15,13 +15,14 @@ import pytest
 import yaml
 from safetensors.numpy import load_file
 
-from kibitz.advice.ask import Asker, Position
+from kibitz.advice.ask import Position, PositionAsker
 from kibitz.advice.batch import COLUMNS
 from kibitz.core.errors import BadInput
 from kibitz.core.xla.jit import jit_batch
 from kibitz.games import get_game
-from kibitz.train import compiled
-from kibitz.train.llm_hints.rollout import Listening, most_lines
+from kibitz.train import phase as train_phase
+from kibitz.train.llm_hints import loop
+from kibitz.train.llm_hints.rollout import HostHintPractice, max_lines
 from kibitz.train.run import Run
 from tests.llm import fake_server
 from tests.llm.fake_server import FakeServer, mood
@@ -97,7 +98,9 @@ def test_the_embedded_model_advises_a_ppo_run_through_the_command(kibitz: Any, t
     changes += [f"hints.cache={tmp_path}/answers.sqlite", "logging.eval_episodes=8", "logging.tensorboard=false"]
     words = [word for change in changes for word in ("--set", change)]
     folder = tmp_path / "run"
-    done = kibitz("train", "--algo", "ppo", "--hint", "llm", "--steps", "16", "--out", str(folder), *words, "--json")
+    done = kibitz(
+        "train", "--game", "deal_or_no_deal", "--hint", "llm", "--steps", "16", "--out", str(folder), *words, "--json"
+    )
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     assert told["finished"]
@@ -162,8 +165,8 @@ def test_a_resumed_run_is_the_run_that_was_never_stopped(train: Train, monkeypat
     whole, _ = train("whole")
     save = Run._save
 
-    def crash(self: Run, program: Any, learner: Any, step: int) -> None:
-        save(self, program, learner, step)
+    def crash(self: Run, phase: Any, learner: Any, step: int) -> None:
+        save(self, phase, learner, step)
         if step == 64:
             raise KeyboardInterrupt
 
@@ -218,8 +221,12 @@ def walk() -> Any:
     """Random acts: the practice, and before each step the games, what was looked up, own acts and ends."""
     game = get_game("deal_or_no_deal")
     settings = game.default_options.settings()
-    practice = Listening(game, game.bot("heuristic"), None, 1, most_lines(game, settings))
-    begin, look, step = jit_batch(practice.begin), jax.jit(practice.look), jit_batch(practice.step)
+
+    def advance(settings: Any, batch: Any, act: Any, u: Any) -> Any:
+        return practice.step(settings, batch, practice.unpack(batch), act, u)
+
+    practice = HostHintPractice(game, game.bot("heuristic"), None, 1, max_lines(game, settings))
+    begin, look, step = jit_batch(practice.begin), jax.jit(practice.hint_context), jit_batch(advance)
     rng, seen = np.random.default_rng(0), []
 
     def luck(count: int) -> Any:
@@ -269,7 +276,7 @@ def test_two_positions_have_one_address_exactly_when_they_are_one_question(walk:
             history = [{"seat": x[0] - 1, "act": tuple(x[1:])} for x in looked.lines[i, : looked.length[i]].tolist()]
             view = jax.tree.map(lambda x, i=i: x[i], looked.view)
             told = json.dumps(game.words.prompt_variables(plain, view, history), sort_keys=True)
-            key = np.asarray(batch.ear.place)[i].tobytes()
+            key = np.asarray(batch.adviser_memory.key)[i].tobytes()
             met += key in words
             assert words.setdefault(key, told) == told
     assert len(set(words.values())) == len(words)
@@ -289,18 +296,19 @@ def test_nothing_of_the_partners_utilities_is_in_a_question(walk: Any, server: F
     def swapped_all(batch: Any) -> Any:
         other = batch._replace(solo=jax.vmap(swapped)(batch.solo))
         states = jax.vmap(practice.play.layout.unpack)(other.solo).state
-        places = jax.vmap(lambda state, told: practice.place(settings, state, told))(states, other.ear.told)
-        return other, places, practice.look(settings, other)
+        hashes = other.adviser_memory.lines_hash
+        keys = jax.vmap(lambda state, lines: practice.position_key(settings, state, lines))(states, hashes)
+        return other, keys, practice.hint_context(settings, other)
 
     other, again, looked_again = jax.device_get(jax.jit(swapped_all)(batch))
     before, after = (np.stack(jax.tree.leaves(games.solo)) for games in (batch, other))
     assert (before != after).any(0).all(), "every partner has other utilities"
-    np.testing.assert_array_equal(again, batch.ear.place)
-    with Asker(game, "fake-good") as asker:
+    np.testing.assert_array_equal(again, batch.adviser_memory.key)
+    with PositionAsker(game, "fake-good") as asker:
         assert _questions(asker, settings, looked) == _questions(asker, settings, looked_again)
 
 
-def _questions(asker: Asker, settings: Any, looked: Any) -> list[Any]:
+def _questions(asker: PositionAsker, settings: Any, looked: Any) -> list[Any]:
     found = []
     for i in range(WALKED):
         view, masks = jax.tree.map(lambda x, i=i: x[i], (looked.view, looked.masks))
@@ -320,7 +328,7 @@ def test_hints_come_to_their_own_games_and_only_when_due(train: Train, server: F
 
     monkeypatch.setitem(fake_server.MODELS, "obliging", oracle)
     heard: list[Any] = []
-    keep = compiled.play_one
+    keep = loop.play_step
 
     def spy(policy: Any, practice: Any, settings: Any, games: Any, key: Any) -> Any:
         after, seen = keep(policy, practice, settings, games, key)
@@ -329,11 +337,11 @@ def test_hints_come_to_their_own_games_and_only_when_due(train: Train, server: F
         )
         return after, seen
 
-    monkeypatch.setattr(compiled, "play_one", spy)
-    compiled.kept.cache_clear()  # neither finds a program without the spy, nor leaves one with it
+    monkeypatch.setattr(loop, "play_step", spy)
+    _forget_programs()  # so that none without the spy is used, and none with it remains
     train("oracle")
     jax.effects_barrier()
-    compiled.kept.cache_clear()
+    _forget_programs()
     assert len(heard) >= 24
     for since, features in heard[2:]:  # the first one of each learner only compiles
         due = jnp.asarray(since % 3 == 0)
@@ -341,3 +349,8 @@ def test_hints_come_to_their_own_games_and_only_when_due(train: Train, server: F
         np.testing.assert_array_equal(hint[:, 4], due)
         np.testing.assert_array_equal(hint[:, 1], due & (base[:, 0] == 1))
         np.testing.assert_array_equal(hint[:, 2], due & (base[:, 0] == 1) & (base[:, 1] > 0))
+
+
+def _forget_programs() -> None:
+    train_phase.kept.cache_clear()
+    loop.step_programs.cache_clear()

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from kibitz.advice.ask import Asker
+from kibitz.advice.ask import PositionAsker
 from kibitz.core.errors import BadInput
 from kibitz.core.game import Game
 from kibitz.core.play.episode import play_episode, table_for
@@ -56,7 +56,7 @@ def turn(game: Game, theirs: list[int]) -> Turn:
 
 @pytest.mark.usefixtures("presets")
 def test_a_choice_carries_act_reason_latency_and_usage(game: Game) -> None:
-    with Asker(game, "fake-good") as asker:
+    with PositionAsker(game, "fake-good") as asker:
         choice = LLMPlayer("fake-good", asker).choose(turn(game, [1, 1, 1]))
     assert choice.act == (0, 1, 0, 2)
     assert choice.source == "llm:fake-good"
@@ -73,7 +73,7 @@ def test_a_choice_carries_act_reason_latency_and_usage(game: Game) -> None:
      ("boolean", "wrong_shape")],
 )  # fmt: skip
 def test_a_failure_raises_with_its_kind_and_without_the_key(game: Game, model: str, kind: str) -> None:
-    with Asker(game, f"fake-{model}") as asker, pytest.raises(NoAnswer, match=kind) as raised:
+    with PositionAsker(game, f"fake-{model}") as asker, pytest.raises(NoAnswer, match=kind) as raised:
         LLMPlayer(model, asker).choose(turn(game, [1, 1, 1]))
     assert KEY not in str(raised.value)
 
@@ -81,7 +81,7 @@ def test_a_failure_raises_with_its_kind_and_without_the_key(game: Game, model: s
 @pytest.mark.usefixtures("presets")
 def test_the_heuristic_plays_for_a_model_that_fails_and_the_event_says_why(game: Game) -> None:
     settings, first = state(game, [1, 1, 1])
-    with Asker(game, "fake-401") as asker:
+    with PositionAsker(game, "fake-401") as asker:
         players = [LLMPlayer("fake-401", asker), player_named(game, "heuristic")]
         played = play_episode(game, settings, players, state=first)
     mine = [event.payload for event in played.events if event.type == "decision" and event.payload["seat"] == 0]
@@ -120,7 +120,7 @@ def test_what_a_failing_model_wrote_is_its_seats_business(game: Game) -> None:
 
 
 def test_the_prompt_tells_the_dialogue_and_nothing_of_the_partners_values(game: Game, prompts: Prompts) -> None:
-    with Asker(game, "fake-good") as asker:
+    with PositionAsker(game, "fake-good") as asker:
         for theirs in ([1, 1, 1], [10, 0, 0], [9, 8, 7]):
             LLMPlayer("fake-good", asker).choose(turn(game, theirs))
     asked = prompts()
@@ -159,7 +159,7 @@ def test_a_preset_that_cannot_be_used_is_refused_before_anything_is_played(game:
 def test_the_real_embedded_model_plays_an_episode_without_help(game: Game) -> None:
     options = game.options(max_turns=3, agent_starts=True)
     settings = options.settings()
-    with Asker(game, "embedded") as asker:
+    with PositionAsker(game, "embedded") as asker:
         played = play_episode(game, settings, [LLMPlayer("embedded", asker), player_named(game, "heuristic")], seed=1)
     mine = [event.payload for event in played.events if event.type == "decision" and event.payload["seat"] == 0]
     assert mine

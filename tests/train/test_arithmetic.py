@@ -15,10 +15,9 @@ from kibitz.core.act import entropy
 from kibitz.core.xla.jit import jit_batch
 from kibitz.games import get_game
 from kibitz.train import ppo, reinforce
-from kibitz.train.learner import roll_out
 from kibitz.train.network import Flat, flatten, new_policy
-from kibitz.train.program import build
-from kibitz.train.rollout import Practice, pack_masks, unpack_masks
+from kibitz.train.phase import build
+from kibitz.train.rollout import Practice, pack_masks, roll_out, unpack_masks
 from tests.train import toy
 from tests.train.conftest import tiny_job
 
@@ -234,14 +233,14 @@ def test_reinforce_loss_is_that_of_plain_numpy_with_the_baseline_of_before() -> 
 
 def test_the_baseline_of_reinforce_does_not_see_the_returns_it_is_compared_with() -> None:
     """The same games once paid and once not: every baseline is the same number."""
-    program = build(tiny_job(algo="reinforce"), ONE_DEVICE)
-    policy = program.compiled.flat.rebuild(flatten(program.compiled.policy(0)).vector)
-    practice = program.compiled.practice(jnp.zeros((0, 1)))
+    phase = build(tiny_job(algo="reinforce"), ONE_DEVICE)
+    policy = phase.compiled.flat.rebuild(flatten(phase.compiled.policy(0)).vector)
+    practice = phase.compiled.practice(jnp.zeros((0, 1)))
 
     @jax.jit
     def played(pays: Any) -> Any:
-        games = practice.begin(program.settings, jax.random.uniform(jax.random.key(0), (practice.begin_uniforms, 8)))
-        return roll_out(policy, practice, program.settings._replace(pays=pays), games, jax.random.key(1), 4)[1]
+        games = practice.begin(phase.settings, jax.random.uniform(jax.random.key(0), (practice.begin_uniforms, 8)))
+        return roll_out(policy, practice, phase.settings._replace(pays=pays), games, jax.random.key(1), 4)[1]
 
     seen = {pays: jax.device_get(played(np.float32(pays))) for pays in (0, 1)}
     assert seen[1]["reward"].sum() > 0 == seen[0]["reward"].sum()
@@ -303,7 +302,8 @@ def test_an_opening_act_that_ends_the_game_is_an_episode_with_its_pay_and_withou
     assert paid[ended].max() > 0
     act = tuple(np.zeros(count, np.int32) for _ in game.heads)
     u = rng.random((practice.step_uniforms, count), np.float32)
-    stepped = jax.device_get(jit_batch(practice.step)(settings, games, act, u)[1])
+    solo = jax.vmap(practice.play.layout.unpack)(games.solo)
+    stepped = jax.device_get(jit_batch(practice.step)(settings, games, solo, act, u)[1])
     assert stepped.over[ended].all()
     np.testing.assert_array_equal(stepped.returned[ended], paid[ended])
     assert (stepped.steps[ended] == 0).all()

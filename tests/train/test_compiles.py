@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import jax
 
-from kibitz.train.program import build
+from kibitz.train.phase import build
 from tests.train.conftest import tiny_job
 
 
 def test_a_second_update_finds_the_program_of_the_first() -> None:
-    program = build(tiny_job(), tuple(jax.devices()[:1]))
-    learner, _ = program.advance(program.begin(), program.settings, 0)
-    known = program.advance._cache_size()  # type: ignore[attr-defined]
-    learner, _ = program.advance(learner, program.settings, 1)
-    program.advance(learner, program.settings, 2)
-    assert program.advance._cache_size() == known  # type: ignore[attr-defined]
+    phase = build(tiny_job(), tuple(jax.devices()[:1]))
+    learner, _ = phase.advance(phase.begin(), phase.settings, 0)
+    known = phase.advance._cache_size()  # type: ignore[attr-defined]
+    learner, _ = phase.advance(learner, phase.settings, 1)
+    phase.advance(learner, phase.settings, 2)
+    assert phase.advance._cache_size() == known  # type: ignore[attr-defined]
 
 
 def test_a_second_run_with_another_seed_and_length_compiles_nothing() -> None:

@@ -16,9 +16,9 @@ from kibitz.core.errors import BadInput
 from kibitz.llm.client.limits import TooManyFailures
 from kibitz.train import checkpoint
 from kibitz.train.config import read_job
-from kibitz.train.llm_hints.loop import Hosted
+from kibitz.train.llm_hints.loop import HostHintLoop
 from kibitz.train.opponents import bot_of_run, job_at
-from kibitz.train.program import build
+from kibitz.train.phase import build
 from tests.train import toy
 from tests.train.conftest import assert_same_run, rows, tiny_job
 from tests.train.test_runs import crash_after
@@ -90,12 +90,12 @@ def test_hints_that_fail_at_the_start_of_a_phase_leave_a_run_that_can_be_resumed
     prompt.write_text("Lucky {{ lucky }}.")
     monkeypatch.setenv("KIBITZ_LLM_PRESETS", str(presets))
 
-    def fails(self: Hosted, learner: Any, settings: Any, count: int) -> Any:
+    def fails(self: HostHintLoop, learner: Any, settings: Any, count: int) -> Any:
         if count:
             raise TooManyFailures("Nobody answers.")
         return learner, {}
 
-    monkeypatch.setattr(Hosted, "advance", fails)
+    monkeypatch.setattr(HostHintLoop, "advance", fails)
     border = tmp_path / "border" / "checkpoints" / "step_000000000032.safetensors"
     written: list[Any] = []
     changes = {
@@ -105,7 +105,7 @@ def test_hints_that_fail_at_the_start_of_a_phase_leave_a_run_that_can_be_resumed
         "curriculum": [{"until": 32}, {"hints": {"mode": "llm"}}],
     }
     for resume in (False, True):  # the second one finds what the first has saved
-        with pytest.raises(BadInput, match=r"Nobody answers\. .* saved at step 32; --resume goes on"):
+        with pytest.raises(BadInput, match=r"Nobody answers\. .* saved at step 32; --resume continues"):
             train("border", resume, lambda told: written.append(load_file(border)), **changes)
     (before,), after = written, load_file(border)
     assert all(before[name].tobytes() == after[name].tobytes() for name in {**before, **after})
@@ -179,19 +179,19 @@ def test_reinforce_counts_steps_alike_in_every_phase(train: Callable[..., Any]) 
 
 
 def test_phases_of_the_negotiation_change_turns_hints_partner_mix_and_opponent() -> None:
-    phases = [
+    parts = [
         {"until": 1000, "env": {"max_turns": 4}},
         {"until": 2000, "env": {"partner": {"heuristic": 1.0, "conceder": 3.0}}, "hints": {"mode": "random"}},
         {"until": 3000, "env": {"partner_threshold": 0.7}, "opponent": "partner:stubborn"},
     ]
-    job = read_job(None, {"curriculum": phases, "train": {"num_train_steps": 4000}})
+    job = read_job(None, {"env": {"id": "DealOrNoDialog-v0"}, "curriculum": parts, "train": {"num_train_steps": 4000}})
     found = job.phases()
     assert [end for end, _ in found] == [1000, 2000, 3000, 4000]
-    programs = [build(part, ONE_DEVICE) for _, part in found]
-    assert [int(program.settings.max_turns) for program in programs] == [4, 10, 10, 10]
-    assert [program.settings.styles.weight.shape[1] for program in programs] == [1, 2, 1, 1]
-    assert [program.advice for program in programs] == ["none", "random legal acts", "none", "none"]
-    assert [program.compiled.opponent.name for program in programs if program.compiled.opponent] == [
+    phases = [build(part, ONE_DEVICE) for _, part in found]
+    assert [int(phase.settings.max_turns) for phase in phases] == [4, 10, 10, 10]
+    assert [phase.settings.styles.weight.shape[1] for phase in phases] == [1, 2, 1, 1]
+    assert [phase.advice for phase in phases] == ["none", "random legal acts", "none", "none"]
+    assert [phase.compiled.opponent.name for phase in phases if phase.compiled.opponent] == [
         "heuristic", "heuristic", "partner:stubborn", "heuristic",
     ]  # fmt: skip
-    assert float(programs[3].settings.styles.low[1, 0]) == pytest.approx(0.55)
+    assert float(phases[3].settings.styles.low[1, 0]) == pytest.approx(0.55)

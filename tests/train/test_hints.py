@@ -1,4 +1,4 @@
-"""Who whispers, what arrives as numbers, and how often."""
+"""Advisers in training: their hints as features, and how often they come."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from kibitz.core.errors import BadInput
 from kibitz.core.xla.jit import jit_batch
 from kibitz.games import get_game
 from kibitz.hints import Hint, HintAdapter
-from kibitz.train.llm_hints.accounting import Whispers
-from kibitz.train.program import build
-from kibitz.train.rollout import Practice, policy_bot
+from kibitz.train.llm_hints.accounting import HintAccounting
+from kibitz.train.network import policy_bot
+from kibitz.train.phase import build
+from kibitz.train.rollout import Practice
 from tests.train import toy
 from tests.train.conftest import tiny_job
 
@@ -41,7 +42,7 @@ def test_a_hint_is_the_ten_numbers_of_the_seed() -> None:
     assert negotiation_block((PROPOSE, 4, 1, 2)) == [1, 0, 0, 0, 0, 1, 1, 1, 0.75, 1]
 
 
-def test_the_counts_of_an_agree_are_not_whispered() -> None:
+def test_the_counts_of_an_agree_are_not_hinted() -> None:
     assert negotiation_block((AGREE, 3, 1, 2)) == [0, 0, 1, 0, 0, 0, 0, 0, 0.75, 1]
 
 
@@ -50,18 +51,19 @@ def test_no_hint_is_ten_zeros() -> None:
     assert HintAdapter(get_game("deal_or_no_deal")).hint_size == 10
 
 
-def whispered(mode: str, cadence: int, rounds: int, steps: int) -> tuple[Any, Any]:
+def hinted(mode: str, cadence: int, rounds: int, steps: int) -> tuple[Any, Any]:
     """What eight games of the toy are told at each step: base features and hint blocks, [steps, n, games]."""
     job = tiny_job(hints={"mode": mode, "cadence_k": cadence}, env={"rounds": rounds})
-    program = build(job, ONE_DEVICE)
-    practice = program.compiled.practice(jnp.zeros((0, 1)))
-    settings, rng, seen = program.settings, np.random.default_rng(0), []
+    phase = build(job, ONE_DEVICE)
+    practice = phase.compiled.practice(jnp.zeros((0, 1)))
+    settings, rng, seen = phase.settings, np.random.default_rng(0), []
 
     @jit_batch
     def step(games: Any, u: Any) -> Any:
         """What is seen, and the games after it."""
-        after = practice.step(settings, games, (jnp.zeros(8, jnp.int32),) * 2, u)[0]
-        return practice.observe(settings, games)[0], after
+        solo = practice.unpack(games)
+        after = practice.step(settings, games, solo, (jnp.zeros(8, jnp.int32),) * 2, u)[0]
+        return practice.observe(settings, solo, games.hint)[0], after
 
     games = jit_batch(practice.begin)(settings, rng.random((practice.begin_uniforms, 8), np.float32))
     for _ in range(steps):
@@ -72,7 +74,7 @@ def whispered(mode: str, cadence: int, rounds: int, steps: int) -> tuple[Any, An
 
 
 def test_expert_hints_come_on_reset_and_after_every_kth_step_and_are_zeros_between() -> None:
-    base, hint = whispered("expert", cadence=3, rounds=5, steps=12)
+    base, hint = hinted("expert", cadence=3, rounds=5, steps=12)
     due = [True, False, False, True, False] * 2 + [True, False]  # two whole episodes and a bit
     for number, now in enumerate(due):
         lucky, cap = base[number, 0], base[number, 1] * 2
@@ -86,12 +88,12 @@ def test_expert_hints_come_on_reset_and_after_every_kth_step_and_are_zeros_betwe
 
 
 def test_random_hints_are_legal_and_vary_and_no_hints_are_zeros() -> None:
-    base, hint = whispered("random", cadence=1, rounds=5, steps=12)
+    base, hint = hinted("random", cadence=1, rounds=5, steps=12)
     assert (hint[:, :2].sum(1) == 1).all()
     assert 0.2 < hint[:, 0].mean() < 0.8
     assert ((hint[:, 2] >= 0) & (hint[:, 2] <= 1)).all()
     assert (hint[:, 0] != (base[:, 0] == 0)).any(), "it does not know the lucky arm"
-    assert (whispered("none", cadence=1, rounds=5, steps=3)[1] == 0).all()
+    assert (hinted("none", cadence=1, rounds=5, steps=3)[1] == 0).all()
 
 
 def test_a_trained_policy_hears_its_adviser_as_often_as_in_training() -> None:
@@ -103,11 +105,11 @@ def test_a_trained_policy_hears_its_adviser_as_often_as_in_training() -> None:
 
     bot = policy_bot(TOY, policy, "listener", TOY.bot("oracle"), cadence=2)
     settings = toy.ToyOptions(rounds=5).settings()
-    state, memory = TOY.new(settings, jnp.full(1, 0.3)), bot.start(settings, 0, jnp.zeros(bot.uniforms))
+    state, memory = TOY.rules.new(settings, jnp.full(1, 0.3)), bot.start(settings, 0, jnp.zeros(bot.uniforms))
     for _ in range(5):
-        view, masks = TOY.view(settings, state, 0), TOY.legal(settings, state, 0)
+        view, masks = TOY.rules.view(settings, state, 0), TOY.rules.legal(settings, state, 0)
         memory, act = bot.choose(settings, memory, view, masks, jnp.zeros(bot.uniforms))
-        state = TOY.step(settings, state, (act, act), jnp.full(1, 0.3))[0]
+        state = TOY.rules.step(settings, state, (act, act), jnp.full(1, 0.3))[0]
     assert [float(block[-1]) for block in heard] == [1, 0, 1, 0, 1]
     assert [bool(block.any()) for block in heard] == [True, False, True, False, True]
 
@@ -117,9 +119,9 @@ def test_a_policy_can_sit_in_the_other_seat_of_a_long_game() -> None:
     bot = policy_bot(TOY, lambda x: ((jnp.zeros(2), jnp.zeros(3)), jnp.zeros(())), "long", TOY.bot("oracle"), 7)
     layout = Practice(TOY, bot).play.layout
     settings = toy.ToyOptions().settings()
-    state = TOY.new(settings, jnp.full(1, 0.3))
+    state = TOY.rules.new(settings, jnp.full(1, 0.3))
     memory = bot.start(settings, 1, jnp.zeros(bot.uniforms))
-    view, masks = TOY.view(settings, state, 1), TOY.legal(settings, state, 1)
+    view, masks = TOY.rules.view(settings, state, 1), TOY.rules.legal(settings, state, 1)
     one = jax.jit(lambda memory: bot.choose(settings, memory, view, masks, jnp.zeros(bot.uniforms))[0])
     for _ in range(300):
         memory = one(memory)
@@ -134,7 +136,7 @@ def test_the_adviser_is_said_and_recorded(train: Callable[..., Any]) -> None:
 
 
 def test_a_game_without_words_has_no_hints_of_an_llm(train: Callable[..., Any], monkeypatch: Any) -> None:
-    mute = dataclasses.replace(TOY, fields=lambda view, masks: {})
+    mute = dataclasses.replace(TOY, words=dataclasses.replace(TOY.words, answer_fields=lambda view, masks: {}))
     monkeypatch.setattr(toy, "build", lambda wide: mute)
     with pytest.raises(BadInput, match="no words for an LLM"):
         train("llm", hints={"mode": "llm"})
@@ -142,18 +144,18 @@ def test_a_game_without_words_has_no_hints_of_an_llm(train: Callable[..., Any], 
 
 def test_the_prompt_of_a_run_is_written_whole_and_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A crash while a later life begins must not cut what `--resume` compares with."""
-    whispers, prompt = Whispers([], tmp_path), tmp_path / "prompt.txt"
-    whispers.prompts = {prompt.name: "Lucky {{ lucky }}."}
+    accounting, prompt = HintAccounting([], tmp_path), tmp_path / "prompt.txt"
+    accounting.prompts = {prompt.name: "Lucky {{ lucky }}."}
 
     def cut(part: Path, path: Path) -> None:
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
         patch.setattr("os.replace", cut)
-        with pytest.raises(OSError, match="No space"), whispers.at_work(lambda: None):
+        with pytest.raises(OSError, match="No space"), accounting.recording(lambda: None):
             pass
     assert not prompt.exists()
     for _ in range(2):
-        with whispers.at_work(lambda: None):
+        with accounting.recording(lambda: None):
             assert prompt.read_text() == "Lucky {{ lucky }}."
         monkeypatch.setattr("os.replace", cut)  # from now on nothing is written

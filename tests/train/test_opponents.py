@@ -17,7 +17,7 @@ from kibitz.games import deal_or_no_deal
 from kibitz.games.deal_or_no_deal.envs.gym_env import NegotiationVectorEnv
 from kibitz.train import checkpoint
 from kibitz.train.config import Job
-from kibitz.train.program import build
+from kibitz.train.phase import build
 from tests.games.deal_or_no_deal.envs import ID, N, make
 from tests.games.deal_or_no_deal.test_env_vector import random_actions
 from tests.twins import play_beside
@@ -28,8 +28,8 @@ def policy(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The name of somebody who has not learnt much: how a network begins is a policy too."""
     folder: Path = tmp_path_factory.mktemp("runs") / "fresh"
     job = Job.read({"env": {"id": ID.partition(":")[2]}, "train": {"hidden": [8]}})
-    program = build(job, tuple(jax.local_devices()[:1]))
-    checkpoint.write(folder / "checkpoints", program.begin(), 0, program.game, job.model_dump(mode="json"))
+    phase = build(job, tuple(jax.local_devices()[:1]))
+    checkpoint.write(folder / "checkpoints", phase.begin(), 0, phase.game, job.model_dump(mode="json"))
     return f"policy:{folder}"
 
 

@@ -1,1 +1,1 @@
-"""Training whose adviser is a language model: questions between compiled steps, and what they cost."""
+"""Training with hints from a language model: questions between compiled steps, and what they cost."""

@@ -1,15 +1,16 @@
-"""Training whose adviser cannot be compiled: compiled steps, and questions to the host between them.
+"""Training with an adviser that cannot be compiled: compiled steps, and questions on the host between them.
 
-An update is one compiled start, `rollout` compiled steps and one compiled lesson, the same functions that a
-fully compiled update is made of. After each step the games that are due get their hints, all at once.
+An update is one compiled start, `rollout` compiled steps and one compiled gradient update, made from the same
+functions as a fully compiled update. After each step the host gets hints for all games at once.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from functools import cached_property
-from typing import Any
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -17,104 +18,180 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
-from kibitz.advice.batch import COLUMNS, Source
+from kibitz.advice.batch import HintSource, usage_columns
 from kibitz.advice.features import Hint
-from kibitz.train.compiled import Compiled
-from kibitz.train.learner import Learner, told_of
-from kibitz.train.rollout import Games
+from kibitz.core.xla.jit import jit_batch
+from kibitz.train.rollout import Games, Learner, mean_metrics, play_step
 
-PULSE = 0.5  # seconds between two signs of life
+if TYPE_CHECKING:
+    from kibitz.train.phase import CompiledPhase
+
+REPORT_SECONDS = 0.5  # between two progress reports within an update
 
 
-class Hosted:
-    """Advances the learners of a phase with the hints of a source."""
+@dataclass(frozen=True)
+class StepPrograms:
+    """The parts of an update between which the host gives hints; every argument has seeds first."""
 
-    def __init__(self, compiled: Compiled, source: Source, seeds: int) -> None:
+    compiled: CompiledPhase
+    algorithm: Any  # the module of the algorithm
+
+    @cached_property
+    def begin(self) -> Any:
+        """learners, settings -> learners, the earlier selves they play against, keys of the steps."""
+
+        def one(learner: Learner, settings: Any) -> Any:
+            learner, index = self.compiled.choose_self(learner)
+            practice = self.compiled.practice(learner.pool, index)
+            learner, roll_key = self.algorithm.begin(learner, settings, practice)
+            return learner, index, jax.random.key_data(jax.random.split(roll_key, self.compiled.config.rollout))
+
+        return jit_batch(jax.vmap(one, in_axes=(0, None)))
+
+    @cached_property
+    def step(self) -> Any:
+        """One step of every game; `seen` is written in place."""
+
+        def one(
+            weights: Array, pool: Array, index: Array, settings: Any, games: Games, seen: Any, keys: Array, step: Array
+        ) -> Any:
+            policy, practice = self.compiled.flat.rebuild(weights), self.compiled.practice(pool, index)
+            games, now = play_step(policy, practice, settings, games, jax.random.wrap_key_data(keys[step]))
+            return games, {name: seen[name].at[step].set(now[name]) for name in seen}
+
+        return jit_batch(jax.vmap(one, in_axes=(0, 0, 0, None, 0, 0, 0, None)), donate_argnums=5)
+
+    @cached_property
+    def learn(self) -> Any:
+        def one(learner: Learner, index: Array, seen: Any, settings: Any) -> Any:
+            practice = self.compiled.practice(learner.pool, index)
+            return self.algorithm.learn(learner, seen, settings, self.compiled.flat, practice, self.compiled.config)
+
+        return jit_batch(jax.vmap(one, in_axes=(0, 0, 0, None)))
+
+    @cached_property
+    def hint_context(self) -> Any:
+        """games, pool, settings -> HintContext."""
+
+        def one(games: Games, pool: Array, settings: Any) -> Any:
+            practice: Any = self.compiled.practice(pool)
+            return practice.hint_context(settings, games)
+
+        return jit_batch(jax.vmap(one, in_axes=(0, 0, None)))
+
+    def empty_rollout(self, learner: Learner, settings: Any) -> Any:
+        """Zeros in the shape of what a rollout sees."""
+        compiled = self.compiled
+
+        def one(weights: Array, pool: Array, games: Games, settings: Any) -> Any:
+            policy, practice = compiled.flat.rebuild(weights), compiled.practice(pool)
+            return play_step(policy, practice, settings, games, jax.random.key(0))[1]
+
+        many = jax.vmap(one, in_axes=(0, 0, 0, None))
+        shapes = jax.eval_shape(many, learner.weights, learner.pool, learner.games, settings)
+        steps = compiled.config.rollout
+        return {name: jnp.zeros((x.shape[0], steps, *x.shape[1:]), x.dtype) for name, x in shapes.items()}
+
+
+@lru_cache(maxsize=8)
+def step_programs(compiled: CompiledPhase, algorithm: Any) -> StepPrograms:
+    """Equal phases share what they have compiled."""
+    return StepPrograms(compiled, algorithm)
+
+
+class HostHintLoop:
+    """Advances the learners of a phase with hints from a source on the host."""
+
+    def __init__(self, compiled: CompiledPhase, algorithm: Any, source: HintSource, seeds: int) -> None:
         self.compiled, self.source, self.seeds = compiled, source, seeds
-        self.pulse: Callable[[dict[str, float]], None] = lambda told: None
-        self._seen: Any = None  # what the rollout has seen; written in place, used again
-        self._last_pulse = self._last_given = 0.0
+        self.programs = step_programs(compiled, algorithm)
+        self.report: Callable[[dict[str, float]], None] = lambda progress: None
+        self._seen: Any = None  # the rollout's buffer, reused by the next
+        self._last_report = self._last_given = 0.0
 
     def advance(self, learner: Learner, settings: Any, count: int) -> tuple[Learner, dict[str, Any]]:
-        """learners, settings, number of updates -> learners, mean metrics f64[seeds] each; hints are counted.
+        """learners, settings, number of updates -> learners, mean metrics f64[seeds] each, and hint usage.
 
-        The given learner stays usable: what fails in between loses nothing that was there before.
+        The given learner stays usable, so a failure in between loses nothing.
         """
         if count == 0:
             self._compile(learner, settings)
             return learner, {}
-        before = self.source.counts.copy()
+        before = [ledger.snapshot() for ledger in self.source.ledgers]
         sums: dict[str, Any] = {}
         for _ in range(count):
             learner, metrics = self._update(learner, settings)
             sums = {name: sums.get(name, 0.0) + np.asarray(value, float) for name, value in metrics.items()}
-        with np.errstate(invalid="ignore"):  # no episode ended: its return does not exist
-            told = told_of(sums, count)
-        return learner, told | dict(zip(COLUMNS, self.source.counts - before, strict=True))
+        with np.errstate(invalid="ignore"):  # without an ended episode the return is NaN
+            means = mean_metrics(sums, count)
+        used = [ledger.since(earlier) for ledger, earlier in zip(self.source.ledgers, before, strict=True)]
+        return learner, means | usage_columns(used)
+
+    def attach_hints(self, games: Games, settings: Any, wanted: NDArray[np.bool_] | None = None) -> Games:
+        """Hints for all games in which one is due; the step left the others without."""
+        due = np.asarray(games.adviser_memory.due)
+        if wanted is not None:
+            due = due & wanted
+        if not due.any():
+            return games
+        keys = np.asarray(games.adviser_memory.key)
+        given = self.source.hints(due, keys, lambda: self._hint_context(games, settings))
+        self._report_progress()
+        hint = Hint(tuple(given.act), given.confidence, given.available)
+        return games._replace(hint=hint, adviser_memory=games.adviser_memory._replace(due=self._none_due))
 
     def close(self) -> None:
         self.source.close()
 
     def _update(self, learner: Learner, settings: Any) -> tuple[Learner, dict[str, Array]]:
-        learner, index, keys, learn_key = self.compiled.begin_update(learner, settings)
+        learner, index, keys = self.programs.begin(learner, settings)
         wanted: NDArray[np.bool_] | None = None
-        if self.compiled.algo == "reinforce":  # what a game plays after its end is left out: nobody need advise it
+        if self.compiled.algo == "reinforce":  # it omits what a game plays after its end, so no hint is needed there
             wanted = np.ones(learner.games.steps.shape, bool)
-        games = self.heed(learner.games, settings, wanted)
+        games = self.attach_hints(learner.games, settings, wanted)
         for step in range(self.compiled.config.rollout):
-            games, self._seen = self.compiled.step(
-                learner.weights, learner.pool, index, settings, games, self._seen_like(learner, settings), keys, step
+            seen = self._rollout_buffer(learner, settings)
+            games, self._seen = self.programs.step(
+                learner.weights, learner.pool, index, settings, games, seen, keys, step
             )
             if wanted is not None:
                 wanted &= np.asarray(games.steps) > 0
-            games = self.heed(games, settings, wanted)
-        return self.compiled.learn(learner._replace(games=games), index, self._seen, learn_key, settings)  # type: ignore[no-any-return]
+            games = self.attach_hints(games, settings, wanted)
+        return self.programs.learn(learner._replace(games=games), index, self._seen, settings)  # type: ignore[no-any-return]
 
-    def heed(self, games: Games, settings: Any, wanted: NDArray[np.bool_] | None = None) -> Games:
-        """Hints for all games that are due; the others have none, as the step left them."""
-        due = np.asarray(games.ear.due)
-        if wanted is not None:
-            due = due & wanted
-        if not due.any():
-            return games
-        given = self.source.hints(due, np.asarray(games.ear.place), lambda: self._look(games, settings))
-        self._show_life()
-        hint = Hint(tuple(given.act), given.confidence, given.available)
-        return games._replace(hint=hint, ear=games.ear._replace(due=self._nobody))
-
-    def _show_life(self) -> None:
-        now, given = time.monotonic(), float(self.source.counts[COLUMNS.index("hints_given")].sum())
-        if now - self._last_pulse >= PULSE:
-            if self._last_pulse:
-                self.pulse({"hints_per_s": (given - self._last_given) / (now - self._last_pulse)})
-            self._last_pulse, self._last_given = now, given
+    def _report_progress(self) -> None:
+        now, given = time.monotonic(), sum(ledger.given for ledger in self.source.ledgers)
+        if now - self._last_report >= REPORT_SECONDS:
+            if self._last_report:
+                self.report({"hints_per_s": (given - self._last_given) / (now - self._last_report)})
+            self._last_report, self._last_given = now, given
 
     def _compile(self, learner: Learner, settings: Any) -> None:
-        """Every program once; what comes out is thrown away and nobody is asked."""
-        ready, index, keys, learn_key = self.compiled.begin_update(learner, settings)
+        """Runs every program once without asking for hints, and discards the results."""
+        ready, index, keys = self.programs.begin(learner, settings)
         shape = (len(self.compiled.game.heads), *ready.games.steps.shape)
         act, zeros = np.zeros(shape, np.int32), np.zeros(shape[1:], np.float32)
-        silent = ready.games._replace(
-            hint=Hint(tuple(act), zeros, zeros.astype(bool)), ear=ready.games.ear._replace(due=self._nobody)
+        no_hints = ready.games._replace(
+            hint=Hint(tuple(act), zeros, zeros.astype(bool)),
+            adviser_memory=ready.games.adviser_memory._replace(due=self._none_due),
         )
-        games, self._seen = self.compiled.step(
-            ready.weights, ready.pool, index, settings, silent, self._seen_like(ready, settings), keys, 0
-        )
-        jax.block_until_ready(self.compiled.learn(ready._replace(games=games), index, self._seen, learn_key, settings))
-        jax.block_until_ready(self._look(games, settings))
+        seen = self._rollout_buffer(ready, settings)
+        games, self._seen = self.programs.step(ready.weights, ready.pool, index, settings, no_hints, seen, keys, 0)
+        jax.block_until_ready(self.programs.learn(ready._replace(games=games), index, self._seen, settings))
+        jax.block_until_ready(self._hint_context(games, settings))
 
-    def _seen_like(self, learner: Learner, settings: Any) -> Any:
+    def _rollout_buffer(self, learner: Learner, settings: Any) -> Any:
         if self._seen is None:
-            self._seen = self.compiled.nothing_seen(learner, settings)
+            self._seen = self.programs.empty_rollout(learner, settings)
         return self._seen
 
-    def _look(self, games: Games, settings: Any) -> Any:
-        return self.compiled.look(games, self._no_selves, settings)
+    def _hint_context(self, games: Games, settings: Any) -> Any:
+        return self.programs.hint_context(games, self._empty_pool, settings)
 
     @cached_property
-    def _no_selves(self) -> Array:
+    def _empty_pool(self) -> Array:
         return jnp.zeros((self.seeds, self.compiled.selves, self.compiled.flat.vector.shape[0]))
 
     @cached_property
-    def _nobody(self) -> Array:
+    def _none_due(self) -> Array:
         return jnp.zeros((self.seeds, self.compiled.config.num_envs), bool)

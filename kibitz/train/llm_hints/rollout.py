@@ -1,7 +1,7 @@
-"""Practice with an adviser who lives on the host: what was said is kept, and every position has an address.
+"""Practice with an adviser on the host.
 
-The compiled step writes down all a question will need: the lines said so far, whether a hint is due, and a
-hash of everything a question is made of, so that the host finds a known position without putting it into words.
+The compiled step records all that a question needs: the acts so far, whether a hint is due, and a hash of
+everything that the question is made from, by which the host finds a known position without writing the question.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from kibitz.advice.features import Hint
 from kibitz.core.act import Act, Masks
 from kibitz.core.bots import where
 from kibitz.core.game import Game
-from kibitz.train.rollout import Dealt, Games, Past, Practice, pack_masks
+from kibitz.train.rollout import Games, Past, Placed, Practice, pack_masks
 
-LANES = 4  # 128 bits: among a billion positions two alike are less likely than a broken disk
+LANES = 4  # 128 bits: two equal hashes among a billion positions are less likely than a broken disk
 
 
-class Ear(NamedTuple):
-    """What the host has to know of one game."""
+class HintState(NamedTuple):
+    """What the host must know of one game."""
 
-    lines: Array  # i16[most, 1 + heads]: 1 + seat and the act of everything said, oldest first, then zeros
+    lines: Array  # i16[max_lines, 1 + heads]: 1 + seat and act of every turn, oldest first, then zeros
     length: Array  # i32[], lines so far
-    told: Array  # u32[LANES], a hash of the lines
-    place: Array  # u32[LANES], a hash of view, masks and lines
-    due: Array  # bool[], a hint is to be asked for
+    lines_hash: Array  # u32[LANES]
+    key: Array  # u32[LANES], a hash of view, masks and lines
+    due: Array  # bool[], a hint is due
 
 
-class Look(NamedTuple):
-    """What a question is made of; every leaf has the axes of the batch first."""
+class HintContext(NamedTuple):
+    """What a question is made from; every leaf has the axes of the batch first."""
 
     view: Any
     masks: Masks
@@ -43,54 +43,55 @@ class Look(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Listening(Practice):
-    """The hint is put into `Games.hint` by the host, which then takes `Ear.due` away."""
+class HostHintPractice(Practice):
+    """`Games.adviser_memory` is a HintState. The host sets `Games.hint` and then clears `due`."""
 
-    most: int = 1  # lines an episode can have
+    max_lines: int = 1
 
-    def look(self, settings: Any, games: Games) -> Look:
-        """f[games, ...] each."""
-
-        def one(games: Games) -> Look:
+    def hint_context(self, settings: Any, games: Games) -> HintContext:
+        def one(games: Games) -> HintContext:
             state = self.play.layout.unpack(games.solo).state
             view, masks = self.game.rules.view(settings, state, 0), self.game.rules.legal(settings, state, 0)
-            return Look(view, masks, games.ear.lines, games.ear.length)
+            return HintContext(view, masks, games.adviser_memory.lines, games.adviser_memory.length)
 
         return jax.vmap(one)(games)
 
-    def _advise(self, settings: Any, dealt: Dealt, past: Past | None, since: Array, u: Array) -> tuple[Hint, Ear]:
-        ear = self._nothing_said()
+    def _advise(
+        self, settings: Any, placed: Placed, past: Past | None, since: Array, u: Array
+    ) -> tuple[Hint, HintState]:
+        hints = self._no_lines()
         if past is not None:
-            ear = where(past.over, ear, self._heard(past.ear, jnp.bool_(True), 0, past.act))
-        ear = self._heard(ear, dealt.reply.acted, 1, dealt.reply.act)
-        due = self.game.rules.to_act(dealt.solo.state)[0] & (since % self.cadence == 0)
-        ear = ear._replace(place=self.place(settings, dealt.solo.state, ear.told), due=due)
-        return self.adapter.no_hint(jnp.int32(0)), ear
+            hints = where(past.over, hints, self._with_line(past.adviser_memory, jnp.bool_(True), 0, past.act))
+        hints = self._with_line(hints, placed.reply.acted, 1, placed.reply.act)
+        state = placed.solo.state
+        due = self.game.rules.to_act(state)[0] & (since % self.cadence == 0)
+        hints = hints._replace(key=self.position_key(settings, state, hints.lines_hash), due=due)
+        return self.adapter.no_hint(jnp.int32(0)), hints
 
-    def place(self, settings: Any, state: Any, told: Array) -> Array:
-        """u32[LANES]: a hash of everything a question is made of."""
+    def position_key(self, settings: Any, state: Any, lines_hash: Array) -> Array:
+        """u32[LANES]: a hash of everything that a question is made from."""
         view, masks = self.game.rules.view(settings, state, 0), self.game.rules.legal(settings, state, 0)
-        return digest(jnp.concatenate([*map(_words, jax.tree.leaves(view)), pack_masks(masks), told]))
+        return digest(jnp.concatenate([*map(_words, jax.tree.leaves(view)), pack_masks(masks), lines_hash]))
 
-    def _nothing_said(self) -> Ear:
-        nothing = jnp.zeros((self.most, 1 + len(self.game.heads)), jnp.int16)
+    def _no_lines(self) -> HintState:
+        lines = jnp.zeros((self.max_lines, 1 + len(self.game.heads)), jnp.int16)
         zeros = jnp.zeros(LANES, jnp.uint32)
-        return Ear(nothing, jnp.int32(0), zeros, zeros, jnp.bool_(False))
+        return HintState(lines, jnp.int32(0), zeros, zeros, jnp.bool_(False))
 
-    def _heard(self, ear: Ear, spoke: Array, seat: int, act: Act) -> Ear:
+    def _with_line(self, hints: HintState, acted: Array, seat: int, act: Act) -> HintState:
         line = jnp.stack([jnp.int32(1 + seat), *(jnp.asarray(x, jnp.int32) for x in act)])
-        here = (jnp.arange(self.most) == ear.length) & spoke
-        told = ear.told + digest(jnp.concatenate([ear.length[None], line]).astype(jnp.uint32))
-        return ear._replace(
-            lines=jnp.where(here[:, None], line.astype(jnp.int16), ear.lines),
-            length=ear.length + spoke,
-            told=jnp.where(spoke, told, ear.told),
+        here = (jnp.arange(self.max_lines) == hints.length) & acted
+        lines_hash = hints.lines_hash + digest(jnp.concatenate([hints.length[None], line]).astype(jnp.uint32))
+        return hints._replace(
+            lines=jnp.where(here[:, None], line.astype(jnp.int16), hints.lines),
+            length=hints.length + acted,
+            lines_hash=jnp.where(acted, lines_hash, hints.lines_hash),
         )
 
 
-def most_lines(game: Game, settings: Any) -> int:
-    """Of one episode: everybody's acts, and an opening one."""
-    with jax.ensure_compile_time_eval():  # asked for while something is traced
+def max_lines(game: Game, settings: Any) -> int:
+    """Acts of both seats in one episode, and an opening act."""
+    with jax.ensure_compile_time_eval():  # also called while a program is traced
         return game.rules.max_steps(settings) * (2 if game.rules.simultaneous else 1) + 1
 
 

@@ -1,0 +1,281 @@
+"""A phase of a training job: what it plays, and the programs it compiles.
+
+A compiled program depends only on the fields of `CompiledPhase`; what differs between runs (settings, seeds,
+number of steps) is an argument. Equal phases share their programs, so a second run in the same process, with
+another seed or from a checkpoint, traces and compiles nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from kibitz.advice.batch import LLMHints
+from kibitz.core.bots import Bot, seated
+from kibitz.core.chance import seed_key
+from kibitz.core.errors import BadInput
+from kibitz.core.game import Game
+from kibitz.core.xla.jit import jit_batch
+from kibitz.evaluate.loop import match_program
+from kibitz.train import ppo, reinforce, supervised
+from kibitz.train.config import Job, TrainOptions
+from kibitz.train.llm_hints.loop import HostHintLoop
+from kibitz.train.llm_hints.rollout import HostHintPractice, max_lines
+from kibitz.train.network import Flat, feature_size, flatten, new_policy, policy_bot
+from kibitz.train.opponents import adviser_for, game_of, make_llm_hints, opponent_for, self_bot
+from kibitz.train.rollout import Learner, Practice, max_learner_steps, mean_metrics, optimiser
+
+ALGORITHMS: dict[str, Any] = {"ppo": ppo, "reinforce": reinforce, "supervised": supervised}
+MAX_SELVES = 16  # earlier selves in the pool
+AXIS = "games"
+
+
+@dataclass(frozen=True)
+class CompiledPhase:
+    algo: str
+    game: Game
+    opponent: Bot | None  # None: earlier selves
+    adviser: Bot | None
+    cadence: int
+    config: TrainOptions
+    devices: tuple[Any, ...]
+    max_lines: int | None = None  # the adviser is on the host and reads at most this many lines per episode
+
+    @cached_property
+    def flat(self) -> Flat:
+        """Shapes only; every learner has its own weights."""
+        return flatten(self.policy(0))
+
+    @property
+    def selves(self) -> int:
+        return MAX_SELVES if self.opponent is None else 0
+
+    def policy(self, seed: int) -> Any:
+        key = jax.random.fold_in(jax.random.key(seed), 1)
+        return new_policy(self.game, feature_size(self.game), self.config.hidden, key)
+
+    def practice(self, pool: Array, index: Array | int = 0) -> Practice:
+        opponent = self.opponent or self_bot(self.game, self.flat, pool, index)
+        if self.max_lines is not None:
+            return HostHintPractice(self.game, opponent, None, self.cadence, self.max_lines)
+        return Practice(self.game, opponent, self.adviser, self.cadence)
+
+    def choose_self(self, learner: Learner) -> tuple[Learner, Array]:
+        """Before an update: the learner with its pool up to date, and the earlier self that it plays against."""
+        if self.opponent is None:
+            every = max(1, self.config.updates // (4 * MAX_SELVES))
+            slot = (learner.updates // every) % MAX_SELVES
+            due = learner.updates % every == 0
+            pool = learner.pool.at[slot].set(learner.weights)  # replaces the oldest self
+            learner = learner._replace(pool=jnp.where(due, pool, learner.pool))
+        key = jax.random.fold_in(jax.random.wrap_key_data(learner.key), 7)
+        return learner, jax.random.randint(key, (), 0, max(learner.pool.shape[0], 1))
+
+    @cached_property
+    def deal(self) -> Callable[[Learner, Any], Learner]:
+        """learners, settings -> learners with new games."""
+
+        def one(learner: Learner, settings: Any) -> Learner:
+            key, deal_key = jax.random.split(jax.random.wrap_key_data(learner.key))
+            practice = self.practice(learner.pool)
+            u = jax.random.uniform(deal_key, (practice.begin_uniforms, self.config.num_envs))
+            return learner._replace(games=practice.begin(settings, u), key=jax.random.key_data(key))
+
+        return jax.jit(jax.vmap(one, in_axes=(0, None)))
+
+    @cached_property
+    def advance(self) -> Callable[[Learner, Any, Any], tuple[Learner, dict[str, Array]]]:
+        """learners, settings, number of updates -> learners, mean metrics f32[seeds] each."""
+        axis = AXIS if len(self.devices) > 1 else None
+        config = self.config.split(len(self.devices))
+        update = ALGORITHMS[self.algo].update
+
+        def one(learner: Learner, settings: Any) -> tuple[Learner, dict[str, Array]]:
+            learner, index = self.choose_self(learner)
+            practice = self.practice(learner.pool, index)
+            return update(learner, settings, self.flat, practice, config, axis)  # type: ignore[no-any-return]
+
+        def several(learner: Learner, settings: Any, count: Any) -> tuple[Learner, dict[str, Array]]:
+            shapes = jax.eval_shape(one, learner, settings)[1]
+            zeros = {name: jnp.zeros(x.shape, x.dtype) for name, x in shapes.items()}
+
+            def body(_: Any, carry: Any) -> Any:
+                learner, sums = carry
+                learner, metrics = one(learner, settings)
+                return learner, {name: sums[name] + value for name, value in metrics.items()}
+
+            learner, sums = lax.fori_loop(0, count, body, (learner, zeros))
+            return learner, mean_metrics(sums, jnp.maximum(count, 1))
+
+        many = jax.vmap(several, in_axes=(0, None, None))
+        if axis is None:
+            return jit_batch(many, donate_argnums=0)
+        mesh, spec = self._mesh, self._spec
+        split = jax.shard_map(
+            many, mesh=mesh, in_specs=(spec, PartitionSpec(), PartitionSpec()), out_specs=(spec, PartitionSpec()),
+            check_vma=False,
+        )  # fmt: skip
+        return jit_batch(split, donate_argnums=0)
+
+    @cached_property
+    def judge(self) -> Callable[[Array, Any, Array, Array], tuple[Array, dict[str, Array]]]:
+        """weights, settings, key, episode numbers -> returns f32[seeds, episodes, 2] and scores of greedy play."""
+        opponent = self.opponent or self.game.bot(self.game.fallback)
+        adviser = None if self.algo == "supervised" else self.adviser
+
+        def one(weights: Array, settings: Any, key: Array, numbers: Array) -> Any:
+            bot = policy_bot(self.game, self.flat.rebuild(weights), "learner", adviser, self.cadence)
+            return match_program(self.game, (bot, opponent))(settings, key, numbers)
+
+        return jit_batch(lambda weights, *rest: lax.map(lambda w: one(w, *rest), weights))
+
+    def placed(self, learner: Learner) -> Learner:
+        """The learner with its games split over the devices."""
+        if len(self.devices) == 1:
+            return learner
+        places = [NamedSharding(self._mesh, spec) for spec in self._spec]
+        return Learner(*(jax.device_put(part, place) for part, place in zip(learner, places, strict=True)))
+
+    @cached_property
+    def _mesh(self) -> Mesh:
+        return Mesh(np.array(self.devices), (AXIS,))
+
+    @cached_property
+    def _spec(self) -> Any:
+        """Games are split over the devices; every device has all of the rest."""
+        whole = PartitionSpec()
+        return Learner(whole, whole, PartitionSpec(None, AXIS), whole, whole, whole)  # type: ignore[arg-type]
+
+
+def shared(compiled: CompiledPhase) -> CompiledPhase:
+    """An equal phase that was used before, with its compiled programs, or this one."""
+    if compiled.opponent is not None and compiled.config.constant:  # then programs do not depend on the length
+        length = {"num_train_steps": compiled.config.batch}
+        compiled = replace(compiled, config=compiled.config.model_copy(update=length))
+    return kept(compiled)
+
+
+@lru_cache(maxsize=8)
+def kept(compiled: CompiledPhase) -> CompiledPhase:
+    return compiled
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingPhase:
+    """Everything about a phase that does not change while it runs."""
+
+    job: Job
+    settings: Any
+    config: TrainOptions
+    compiled: CompiledPhase
+    advice: str  # the adviser, in words
+    source: LLMHints | None = None  # an adviser on the host
+    notes: tuple[str, ...] = ()  # for the run's record
+
+    @property
+    def game(self) -> Game:
+        return self.compiled.game
+
+    def advised_by(self, source: LLMHints) -> TrainingPhase:
+        """The same phase with an adviser on the host."""
+        compiled = replace(self.compiled, adviser=None, max_lines=max_lines(self.game, self.settings))
+        return replace(self, source=source, compiled=shared(compiled))
+
+    def begin(self) -> Learner:
+        """New learners, one for each seed, stacked."""
+        seeds = range(self.job.seed, self.job.seed + self.job.seeds)
+        weights = jnp.stack([flatten(self.compiled.policy(seed)).vector for seed in seeds])
+        keys = jnp.stack([jax.random.key_data(jax.random.key(seed)) for seed in seeds])
+        pool = jnp.repeat(weights[:, None], self.compiled.selves, axis=1)
+        moments = jax.vmap(optimiser(self.config).init)(weights)
+        learner = Learner(weights, moments, (), keys, jnp.zeros(self.job.seeds, jnp.int32), pool)  # type: ignore[arg-type]
+        return self.deal_again(learner)
+
+    def deal_again(self, learner: Learner) -> Learner:
+        """New games for every learner: at the start, and when a new phase plays something else."""
+        selves = self.compiled.selves
+        if learner.pool.shape[1] != selves:  # self-play begins or ends with this phase
+            learner = learner._replace(pool=jnp.repeat(learner.weights[:, None], selves, axis=1))
+        return self.compiled.placed(self.compiled.deal(learner, self.settings))
+
+    @property
+    def advance(self) -> Callable[[Learner, Any, Any], tuple[Learner, dict[str, Array]]]:
+        """learners, settings, number of updates -> learners, mean metrics f32[seeds] each."""
+        return self.compiled.advance if self.host is None else self.host.advance
+
+    def judge(self, weights: Array) -> tuple[Array, dict[str, Array]]:
+        """weights -> returns f32[seeds, episodes, 2] and scores of greedy play on fresh contexts."""
+        key = seed_key(2**40 + self.job.seed)  # no learner trains on contexts of this seed
+        numbers = jnp.arange(self.job.logging.eval_episodes, dtype=jnp.int32)
+        return self.compiled.judge(weights, self.settings, key, numbers)
+
+    @cached_property
+    def host(self) -> HostHintLoop | None:
+        """Advances the learners where the adviser cannot be compiled."""
+        if self.source is None:
+            return None
+        return HostHintLoop(self.compiled, ALGORITHMS[self.job.algo], self.source, self.job.seeds)
+
+
+def build(job: Job, devices: tuple[Any, ...]) -> TrainingPhase:
+    """Raises BadInput for what does not fit together, before anything is written or compiled."""
+    game, options = game_of(job)
+    hints = job.hints
+    if job.algo == "supervised":
+        if hints.mode not in ("none", "expert"):
+            raise BadInput(f"--algo supervised learns the acts of the expert; use --hint expert, not {hints.mode}.")
+        hints = hints.model_copy(update={"mode": "expert"})
+    notes: list[str] = []
+    adviser, advice = adviser_for(hints, game, notes)
+    opponent = opponent_for(job, game, notes)
+    seats: dict[int, Bot] = {} if opponent is None else {1: opponent}
+    settings = seated(options.settings(), seats, {0: adviser} if adviser else {})
+    source = make_llm_hints(hints, game, settings, job.seeds) if hints.mode == "llm" else None
+    changed: dict[str, Any] = {"scale": job.train.scale or game.learning.scale(settings)}
+    if job.algo == "reinforce":
+        rollout = max_learner_steps(game, settings)
+        changed |= {"rollout": rollout, "minibatch": rollout * job.train.num_envs, "epochs": 1}
+    if job.algo == "supervised":  # a gradient step at every step of the games
+        changed |= {"minibatch": job.train.num_envs, "epochs": 1}
+    config = job.train.model_copy(update=changed)
+    for name in ("num_envs", "minibatch"):
+        if getattr(config, name) % len(devices):
+            raise BadInput(
+                f"{name} is {getattr(config, name)}, which {len(devices)} devices cannot share equally; "
+                f"make it a multiple of {len(devices)}."
+            )
+    compiled = shared(CompiledPhase(job.algo, game, opponent, adviser, hints.cadence_k, config, devices))
+    phase = TrainingPhase(job, settings, config, compiled, advice, notes=tuple(notes))
+    return phase if source is None else phase.advised_by(source)
+
+
+def build_phases(job: Job, devices: tuple[Any, ...]) -> list[tuple[int, TrainingPhase]]:
+    """The end of each phase, in steps, and the phase; all of them train one network and count steps alike."""
+    parts = job.phases()
+    if any(part.hints.mode == "llm" for _, part in parts):
+        devices = devices[:1]  # the host steps the games, so more devices would only wait
+    phases = [(end, build(part, devices)) for end, part in parts]
+    shapes = {(p.game.name, p.game.version, p.game.sizes, feature_size(p.game)) for _, p in phases}
+    if len(shapes) > 1:
+        raise BadInput(
+            "The phases of the curriculum play games of different shapes, which one network cannot learn; "
+            "set options that change features or acts in env."
+        )
+    if job.algo == "reinforce":  # an update plays the longest episodes of all phases to their end
+        rollout = max(phase.config.rollout for _, phase in phases)
+        shape = {"rollout": rollout, "minibatch": rollout * job.train.num_envs}
+        phases = [(end, _reshaped(phase, shape)) for end, phase in phases]
+    return phases
+
+
+def _reshaped(phase: TrainingPhase, shape: dict[str, int]) -> TrainingPhase:
+    config = phase.config.model_copy(update=shape)
+    return replace(phase, config=config, compiled=shared(replace(phase.compiled, config=config)))
