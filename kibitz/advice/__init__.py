@@ -1,4 +1,4 @@
-"""Hints: what an adviser whispers, as numbers in the learner's input."""
+"""Hints: an adviser's act as features in the learner's input, from bots or a language model."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Hint", "HintAdapter", "HintInjectorEnv"]
 
 
 def __getattr__(name: str) -> Any:
-    """Late: the wrapper needs players and language models, the adapter nothing."""
+    """Imported when first used: the wrapper needs the language models, the adapter nothing."""
     if name != "HintInjectorEnv":
         raise AttributeError(f"module 'kibitz.advice' has no attribute {name!r}")
     return import_module("kibitz.advice.gym_wrapper").HintInjectorEnv

@@ -1,7 +1,7 @@
-"""From a hint to the numbers a network reads.
+"""A hint as input features of a network.
 
-For the negotiation these are the seed's ten: `act_onehot` (5), `oA_norm` (3, divided by the caps),
-`confidence` (1), `h_avail` (1). Other games get the same block from their own heads.
+For the negotiation these are ten: `act_onehot` (5), `oA_norm` (3, divided by the caps), `confidence` (1),
+`h_avail` (1). Other games get the same features from their own heads.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kibitz.core.game import Game
 
 
 class Hint(NamedTuple):
-    """Advice of the moment; games last, or no batch axis at all."""
+    """The advice for one position; games last, or no batch axis."""
 
     act: Act
     confidence: Any  # f32[...], 0..1
@@ -24,7 +24,7 @@ class Hint(NamedTuple):
 
 
 class HintAdapter:
-    """Builds a network's input: the game's base features, then the hint block."""
+    """Builds a network's input: the game's base features, then the hint features."""
 
     def __init__(self, game: Game) -> None:
         self.game = game
@@ -34,7 +34,7 @@ class HintAdapter:
         return self.game.heads[0].size + len(self.game.heads) - 1 + 2
 
     def hint_features(self, hint: Hint, masks: Masks) -> Array:
-        """f32[hint_size, ...]; all zeros without a hint."""
+        """f32[hint_size, ...]; zeros without a hint."""
         onehot = (values(masks[0]) == hint.act[0]).astype(jnp.float32)
         parts = [onehot]
         for head in range(1, len(self.game.heads)):
@@ -50,6 +50,6 @@ class HintAdapter:
         return jnp.concatenate([base, self.hint_features(hint, masks)])
 
     def no_hint(self, like: Array) -> Hint:
-        """The absence of a hint, in the shape of a batch."""
+        """No hint, in the shape of a batch."""
         zero = jnp.zeros_like(like, jnp.int32)
         return Hint((zero,) * len(self.game.heads), zero.astype(jnp.float32), zero.astype(bool))

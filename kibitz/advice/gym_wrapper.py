@@ -1,4 +1,4 @@
-"""Hints in the ear of a single environment: `info["hint_features"]` on reset and after every k-th step."""
+"""Hints for a single Gymnasium environment: `info["hint_features"]` on reset and after every k-th step."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PROVIDERS = ("random", "expert", "llm", "llm:PRESET")
 class HintInjectorEnv(gymnasium.Wrapper[Any, Any, Any, Any], gymnasium.utils.RecordConstructorArgs):
     """Adds a hint's features to `info`; observations, rewards and legality stay as they are.
 
-    `info["hint"]` says the source, whether there is a hint, its latency in seconds, the requests it took and the kind
+    `info["hint"]` has the source, whether there is a hint, its latency in seconds, the requests it took and the kind
     of failure. Without a hint (not due, failed, episode over) all features are zero.
     """
 
@@ -45,7 +45,7 @@ class HintInjectorEnv(gymnasium.Wrapper[Any, Any, Any, Any], gymnasium.utils.Rec
         provider: str = "random",
         cadence_k: int = 1,
         *,
-        preset: str = "auto",  # llm: which preset; `llm:PRESET` as a provider says the same
+        preset: str = "auto",  # llm: the preset; the provider `llm:PRESET` means the same
         checkpoint: str | None = None,  # expert: a run's folder or file; None: the game's reference player
         prompt: str | None = None,  # llm: a template; None: the game's own
         max_history_turns: int | None = None,
@@ -66,9 +66,9 @@ class HintInjectorEnv(gymnasium.Wrapper[Any, Any, Any, Any], gymnasium.utils.Rec
         super().__init__(env)
         base = env.unwrapped
         if not isinstance(base, GameEnv):
-            raise BadInput(f"Hints are for environments of kibitz, not for {base}.")
+            raise BadInput(f"Hints need an environment of kibitz, not {base}.")
         if not isinstance(cadence_k, int) or isinstance(cadence_k, bool) or cadence_k < 1:
-            raise BadInput(f"cadence_k is {cadence_k!r}; it should be a whole number of at least 1.")
+            raise BadInput(f"cadence_k is {cadence_k!r}; it must be a whole number of at least 1.")
         self._base, self._every = base, cadence_k
         self._asker: PositionAsker | None = None
         self._settings = base.settings
@@ -126,7 +126,7 @@ class HintInjectorEnv(gymnasium.Wrapper[Any, Any, Any, Any], gymnasium.utils.Rec
         if provider == "random":
             bot, self._source = game.bot("random"), "random"
         elif provider == "expert":
-            bot = expert_rule(game, checkpoint)
+            bot = expert_bot(game, checkpoint)
             self._source = f"expert:{bot.name}"
         else:
             raise BadInput(f"Unknown hint provider {provider!r}; use one of {', '.join(PROVIDERS)}.")
@@ -134,7 +134,7 @@ class HintInjectorEnv(gymnasium.Wrapper[Any, Any, Any, Any], gymnasium.utils.Rec
         return BotPlayer(game, bot)
 
     def _act_of(self, action: Any) -> tuple[int, ...]:
-        """The act the base environment will see, through whatever stands between."""
+        """The act that reaches the base environment through the wrappers between."""
         env: Any = self.env
         while env is not self._base:
             action = env.action(action) if isinstance(env, gymnasium.ActionWrapper) else action
@@ -186,12 +186,13 @@ class HintInjectorEnv(gymnasium.Wrapper[Any, Any, Any, Any], gymnasium.utils.Rec
         }
 
 
-def expert_rule(game: Game, checkpoint: str | None = None) -> Bot:
-    """A checkpoint; without one the reference player; without that the heuristic. Said once."""
+def expert_bot(game: Game, checkpoint: str | None = None) -> Bot:
+    """The bot of a checkpoint; without one the reference player. Logs its name once."""
     name = f"policy:{checkpoint}" if checkpoint else game.reference
     bot = bot_named(game, name)
-    log_once(log, f"expert hints for {game.name} come from {name if bot else 'the heuristic'}")
-    return bot or game.bot("heuristic")
+    assert bot is not None  # both kinds of names are of bots
+    log_once(log, f"expert hints for {game.name} come from {name}")
+    return bot
 
 
 class _Seen(NamedTuple):

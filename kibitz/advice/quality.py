@@ -1,8 +1,8 @@
-"""Is a hint any good? Scores a source on a fixed set of positions, beside the game's reference player.
+"""The quality of hints: scores a source on a fixed set of positions, beside the game's reference player.
 
 Positions come from episodes in which seat 0 mixes reference and random acts, each stopped at a random turn. The regret
 of an act is what the reference earns from there minus what it earns after the act, against the same opponent with the
-same luck; single positions may show a negative one, because the reference does not know the opponent's hand either.
+same luck. It can be negative for a single position, because the reference does not know the opponent's hand either.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from jax import Array, lax
 from numpy.typing import NDArray
 
 from kibitz.advice.ask import History, Position, PositionAsker
-from kibitz.advice.gym_wrapper import expert_rule
+from kibitz.advice.gym_wrapper import expert_bot
 from kibitz.core.act import Act, matter
 from kibitz.core.bots import Bot, seated, where
 from kibitz.core.chance import episode_luck, happens, pick, seat_luck, seed_key, uniforms
@@ -31,8 +31,8 @@ from kibitz.core.solo import Against, against
 from kibitz.core.xla.jit import jit_batch
 from kibitz.llm.answers.prompt import Prompt
 
-AT_ONCE = 128  # games in one compiled batch: a reference player's tables stay in the processor's cache
-CONTINUATIONS = 4  # lines of luck an act is followed along
+GAMES_PER_BATCH = 128  # small enough for a reference player's tables to stay in the processor's cache
+CONTINUATIONS = 4  # episodes played on from each act, with different luck
 
 
 class Drawn(NamedTuple):
@@ -40,14 +40,14 @@ class Drawn(NamedTuple):
 
     luck: Any  # u32[n, 2], the episode's
     solo: Any
-    mind: Any  # the reference's, after it has chosen here
-    best: Act  # what it chose
-    advice: Act  # what the source chose, if it is a rule; otherwise the same
+    reference_memory: Any  # after it has chosen here
+    best: Act  # what the reference chose
+    advice: Act  # what the source chose, if it is a bot; otherwise the same
     turn: Any  # i32[n], the learner's turns so far
     view: Any
     masks: Any
-    said: Any  # the opponent's opening; then for each turn: moved, my act, answered, the opponent's act
-    alive: Any  # bool[n]: there is a position; the opponent's opening may have ended the game
+    past: Any  # the opponent's opening; then for each turn: moved, own act, answered, the opponent's act
+    alive: Any  # bool[n]: false where the opponent's opening ended the game
 
 
 def evaluate_hints(
@@ -62,20 +62,20 @@ def evaluate_hints(
     prompt: Prompt | None = None,
     progress: Callable[[int], None] = lambda count: None,
 ) -> dict[str, Any]:
-    """One object that says how good, how sure and how dear a source's hints are."""
+    """How good, how confident and how expensive a source's hints are."""
     if states < 1:
-        raise BadInput(f"states is {states}; it should be at least 1.")
+        raise BadInput(f"states is {states}; it must be at least 1.")
     other = bot_named(game, opponent)
     if other is None:
-        raise BadInput(f"The opponent is {opponent!r}; it should be a player that needs no asking, as heuristic does.")
+        raise BadInput(f"{opponent!r} cannot be compiled; name a bot of {game.name} as the opponent.")
     reference = game.bot(game.reference)
     asker = PositionAsker(game, source.removeprefix("llm:"), prompt=prompt) if source.startswith("llm:") else None
     try:
-        adviser = reference if asker else _rule(game, source, checkpoint)
+        adviser = reference if asker else _adviser(game, source, checkpoint)
         settings, drawn = draw_positions(game, options, states, opponent, seed, adviser)
         follow = _programs(game, other, reference, adviser)[1]
         progress(states // 2)
-        asked = _ask(game, asker, settings, drawn, states) if asker else _known(drawn, states)
+        asked = _ask(game, asker, settings, drawn, states) if asker else _bot_answers(drawn, states)
         acts = tuple(asked.acts[:, head].astype(np.int32) for head in range(len(game.heads)))
         paid, best = (_followed(follow, settings, drawn, some) for some in (acts, drawn.best))
         progress(states - states // 2)
@@ -87,30 +87,30 @@ def evaluate_hints(
     return about | {"reference": game.reference} | _scores(game, drawn, asked, best - paid)
 
 
-class _Asked(NamedTuple):
-    acts: NDArray[np.int64]  # i64[n, heads]; the reference's where there is no hint
-    there: NDArray[np.bool_]
+class _Answers(NamedTuple):
+    acts: NDArray[np.int64]  # i64[n, heads]; the reference's act where there is no hint
+    available: NDArray[np.bool_]
     confidence: NDArray[np.float64]
-    latency: NDArray[np.float64] | None  # of the questions that a model answered; None for a function
+    latency: NDArray[np.float64] | None  # seconds, of the questions that the model answered; None for a bot
     failures: dict[str, int]
     cost: dict[str, float]
 
 
-def _rule(game: Game, source: str, checkpoint: str | None) -> Bot:
+def _adviser(game: Game, source: str, checkpoint: str | None) -> Bot:
     if source == "expert":
-        return expert_rule(game, checkpoint)
+        return expert_bot(game, checkpoint)
     bot = bot_named(game, source)
     if bot is None:
-        raise BadInput(f"There is no source of hints {source!r}; there are random, expert, llm:PRESET and any rule.")
+        raise BadInput(f"There is no hint source {source!r}; use random, expert, llm:PRESET or any bot.")
     return bot
 
 
-def _known(drawn: Drawn, states: int) -> _Asked:
+def _bot_answers(drawn: Drawn, states: int) -> _Answers:
     acts = np.stack([np.asarray(head) for head in drawn.advice], axis=1).astype(np.int64)
-    return _Asked(acts, np.ones(states, bool), np.ones(states), None, {}, {"tokens": 0, "money": 0.0})
+    return _Answers(acts, np.ones(states, bool), np.ones(states), None, {}, {"tokens": 0, "money": 0.0})
 
 
-def _ask(game: Game, asker: PositionAsker, settings: Any, drawn: Drawn, states: int) -> _Asked:
+def _ask(game: Game, asker: PositionAsker, settings: Any, drawn: Drawn, states: int) -> _Answers:
     began = time.perf_counter()
     advice = asker.ask([position(game, settings, drawn, i) for i in range(states)])
     seconds = time.perf_counter() - began
@@ -127,16 +127,16 @@ def _ask(game: Game, asker: PositionAsker, settings: Any, drawn: Drawn, states: 
         "shared": usage["shared"],
         "seconds": round(seconds, 3),
     }
-    return _Asked(acts, there, np.array([one.confidence for one in advice]), latency, failures, cost)
+    return _Answers(acts, there, np.array([one.confidence for one in advice]), latency, failures, cost)
 
 
 def position(game: Game, settings: Any, drawn: Drawn, i: int) -> Position:
-    """One of the drawn positions, as its seat would be told."""
-    view, masks, said = jax.tree.map(lambda leaf: np.asarray(leaf)[i], (drawn.view, drawn.masks, drawn.said))
+    """One of the drawn positions, as the seat knows it."""
+    view, masks, past = jax.tree.map(lambda leaf: np.asarray(leaf)[i], (drawn.view, drawn.masks, drawn.past))
     history: History = []
-    (spoke, words), (moved, mine, answered, theirs) = said
-    if spoke:
-        history.append({"seat": 1, "act": tuple(int(x) for x in words)})
+    (opened, opening), (moved, mine, answered, theirs) = past
+    if opened:
+        history.append({"seat": 1, "act": tuple(int(x) for x in opening)})
     for turn in range(len(moved)):
         if moved[turn]:
             history.append({"seat": 0, "act": tuple(int(x[turn]) for x in mine)})
@@ -146,8 +146,8 @@ def position(game: Game, settings: Any, drawn: Drawn, i: int) -> Position:
 
 
 def _followed(follow: Any, settings: Any, drawn: Drawn, acts: Act) -> NDArray[np.float64]:
-    """In pieces of one size, so that one program serves any number of positions."""
-    count, size = len(drawn.alive), AT_ONCE // CONTINUATIONS
+    """In batches of one size, so that one program serves any number of positions."""
+    count, size = len(drawn.alive), GAMES_PER_BATCH // CONTINUATIONS
     paid = []
     for first in range(0, count, size):
         rows = np.arange(first, first + size) % count
@@ -162,12 +162,12 @@ def draw_positions(
     opponent: str,
     seed: int,
     adviser: Bot | None = None,
-    reference: Bot | None = None,  # another walker than the game's reference, which takes long to compile
+    reference: Bot | None = None,  # walks instead of the game's reference, which takes long to compile
 ) -> tuple[Any, Drawn]:
-    """So many positions of a seed, with what a rule advises there; settings come first."""
+    """The settings, and positions drawn from a seed with the adviser's acts."""
     other, reference = bot_named(game, opponent), reference or game.bot(game.reference)
     if other is None:
-        raise BadInput(f"The opponent is {opponent!r}; it should be a player that needs no asking, as heuristic does.")
+        raise BadInput(f"{opponent!r} cannot be compiled; name a bot of {game.name} as the opponent.")
     adviser = adviser or reference
     settings = seated(options.settings(), {1: other}, {0: reference})
     advised = settings if adviser is reference else seated(options.settings(), {1: other}, {0: adviser})
@@ -176,7 +176,7 @@ def draw_positions(
     parts: list[Drawn] = []
     found = 0
     while found < states:
-        numbers = jnp.arange(len(parts) * AT_ONCE, (len(parts) + 1) * AT_ONCE, dtype=jnp.int32)
+        numbers = jnp.arange(len(parts) * GAMES_PER_BATCH, (len(parts) + 1) * GAMES_PER_BATCH, dtype=jnp.int32)
         parts.append(jax.device_get(draw(settings, advised, key, numbers, turns)))
         found += int(parts[-1].alive.sum())
         if len(parts) > 8 and found < len(parts):
@@ -217,22 +217,22 @@ def _draw(play: Against, reference: Bot, adviser: Bot, settings: Any, advised: A
     alive = ~game_over(game, solo.state)
     stop, _ = pick(uniforms(walk, 0, 1)[0], turns)
 
-    def start(bot: Bot, told: Any) -> Any:
-        return bot.start(told, 0, uniforms(mine, 0, bot.uniforms))
+    def start(bot: Bot, settings: Any) -> Any:
+        return bot.start(settings, 0, uniforms(mine, 0, bot.uniforms))
 
-    def consult(state: Any, minds: Any, turn: Array) -> tuple[Any, Act, Act]:
+    def consult(state: Any, memories: Any, turn: Array) -> tuple[Any, Act, Act]:
         view, masks = game.rules.view(settings, state, 0), game.rules.legal(settings, state, 0)
-        first, best = reference.choose(settings, minds[0], view, masks, uniforms(mine, turn + 1, reference.uniforms))
+        first, best = reference.choose(settings, memories[0], view, masks, uniforms(mine, turn + 1, reference.uniforms))
         if adviser is reference:
             return (first, first), best, best
         u = uniforms(mine, turn + 1, adviser.uniforms)
-        second, advice = adviser.choose(advised, minds[1], view, masks, u)
+        second, advice = adviser.choose(advised, memories[1], view, masks, u)
         return (first, second), best, advice
 
     def step(carry: Any, turn: Array) -> tuple[Any, Any]:
-        """One move, until the walk stops: from then on the position is looked at again and again."""
-        solo, minds, going, count, _ = carry
-        found = consult(solo.state, minds, count)
+        """One move, until the walk stops; after that the position stays."""
+        solo, memories, going, count, _ = carry
+        found = consult(solo.state, memories, count)
         u = uniforms(walk, turn + 1, 1 + dice.uniforms)
         view, masks = game.rules.view(settings, solo.state, 0), game.rules.legal(settings, solo.state, 0)
         _, any_act = dice.choose(settings, dice.start(settings, 0, u[1:]), view, masks, u[1:])
@@ -240,15 +240,15 @@ def _draw(play: Against, reference: Bot, adviser: Bot, settings: Any, advised: A
         luck_now = uniforms(luck, turn + 1, play.step_uniforms)
         moved, _, over, reply = play.step(settings, solo, act, luck_now)
         goes = going & (turn < stop) & ~over
-        solo, minds = where(goes, (moved, found[0]), (solo, minds))
-        return (solo, minds, goes, count + goes, found), (goes, act, reply.acted, reply.act)
+        solo, memories = where(goes, (moved, found[0]), (solo, memories))
+        return (solo, memories, goes, count + goes, found), (goes, act, reply.acted, reply.act)
 
-    minds = (start(reference, settings), start(adviser, advised))
-    nothing = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(consult, solo.state, minds, stop))
-    begun = (solo, minds, alive, jnp.int32(0), nothing)
-    (solo, _, _, count, (after, best, advice)), said = lax.scan(step, begun, jnp.arange(turns + 1, dtype=jnp.int32))
+    memories = (start(reference, settings), start(adviser, advised))
+    nothing = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(consult, solo.state, memories, stop))
+    begun = (solo, memories, alive, jnp.int32(0), nothing)
+    (solo, _, _, count, (after, best, advice)), past = lax.scan(step, begun, jnp.arange(turns + 1, dtype=jnp.int32))
     view, masks = game.rules.view(settings, solo.state, 0), game.rules.legal(settings, solo.state, 0)
-    return Drawn(luck, solo, after[0], best, advice, count, view, masks, (tuple(opening), said), alive)
+    return Drawn(luck, solo, after[0], best, advice, count, view, masks, (tuple(opening), past), alive)
 
 
 def _follow(play: Against, reference: Bot, settings: Any, drawn: Drawn, act: Act, line: Array) -> Array:
@@ -256,19 +256,26 @@ def _follow(play: Against, reference: Bot, settings: Any, drawn: Drawn, act: Act
     game, luck = play.game, episode_luck(drawn.luck, 1_000_000 + line)
 
     def step(carry: Any) -> Any:
-        solo, mind, act, paid, turn, _ = carry
+        solo, memory, act, paid, turn, _ = carry
         solo, rewards, over, _ = play.step(settings, solo, act, uniforms(luck, turn + 1, play.step_uniforms))
         view, masks = game.rules.view(settings, solo.state, 0), game.rules.legal(settings, solo.state, 0)
         u = uniforms(seat_luck(luck, 0), turn + 2, reference.uniforms)
-        mind, act = reference.choose(settings, mind, view, masks, u)
-        return solo, mind, act, paid + rewards[0], turn + 1, over
+        memory, act = reference.choose(settings, memory, view, masks, u)
+        return solo, memory, act, paid + rewards[0], turn + 1, over
 
-    start = (drawn.solo, drawn.mind, act, jnp.float32(0), jnp.asarray(drawn.turn, jnp.int32), jnp.bool_(False))
+    start = (
+        drawn.solo,
+        drawn.reference_memory,
+        act,
+        jnp.float32(0),
+        jnp.asarray(drawn.turn, jnp.int32),
+        jnp.bool_(False),
+    )
     ended: Any = lax.while_loop(lambda carry: ~carry[5], step, start)
     return jnp.asarray(ended[3])
 
 
-def _scores(game: Game, drawn: Drawn, asked: _Asked, regret: NDArray[np.float64]) -> dict[str, Any]:
+def _scores(game: Game, drawn: Drawn, asked: _Answers, regret: NDArray[np.float64]) -> dict[str, Any]:
     best = np.stack([np.asarray(head) for head in drawn.best], axis=1)
     count = len(best)
     mine, theirs = (
@@ -278,8 +285,8 @@ def _scores(game: Game, drawn: Drawn, asked: _Asked, regret: NDArray[np.float64]
     apart = np.abs(asked.acts - best)
     same = (np.where(mine | theirs, apart, 0) == 0).all(axis=1)
     both = (mine & theirs)[:, 1:]
-    offers = asked.there & both.any(axis=1)  # a distance there is only between two offers
-    there, latency = asked.there, asked.latency
+    offers = asked.available & both.any(axis=1)  # only two offers have a distance
+    there, latency = asked.available, asked.latency
     regrets = regret[there]
     half = 1.96 * regrets.std(ddof=1) / math.sqrt(len(regrets)) if len(regrets) > 1 else None
     return {

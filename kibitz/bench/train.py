@@ -66,16 +66,16 @@ def ours(job: Job, seconds: float) -> float:
     phase = build(job, tuple(jax.local_devices()[:1]))
     learner = phase.begin()
     batch = phase.config.batch
-    learner, told = phase.advance(learner, phase.settings, 1)
+    learner, metrics = phase.advance(learner, phase.settings, 1)
     began = time.perf_counter()
-    learner, told = phase.advance(learner, phase.settings, 1)
-    jax.block_until_ready(told)
+    learner, metrics = phase.advance(learner, phase.settings, 1)
+    jax.block_until_ready(metrics)
     updates = max(1, int(seconds / 5 / max(time.perf_counter() - began, 1e-6)))
     rates = []
     for _ in range(5):
         began = time.perf_counter()
-        learner, told = phase.advance(learner, phase.settings, updates)
-        jax.block_until_ready((learner.weights, told))
+        learner, metrics = phase.advance(learner, phase.settings, updates)
+        jax.block_until_ready((learner.weights, metrics))
         rates.append(updates * batch / (time.perf_counter() - began))
     return statistics.median(rates)
 

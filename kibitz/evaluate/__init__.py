@@ -1,1 +1,1 @@
-"""How good is a player? Matches, statistics, reports."""
+"""How well players do: many episodes, packs of scenarios, means with intervals. Training is elsewhere."""

@@ -1,4 +1,4 @@
-"""Many episodes between two rules as one compiled program, each from its first position to its end."""
+"""Many episodes between two bots as one compiled program, each from its first state to its end."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COUNT_BITS = 16  # of the number of steps
 
 
 class Lucks(NamedTuple):
-    """u32[n, 2] each: what the game draws from, and what each seat does."""
+    """u32[n, 2] each: the keys from which the game and each seat draw."""
 
     game: Array
     seats: tuple[Array, Array]
@@ -29,14 +29,14 @@ class Ended(NamedTuple):
     returns: Array  # f32[n, 2]
     scores: dict[str, Array]  # f32[n, 2] each
     steps: Array  # i32[n]
-    lost: Array  # f32[n, 2], given away in all, as the judge sees it; zeros without one
+    lost: Array  # f32[n, 2], total regret by the pack's judge; zeros without one
 
 
 class Moment(NamedTuple):
     """One episode between two steps."""
 
     state: Any
-    minds: tuple[Any, Any]
+    memories: tuple[Any, Any]
     number: Array  # i32[], steps so far
 
 
@@ -65,7 +65,7 @@ def pack_program(game: Game, bots: tuple[Bot, Bot], regret: Regret | None) -> An
 
 
 def lucks_of(keys: Array, numbers: Array, swapped: Array) -> Lucks:
-    """Of episode `number` under each key; where it is swapped each seat draws the other's."""
+    """The keys of episode `number`; where `swapped`, each seat draws from the other's."""
 
     def one(key: Array, number: Array, exchanged: Array) -> Lucks:
         luck = episode_luck(key, number)
@@ -76,14 +76,15 @@ def lucks_of(keys: Array, numbers: Array, swapped: Array) -> Lucks:
 
 
 class Loop:
-    """Carries episodes packed and finishes each half of a turn before the next uses it: see `fusion_barrier`."""
+    """Carries episodes packed, with a `fusion_barrier` after each half of a turn."""
 
     def __init__(self, game: Game, bots: tuple[Bot, Bot], regret: Regret | None = None) -> None:
         self.game, self.bots, self.regret = game, bots, regret
         zero: Any = np.int32(0)
         luck: Any = np.zeros(2, np.uint32)
         first, second = (
-            blank(lambda settings, seat=seat: self._mind(settings, seat, luck), game.default_settings) for seat in SEATS
+            blank(lambda settings, seat=seat: self._first_memory(settings, seat, luck), game.default_settings)
+            for seat in SEATS
         )
         widths = (bots[0].bit_widths, bots[1].bit_widths)
         bits_of_moment: Any = (game.bit_widths, widths, COUNT_BITS)
@@ -93,7 +94,7 @@ class Loop:
         self.choices = Layout(((bits, bits), widths), ((act, act), (first, second)))
 
     def __call__(self, settings: Any, lucks: Lucks, states: Any, one: Array, tables: Any = None) -> Ended:
-        """`one` is the number 1, in a way the compiler does not know; `tables` are the judge's."""
+        """`one` is the number 1, unknown to the compiler; `tables` are the judge's."""
         moments = jax.vmap(lambda luck, state: self._begin(settings, luck, state))(lucks, states)
         count = lucks.game.shape[0]
 
@@ -111,13 +112,13 @@ class Loop:
         scores = dict(jax.vmap(lambda state: self.game.measures.score(settings, state))(last.state))
         return Ended(returns, scores, last.number, lost)
 
-    def _mind(self, settings: Any, seat: int, luck: Array) -> Any:
+    def _first_memory(self, settings: Any, seat: int, luck: Array) -> Any:
         bot = self.bots[seat]
         return bot.start(settings, seat, uniforms(luck, 0, bot.uniforms))
 
     def _begin(self, settings: Any, luck: Lucks, state: Any) -> Any:
-        minds = (self._mind(settings, 0, luck.seats[0]), self._mind(settings, 1, luck.seats[1]))
-        return self.moments.pack(Moment(state, minds, jnp.int32(0)))
+        memories = (self._first_memory(settings, 0, luck.seats[0]), self._first_memory(settings, 1, luck.seats[1]))
+        return self.moments.pack(Moment(state, memories, jnp.int32(0)))
 
     def _turn(self, settings: Any, tables: Any, lucks: Lucks, carry: Any, seats: tuple[int, ...], one: Array) -> Any:
         packed, returns, lost = carry
@@ -141,10 +142,10 @@ class Loop:
         return packed, returns, lost
 
     def _choose(self, settings: Any, luck: Lucks, packed: Any, seats: tuple[int, ...]) -> Any:
-        """The seats choose at once; one that is not to act keeps its mind as it was."""
+        """The seats choose at once; a seat that is not to act keeps its memory."""
         moment: Moment = self.moments.unpack(packed)
         turn = self.game.rules.to_act(moment.state)
-        minds: list[Any] = list(moment.minds)
+        memories: list[Any] = list(moment.memories)
         acts: list[Any] = [None, None]
         for seat in seats:
             bot = self.bots[seat]
@@ -153,23 +154,23 @@ class Loop:
                 self.game.rules.legal(settings, moment.state, seat),
             )
             u = uniforms(luck.seats[seat], moment.number + 1, bot.uniforms)
-            mind, acts[seat] = bot.choose(settings, minds[seat], view, masks, u)
-            minds[seat] = where(turn[seat], mind, minds[seat])
+            memory, acts[seat] = bot.choose(settings, memories[seat], view, masks, u)
+            memories[seat] = where(turn[seat], memory, memories[seat])
         given = tuple(act if act is not None else acts[1 - seat] for seat, act in enumerate(acts))
-        return self.choices.pack((given, (minds[0], minds[1])))
+        return self.choices.pack((given, (memories[0], memories[1])))
 
     def _step(
         self, settings: Any, luck: Array, packed: Any, words: Any, returns: Array, seats: tuple[int, ...]
     ) -> tuple[Any, Array]:
-        """Nothing happens unless one of the seats is to act."""
+        """Leaves the state as it is unless one of the seats is to act."""
         game = self.game
         moment: Moment = self.moments.unpack(packed)
-        acts, minds = self.choices.unpack(words)
+        acts, memories = self.choices.unpack(words)
         u = uniforms(luck, moment.number + 1, game.rules.step_uniforms)
         state, rewards, _ = game.rules.step(settings, moment.state, acts, u)
         turn = game.rules.to_act(moment.state)
         acted = jnp.any(jnp.stack([turn[seat] for seat in seats]))
-        after = Moment(state, minds, moment.number + 1)
-        kept = moment._replace(minds=minds)
+        after = Moment(state, memories, moment.number + 1)
+        kept = moment._replace(memories=memories)
         moved, paid = where(acted, (after, returns + rewards), (kept, returns))
         return self.moments.pack(moved), paid

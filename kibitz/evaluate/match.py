@@ -1,4 +1,4 @@
-"""Many episodes between two players, and what they amount to."""
+"""Many episodes between two players, summarised."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from kibitz.evaluate.loop import match_program
 from kibitz.evaluate.statistics import mean_ci95
 from kibitz.players import player_named
 
-CHUNK = 128  # episodes in one compiled call: a smooth progress bar, and the tables stay in the cache
+CHUNK = 128  # episodes per compiled call: a smooth progress bar, and tables that stay in the processor's cache
 
 Progress = Callable[[int], None]  # called with the number of episodes just finished
 
@@ -34,11 +34,11 @@ class Played(NamedTuple):
 
     returns: NDArray[np.float64]  # f64[episodes, 2]
     scores: dict[str, NDArray[np.float64]]  # f64[episodes, 2] each
-    fallbacks: tuple[float, float] | None = None  # share of each seat's turns that the heuristic had to play
+    fallbacks: tuple[float, float] | None = None  # share of each seat's turns that the fallback bot played
 
 
 def play_bots(game: Game, settings: Any, bots: tuple[Bot, Bot], episodes: int, seed: int, progress: Progress) -> Played:
-    """Episodes between two rules, in compiled batches; the same ones `play_episode` plays."""
+    """Episodes between two bots, in compiled batches; identical to those of `play_episode`."""
     program = _program(game, bots)
     key = seed_key(seed)
     returns, scores = [], []
@@ -54,7 +54,7 @@ def play_bots(game: Game, settings: Any, bots: tuple[Bot, Bot], episodes: int, s
 def play_hosts(
     game: Game, settings: Any, players: Sequence[Player], episodes: int, seed: int, progress: Progress
 ) -> Played:
-    """Episodes in which at least one player lives on the host, one after the other."""
+    """Episodes with at least one player on the host, one after the other."""
     returns, scores = [], []
     turns, helped = np.zeros(2), np.zeros(2)
     for number in range(episodes):
@@ -85,13 +85,13 @@ def evaluate(
     seed: int = 0,
     progress: Progress = lambda count: None,
 ) -> dict[str, Any]:
-    """One object that says how both players did, with the reference player beside each of them."""
+    """How both players did, beside the reference player in the same seats."""
     if episodes < 1:
-        raise BadInput(f"episodes is {episodes}; it should be at least 1.")
+        raise BadInput(f"episodes is {episodes}; it must be at least 1.")
     names = (player, opponent)
     check_players(game, names)
     began = time.perf_counter()
-    # found once: a run that trains on becomes another player by and by
+    # resolved once: a run that continues training would become another player
     bots = {name: bot_named(game, name) for name in (*names, game.reference)}
     played = _play(game, options, names, bots, episodes, seed, progress)
     seconds = time.perf_counter() - began
@@ -111,15 +111,15 @@ def evaluate(
 
 
 def check_players(game: Game, names: tuple[str, str]) -> None:
-    """Complains before anything is played."""
+    """Raises BadInput before anything is played."""
     for name in names:
         if name == "human":
-            raise BadInput("A person plays in `kibitz play`; evaluate wants players that need no asking.")
+            raise BadInput("evaluate cannot ask a person; use `kibitz play`, or name another player.")
         player_named(game, name)
 
 
 def runs_of(game: Game, player: str, opponent: str) -> int:
-    """How many times the episodes are played, the reference player's runs included."""
+    """How many times the episodes are played, including those of the reference player."""
     hosts = [bot_named(game, name) is None for name in (player, opponent)]
     return 1 + (player != game.reference and not hosts[1]) + (opponent != game.reference and not hosts[0])
 
@@ -155,7 +155,7 @@ def _reference(
     played: Played,
     progress: Progress,
 ) -> NDArray[np.float64] | None:
-    """What the reference player earns in this seat of the same episodes; None if that cannot be known cheaply."""
+    """The reference player's returns in this seat of the same episodes; None if the other player is slow to ask."""
     if names[seat] == game.reference:
         return played.returns[:, seat]
     if bots[names[1 - seat]] is None:
@@ -180,15 +180,15 @@ def _summary(game: Game, played: Played, seat: int, reference: NDArray[np.float6
             summary[name] = mean_ci95(values[:, seat])[0]
     if played.fallbacks is not None:
         summary["fallback_share"] = played.fallbacks[seat]
-    return {name: plain(value) for name, value in summary.items()}
+    return {name: nan_to_none(value) for name, value in summary.items()}
 
 
 def _share(part: float, whole: float) -> float | None:
     return part / whole if whole else None
 
 
-def plain(value: Any) -> Any:
-    """JSON has no NaN: a number that does not exist is null."""
+def nan_to_none(value: Any) -> Any:
+    """NaN as None, because JSON has no NaN."""
     if isinstance(value, list):
-        return [plain(x) for x in value]
+        return [nan_to_none(x) for x in value]
     return None if isinstance(value, float) and math.isnan(value) else value

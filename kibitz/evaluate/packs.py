@@ -1,4 +1,4 @@
-"""How good is a player on a pack? Every scenario twice with the sides swapped; a pair is one observation."""
+"""How well a player does on a pack: every scenario twice with the sides swapped, a pair being one observation."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kibitz.core.play.packs import Pack, Regret, Scenario
 from kibitz.core.play.resolve import bot_named
 from kibitz.core.xla.jit import jit_batch
 from kibitz.evaluate.loop import pack_program
-from kibitz.evaluate.match import CHUNK, Progress, check_players, plain
+from kibitz.evaluate.match import CHUNK, Progress, check_players, nan_to_none
 from kibitz.evaluate.statistics import mean_ci95
 from kibitz.players import player_named
 
@@ -29,13 +29,13 @@ USAGE = ("prompt_tokens", "completion_tokens", "money")
 
 
 class Results(NamedTuple):
-    """Of every match, in the pack's order; f64[matches, 2] each."""
+    """One row per match, in the pack's order; f64[matches, 2] each."""
 
     returns: Floats
     scores: dict[str, Floats]
-    lost: Floats  # given away, as the pack's judge sees it
+    lost: Floats  # regret, by the pack's judge
     turns: Floats
-    fallbacks: Floats  # turns that the heuristic had to play
+    fallbacks: Floats  # turns that the fallback bot played
     usage: dict[str, Floats]
 
 
@@ -48,15 +48,15 @@ def evaluate_pack(
     seed: int = 0,
     progress: Progress = lambda count: None,
 ) -> dict[str, Any]:
-    """One object that says how both players did.
+    """How both players did.
 
-    `episodes` matches of the pack, all of them by default; more than it has go round again with
-    fresh luck, and so does another `seed`.
+    Plays `episodes` matches of the pack, by default all of them. Matches beyond the pack's number repeat
+    it with new luck; another `seed` has new luck too.
     """
     count = pack.matches if episodes is None else episodes
     if count < 2 or count % 2:
         raise BadInput(
-            f"episodes is {count}; with a pack it should be even, since a scenario is played from both sides."
+            f"episodes is {count}; with a pack it must be even, because every scenario is played from both sides."
         )
     names = (player, opponent)
     check_players(game, names)
@@ -67,7 +67,7 @@ def evaluate_pack(
     else:
         results = play_bots(game, pack, (bots[0], bots[1]), count, seed, progress)
     seconds = time.perf_counter() - began
-    told = {
+    about = {
         "game": game.name,
         "pack": pack.name,
         "player": player,
@@ -78,11 +78,11 @@ def evaluate_pack(
         "episodes_per_s": round(count / seconds, 1),
     }
     sides = [_summary(results, seat, pack.regret) for seat in SEATS]
-    return told | sides[0] | {"opponent": {"player": opponent} | sides[1]}
+    return about | sides[0] | {"opponent": {"player": opponent} | sides[1]}
 
 
 def play_bots(game: Game, pack: Pack, bots: tuple[Bot, Bot], count: int, seed: int, progress: Progress) -> Results:
-    """Compiled batches, one group for each set of options; the same matches `play_hosts` plays."""
+    """Compiled batches, one group for each set of options; identical to the matches of `play_hosts`."""
     program = _program(game, bots, pack.regret)
     matches = [pack.scenario(i % pack.matches) for i in range(min(count, pack.matches))]
     groups: dict[Any, list[int]] = {}
@@ -109,7 +109,7 @@ def play_bots(game: Game, pack: Pack, bots: tuple[Bot, Bot], count: int, seed: i
                 rows[i] = tuple(jax.tree.map(lambda x, row=row: x[row], ended))
             progress(len(part))
     returns, scores, steps, lost = zip(*(rows[i] for i in range(count)), strict=True)
-    return _nothing_yet(count)._replace(
+    return _empty_results(count)._replace(
         returns=np.array(returns, float),
         scores={name: np.array([score[name] for score in scores], float) for name in scores[0]},
         lost=np.array(lost, float),
@@ -118,11 +118,11 @@ def play_bots(game: Game, pack: Pack, bots: tuple[Bot, Bot], count: int, seed: i
 
 
 def play_hosts(game: Game, pack: Pack, names: Names, count: int, seed: int, progress: Progress) -> Results:
-    """Matches in which at least one player lives on the host, one after the other."""
+    """Matches with at least one player on the host, one after the other."""
     players = [player_named(game, name) for name in names]
     bots = {seat: bot for seat, name in enumerate(names) if (bot := bot_named(game, name)) is not None}
     prepared: dict[Any, tuple[Any, Any]] = {}
-    results = _nothing_yet(count)
+    results = _empty_results(count)
     for i in range(count):
         at = i % pack.matches
         scenario, (drawn, number) = pack.scenario(at), luck_of(pack, i, seed)
@@ -144,12 +144,12 @@ def play_hosts(game: Game, pack: Pack, names: Names, count: int, seed: int, prog
 
 
 def luck_of(pack: Pack, i: int, seed: int) -> tuple[int, int]:
-    """Seed and number of the i-th match's luck; what a number of 31 bits cannot hold goes into the seed."""
+    """Seed and number of the i-th match's luck; bits beyond the 31 of a number go into the seed."""
     high, number = divmod(seed + i // pack.matches, 2**31)
     return pack.seed(i % pack.matches) ^ (high % 2**32 << 32), number
 
 
-def _nothing_yet(count: int) -> Results:
+def _empty_results(count: int) -> Results:
     def zeros() -> Floats:
         return np.zeros((count, 2))
 
@@ -168,7 +168,7 @@ def _count_decisions(results: Results, i: int, episode: Episode) -> None:
 
 
 def _lost(game: Game, regret: Regret, tables: Any, begun: Scenario, episode: Episode, luck: Any) -> Floats:
-    """The episode once more, ball by ball, in front of the judge."""
+    """Replays the episode step by step for the judge."""
     acts: dict[int, dict[int, Any]] = {}
     for event in episode.events:
         if event.type == "decision":
@@ -209,11 +209,11 @@ def _summary(results: Results, seat: int, regret: Regret | None) -> dict[str, An
         turns = float(results.turns[:, seat].sum())
         summary |= {"regret": mean, "regret_ci95": list(interval)}
         summary["regret_per_turn"] = float(results.lost[:, seat].sum()) / turns if turns else None
-    return {name: plain(value) for name, value in (summary | _bill(results, seat)).items()}
+    return {name: nan_to_none(value) for name, value in (summary | _cost(results, seat)).items()}
 
 
-def _bill(results: Results, seat: int) -> dict[str, Any]:
-    """What the player's answers cost, and how often somebody else had to answer."""
+def _cost(results: Results, seat: int) -> dict[str, Any]:
+    """What the player's answers cost, and how often the fallback bot played."""
     helped, turns = float(results.fallbacks[:, seat].sum()), float(results.turns[:, seat].sum())
     return {
         "fallbacks": int(helped),
@@ -225,5 +225,5 @@ def _bill(results: Results, seat: int) -> dict[str, Any]:
 
 
 def paired(values: Floats) -> Floats:
-    """The mean of each pair: what is left of it when luck has cancelled."""
+    """The mean of each pair, in which luck cancels."""
     return np.asarray(values.reshape(-1, 2).mean(axis=1))

@@ -11,7 +11,7 @@ Z95 = 1.959963984540054  # the normal quantile of 0.975; samples here are never 
 
 
 def mean_ci95(values: NDArray[np.floating]) -> tuple[float, tuple[float, float]]:
-    """The mean and its 95 % interval; values that do not apply (NaN) are left out."""
+    """The mean and its 95 % interval; omits NaN."""
     known = values[~np.isnan(values)]
     if not len(known):
         return math.nan, (math.nan, math.nan)

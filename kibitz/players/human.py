@@ -14,26 +14,26 @@ from kibitz.core.play.resolve import PlayerKind
 
 
 class HumanPlayer:
-    """Asks until the answer is a legal act: a typing error never ends the game."""
+    """Asks until the answer is a legal act, so invalid input never ends the game."""
 
     name = "human"
 
-    def __init__(self, game: Game, ask: Callable[[str], str] = input, tell: Callable[[str], None] = print) -> None:
-        self._game, self._ask, self._tell = game, ask, tell
+    def __init__(self, game: Game, ask: Callable[[str], str] = input, show: Callable[[str], None] = print) -> None:
+        self._game, self._ask, self._show = game, ask, show
 
     def begin(self, settings: Any, seat: int, luck: Array) -> None:
-        """Nothing to forget: a person remembers."""
+        """Does nothing: a person remembers."""
 
     def choose(self, turn: Turn) -> Choice:
-        self._tell(self._game.words.position_text(turn.view))
-        self._tell(f"You may type: {self._game.words.choices_text(turn.view, turn.masks)}")
+        self._show(self._game.words.position_text(turn.view))
+        self._show(f"You may type: {self._game.words.choices_text(turn.view, turn.masks)}")
         while True:
             try:
                 return Choice(self._game.words.parse(turn.view, turn.masks, self._ask("> ")), self.name)
-            except BadInput as wrong:
-                self._tell(str(wrong))
-            except ValueError:  # bytes that are no text, a number of thousands of digits
-                self._tell("That cannot be read; type it once more.")
+            except BadInput as error:
+                self._show(str(error))
+            except ValueError:  # undecodable bytes, a number of thousands of digits
+                self._show("This input cannot be read; try again.")
 
 
 KIND = PlayerKind(make=lambda game, rest, resolver: HumanPlayer(game), placeholder="", interactive=True)

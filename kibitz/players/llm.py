@@ -19,9 +19,10 @@ from kibitz.llm.presets import read_presets, why_not
 
 
 class NoAnswer(RuntimeError):
-    """The model gave no legal act; the episode loop lets the heuristic play.
+    """The model gave no legal act, so the episode loop lets the fallback bot play.
 
-    Everybody hears what kind of failure it was; `aside` may quote the model, who knows what only its seat knows.
+    The message names the kind of failure and is public. `aside` may quote the model, which knows what only
+    its seat may know.
     """
 
     def __init__(self, failure: Failure) -> None:
@@ -30,13 +31,13 @@ class NoAnswer(RuntimeError):
 
 
 class LLMPlayer:
-    """Asked once a turn, with the position and the whole dialogue in words; remembers nothing itself."""
+    """Asks once a turn, with the position and the whole dialogue in words; keeps no state."""
 
     def __init__(self, name: str, asker: PositionAsker) -> None:
         self.name, self.asker = f"llm:{name}", asker
 
     def begin(self, settings: Any, seat: int, luck: Array) -> None:
-        """Nothing to forget: every question tells the whole story."""
+        """Does nothing: every question contains the whole history."""
 
     def choose(self, turn: Turn) -> Choice:
         advice = self.advise(turn)
@@ -50,20 +51,20 @@ class LLMPlayer:
         return Choice(advice.act, self.name, reason, reply.latency, usage)
 
     def advise(self, turn: Turn) -> Advice:
-        """The same without raising, with the whole reply."""
+        """As `choose`, without raising and with the whole reply."""
         return self.asker.ask([Position(turn.settings, turn.view, turn.masks, turn.history)])[0]
 
 
 @lru_cache(maxsize=16)
 def llm_player(game: Game, preset: str) -> LLMPlayer:
-    """One for a process, because loading a model takes seconds; BadInput if the preset is not usable here."""
+    """One per process, because loading a model takes seconds. Raises BadInput if the preset cannot be used."""
     player = LLMPlayer(preset, PositionAsker(game, preset))
-    atexit.register(_hang_up, player.asker)
+    atexit.register(_close, player.asker)
     return player
 
 
-def _hang_up(asker: PositionAsker) -> None:
-    with suppress(Exception):  # the process ends; nobody is left to tell
+def _close(asker: PositionAsker) -> None:
+    with suppress(Exception):  # the process ends, so there is nothing left to report to
         asker.close()
 
 

@@ -1,4 +1,4 @@
-"""Checkpoints: one safetensors file each, written whole or not at all, and refused if they do not fit."""
+"""Checkpoints: one safetensors file each, written atomically, and refused if they do not fit."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NAME = "step_{:012d}.safetensors"
 
 
 class Saved(NamedTuple):
-    """A checkpoint as it lies on disk."""
+    """The content of a checkpoint file."""
 
     path: Path
     step: int
@@ -36,7 +36,7 @@ class Saved(NamedTuple):
 
 
 def write(folder: Path, learner: Any, step: int, game: Game, job: dict[str, Any]) -> Path:
-    """Saves the whole learner; a crash leaves the file of before or the new one, never half of one."""
+    """Saves the whole learner."""
     leaves = {f"leaf_{i:03d}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(learner))}
     leaves["weights"] = np.asarray(learner.weights)
     about = {
@@ -54,45 +54,45 @@ def write(folder: Path, learner: Any, step: int, game: Game, job: dict[str, Any]
 
 
 def read(path: Path) -> Saved:
-    """BadInput if the file is not a whole checkpoint of ours."""
+    """Raises BadInput if the file is not a complete checkpoint."""
     try:
         with safe_open(path, "np") as file:
             about = file.metadata() or {}
             leaves = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (not a dict)
     except (SafetensorError, OSError) as error:
-        raise BadInput(f"{path} is not a whole checkpoint ({error}); use an earlier one.") from None
+        raise BadInput(f"{path} is not a complete checkpoint ({error}); use an earlier one.") from None
     try:
         if about["format"] != FORMAT or leaves["weights"].ndim != 2:
             raise ValueError
         return Saved(path, int(about["step"]), about["game"], int(about["version"]), json.loads(about["job"]), leaves)
     except (KeyError, ValueError):
-        raise BadInput(f"{path} is not a checkpoint of kibitz; give one from a run's checkpoints folder.") from None
+        raise BadInput(f"{path} is not a kibitz checkpoint; name one from a run's checkpoints folder.") from None
 
 
 def newest(folder: Path) -> tuple[Saved | None, list[str]]:
-    """The newest whole checkpoint of a folder, and what was wrong with newer ones."""
+    """The newest complete checkpoint of a folder, and the errors of newer ones."""
     refused: list[str] = []
     for path in sorted(folder.glob("step_*.safetensors"), reverse=True):
         try:
             return read(path), refused
-        except BadInput as wrong:
-            refused.append(str(wrong))
+        except BadInput as error:
+            refused.append(str(error))
     return None, refused
 
 
 def find(name: str, notes: list[str] | None = None) -> Saved:
-    """The checkpoint that a run folder or a file names. If it is not the newest one that is said, and noted."""
+    """The checkpoint in a run's folder or file. Logs and notes why newer checkpoints were not used."""
     path = Path(name)
     try:
         if path.is_file():
             return read(path)
         saved, refused = newest(path / "checkpoints")
-    except OSError as error:  # a name that is too long, a folder that is closed to us
-        raise BadInput(f"{name!r:.80} cannot be read ({error.strerror}); give a run's folder or a file.") from None
+    except OSError as error:  # a name that is too long, a folder without permission
+        raise BadInput(f"{name!r:.80} cannot be read ({error.strerror}); name a run's folder or a file.") from None
     if saved is None:
-        raise BadInput(f"There is no checkpoint in {name!r}; give a run's folder or a .safetensors file.")
+        raise BadInput(f"There is no checkpoint in {name!r}; name a run's folder or a .safetensors file.")
     for reason in refused:
-        note = f"{saved.path} is used in place of a newer one: {reason}"
+        note = f"{saved.path} replaces a newer checkpoint: {reason}"
         log_once(log, note)
         if notes is not None:
             notes.append(note)
@@ -100,7 +100,7 @@ def find(name: str, notes: list[str] | None = None) -> Saved:
 
 
 def check_fits(saved: Saved, game: Game) -> None:
-    """BadInput unless the checkpoint was trained on this game in this version."""
+    """Raises BadInput unless the checkpoint was trained on this version of this game."""
     if (saved.game, saved.version) != (game.name, game.version):
         raise BadInput(
             f"{saved.path} was trained on {saved.game} version {saved.version}; "
@@ -109,10 +109,10 @@ def check_fits(saved: Saved, game: Game) -> None:
 
 
 def restore(saved: Saved, like: Any) -> Any:
-    """The learner of a checkpoint, in the shape of another one."""
+    """The learner of a checkpoint; `like` has its shapes."""
     leaves, tree = jax.tree.flatten(like)
     loaded = [saved.leaves.get(f"leaf_{i:03d}") for i in range(len(leaves))]
     for old, new in zip(leaves, loaded, strict=True):
         if new is None or new.shape != old.shape or new.dtype != old.dtype:
-            raise BadInput(f"{saved.path} was made by another configuration; resume with the one it was made by.")
+            raise BadInput(f"{saved.path} was made with another configuration; resume with that one.")
     return jax.tree.unflatten(tree, [jnp.asarray(leaf) for leaf in loaded])

@@ -250,19 +250,18 @@ def read_job(path: str | Path | None, changes: Mapping[str, Any]) -> Job:
         if not isinstance(values, dict):
             raise BadInput(f"The config {path} must be a table of keys, not {type(values).__name__}.")
     job = Job.read(_merged(values, changes), "key of the config")
-    if job.env.options:
-        _check_env_options(job.env, f"{path}" if path is not None else "The config")
+    _check_env_options(job.env, {key: str(path) for key in values.get("env") or {}})
     return job
 
 
-def _check_env_options(env: EnvOptions, source: str) -> None:
+def _check_env_options(env: EnvOptions, sources: Mapping[str, str]) -> None:
     """Raises BadInput if an option belongs to another game, which usually means that the config does."""
-    known = get_game(env.game).options.model_fields
+    known = get_game(env.game).options.model_fields if env.options else {}
     for key in env.options:
         others = [game for game in game_names() if key not in known and key in get_game(game).options.model_fields]
         if others:
             raise BadInput(
-                f"{source} sets env.{key}, which {env.game} does not have; "
+                f"{sources.get(key, '--set')} sets env.{key}, which {env.game} does not have; "
                 f"use --game {' or '.join(others)} or remove the key."
             )
 

@@ -1,4 +1,4 @@
-"""What a run writes down: rows, TensorBoard, a picture of the learning curve."""
+"""What a run logs: CSV rows, TensorBoard files, a picture of the learning curve."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kibitz.core.paths import write_whole
 
 
 class Rows:
-    """A CSV file that grows by whole rows. Rows after `step` are of a life that was lost, and go."""
+    """A CSV file that grows by whole rows. Drops rows after `step`, which an interrupted run did not save."""
 
     def __init__(self, path: Path, step: int) -> None:
         self._path = path
@@ -41,14 +41,14 @@ class Rows:
 
 
 def read_rows(path: Path) -> list[dict[str, str]]:
-    """Whole rows only: a crash may have cut the last one."""
+    """Complete rows only: a crash may have cut the last one."""
     with open(path, encoding="utf-8", newline="") as file:
         table = csv.DictReader(file)
         return [row for row in table if None not in row.values() and None not in row]
 
 
 class Tensorboard:
-    """Event files for TensorBoard, if its writer is installed; the run goes on without."""
+    """Event files for TensorBoard, if its writer is installed."""
 
     def __init__(self, folder: Path, notes: list[str]) -> None:
         self._writer: Any = None
@@ -72,7 +72,7 @@ class Tensorboard:
 
 
 class Curve:
-    """`learning_curve.png`: evaluations over steps, a line for each seed and their mean."""
+    """`learning_curve.png`: evaluations over steps, one line per seed and their mean."""
 
     def __init__(self, folder: Path, notes: list[str]) -> None:
         self._folder, self._notes = folder, notes
@@ -98,7 +98,7 @@ class Curve:
 
 
 def _lines(axes: Any, rows: list[dict[str, str]], name: str, colour: str, label: str) -> None:
-    """Every seed thin, their mean thick."""
+    """A thin line per seed, a thick one for their mean."""
     seeds: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for row in rows:
         seeds[row["seed"]].append((float(row["step"]), float(row[name])))

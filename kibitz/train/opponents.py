@@ -161,7 +161,8 @@ def opponent_for(job: Job, game: Game, notes: list[str] | None = None) -> Bot | 
             return bot_of_run(name.removeprefix("policy:"), game, notes)
         return bot_named(game, name)
 
-    return None if job.opponent == SELF else bot_for(game, job.opponent or game.fallback, find)
+    wanted = game.fallback if job.opponent is None else job.opponent
+    return None if wanted == SELF else bot_for(game, wanted, find)
 
 
 def self_bot(game: Game, flat: Any, pool: Any, index: Any) -> Bot:

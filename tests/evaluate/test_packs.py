@@ -109,7 +109,7 @@ def test_a_random_captain_gives_away_more_than_a_sensible_one(small: Pack) -> No
 
 
 def test_an_odd_number_of_matches_and_unknown_packs_and_players_are_refused(small: Pack) -> None:
-    with pytest.raises(BadInput, match="should be even"):
+    with pytest.raises(BadInput, match="must be even"):
         evaluate_pack(GAME, small, "balanced", "balanced", 3)
     with pytest.raises(BadInput, match="no player 'nobody'"):
         evaluate_pack(GAME, small, "nobody", "balanced")

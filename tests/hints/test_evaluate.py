@@ -60,9 +60,9 @@ def test_a_dead_model_is_a_result_and_not_an_error() -> None:
 
 
 def test_unknown_sources_and_opponents_are_refused() -> None:
-    with pytest.raises(BadInput, match="no source of hints 'nobody'"):
+    with pytest.raises(BadInput, match="no hint source 'nobody'"):
         evaluate_hints(GAME, GAME.options(), "nobody", 5)
-    with pytest.raises(BadInput, match="opponent is 'human'"):
+    with pytest.raises(BadInput, match="'human' cannot be compiled"):
         evaluate_hints(GAME, GAME.options(), "random", 5, "human")
     with pytest.raises(BadInput, match="at least 1"):
         evaluate_hints(GAME, GAME.options(), "random", 0)

@@ -193,5 +193,5 @@ def test_what_cannot_work_is_refused_at_the_start(settings: dict[str, Any], sent
 
 
 def test_other_peoples_environments_are_refused() -> None:
-    with pytest.raises(BadInput, match="environments of kibitz"):
+    with pytest.raises(BadInput, match="environment of kibitz"):
         kibitz.HintInjectorEnv(gymnasium.make("CartPole-v1"))

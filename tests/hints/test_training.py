@@ -184,7 +184,7 @@ def test_a_run_keeps_its_prompt_and_does_not_go_on_with_another(train: Train, pr
     folder, _ = train("kept")
     assert (folder / "prompt.txt").read_text() == WORDS
     prompt.write_text("Lucky {{ lucky }}.", encoding="utf-8")
-    with pytest.raises(BadInput, match=r"not the prompt .*prompt\.txt"):
+    with pytest.raises(BadInput, match=r"differs from the prompt .*prompt\.txt"):
         train("kept", resume=True)
     assert (folder / "prompt.txt").read_text() == WORDS
 

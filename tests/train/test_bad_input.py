@@ -31,6 +31,7 @@ CASES = {
     "unknown hint mode": (["--hint", "expart"], "expert"),
     "unknown opponent": (["--opponent", "nobody"], "nobody"),
     "unknown game": (["--game", "chess"], "chess"),
+    "an option of another game": (["--set", "env.max_turns=4"], "use --game deal_or_no_deal or remove the key"),
     "unknown environment": (["--set", "env.id=Chess-v0"], "Chess-v0"),
     "missing checkpoint of the expert": (["--hint", "expert", "--set", "hints.checkpoint=/nowhere"], "/nowhere"),
     "missing checkpoint of the opponent": (["--opponent", "policy:/nowhere"], "/nowhere"),
@@ -112,7 +113,7 @@ def test_a_folder_with_another_run_is_not_touched(
     folder = tmp_path / "run"
     folder.mkdir()
     (folder / "config.yaml").write_text("algo: ppo\n")
-    assert "already holds" in refused(["train", "--config", config, "--out", str(folder)], capsys, monkeypatch)
+    assert "is not empty" in refused(["train", "--config", config, "--out", str(folder)], capsys, monkeypatch)
     assert {path.name: path.read_text() for path in folder.iterdir()} == {"config.yaml": "algo: ppo\n"}
 
 
@@ -130,7 +131,7 @@ def test_an_output_folder_that_cannot_be_made_is_refused(
     out: str, config: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told = refused(["train", "--config", config, "--out", out], capsys, monkeypatch)
-    assert f"{out} cannot be a run's folder" in told
+    assert f"{out} cannot hold a run" in told
 
 
 @pytest.mark.parametrize("content", [None, "", "algo: [", "algo: pppo\n"])
@@ -169,3 +170,20 @@ def test_the_real_command_says_it_the_same_way(command: Command, config: str, tm
     assert done.stderr.startswith("kibitz: minibatch is 1000")
     assert done.stderr.count("\n") == 1
     assert not (tmp_path / "run").exists()
+
+
+def test_a_config_for_another_game_is_refused_with_the_flag_to_use(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    path = tmp_path / "cricket.yaml"
+    path.write_text("env: {id: Cricket-v0, max_overs: 5}\n")
+    sentence = refused(["train", "--config", str(path), "--game", "deal_or_no_deal"], capsys, monkeypatch)
+    assert f"{path} sets env.max_overs, which deal_or_no_deal does not have; use --game cricket or remove" in sentence
+
+
+def test_a_job_without_a_game_is_refused_with_the_games_there_are(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sentence = refused(["train", "--steps", "64"], capsys, monkeypatch)
+    assert "names no game; use --game " in sentence
+    assert "deal_or_no_deal" in sentence

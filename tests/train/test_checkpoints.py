@@ -123,7 +123,7 @@ def test_a_policy_whose_adviser_trained_on_is_another_player(
 
 def test_of_a_checkpoint_only_the_weights_are_kept_in_memory(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its games may be millions; a server remembers many policies."""
-    monkeypatch.setattr(advisers, "_rule_of", lambda named: (named, []))
+    monkeypatch.setattr(advisers, "_bot_of", lambda named: (named, []))
     kept: Any = bot_of_run(str(trained))
     assert list(kept.saved.leaves) == ["weights"]
 

@@ -118,7 +118,7 @@ def test_a_checkpoint_cut_in_half_is_refused_and_the_one_before_it_used(train: C
     _, told = train("cut", resume=True)
     refused = [note for note in told["notes"] if newest.name in note]
     assert len(refused) == 1
-    assert "not a whole checkpoint" in refused[0]
+    assert "not a complete checkpoint" in refused[0]
     assert refused[0] in json.loads((folder / "run.json").read_text())["notes"]
     assert_same_run(whole, folder)
 
@@ -144,7 +144,7 @@ def test_a_folder_that_holds_something_is_left_alone(train: Callable[..., Any], 
     folder = tmp_path / "mine"
     folder.mkdir()
     (folder / "notes.txt").write_text("my notes")
-    with pytest.raises(BadInput, match="already holds something"):
+    with pytest.raises(BadInput, match="is not empty"):
         train("mine")
     assert [path.name for path in folder.iterdir()] == ["notes.txt"]
 
