@@ -167,7 +167,7 @@ def test_a_checkpoint_whose_own_words_are_wrong_is_passed_over(tmp_path: Path, w
     saved, refused = checkpoint.newest(tmp_path)
     assert saved is not None
     assert saved.path == good
-    assert refused == [f"{bad} is not a checkpoint of kibitz; give one from a run's checkpoints folder."]
+    assert refused == [f"{bad} is not a kibitz checkpoint; name one from a run's checkpoints folder."]
 
 
 def test_an_expert_that_does_not_fit_stops_before_anything_is_written(
