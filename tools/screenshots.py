@@ -101,7 +101,7 @@ class Camera:
 
     def live(self, name: str, width: int, height: int, theme: str) -> None:
         """A running match."""
-        request = {"game": "cricket", "captain_preset": "balanced", "opponent_choice": "aggressive", "pace": 0.1}
+        request = {"game": "cricket", "players": ["balanced", "aggressive"], "pace": 0.1}
         started = post(f"{self.base}/custom/start_episode", json.dumps(request | {"seed": 5, "max_overs": 5}).encode())
         page = self.open(started["url"], ".turns li:nth-child(20)", width, height, theme)
         self.keep(page, name)
@@ -181,28 +181,18 @@ def main() -> None:
     folder, everything = Path(sys.argv[1]), "--all" in sys.argv
     folder.mkdir(parents=True, exist_ok=True)
     chromium = shutil.which("chromium") or sys.exit("chromium is not installed; `make browser` installs it on Debian.")
-    kept = record()
+    episodes = record()
     with tempfile.TemporaryDirectory() as place:
-        words = [
-            sys.executable,
-            "-m",
-            "kibitz.cli",
-            "serve",
-            "--port",
-            "0",
-            "--json",
-            "--store",
-            f"{place}/pictures.db",
-        ]
-        server = subprocess.Popen([*words, "--runs", str(ROOT / "runs")], stdout=subprocess.PIPE, text=True, cwd=ROOT)
+        command = [sys.executable, "-m", "kibitz", "serve", "--port", "0", "--json", "--store", f"{place}/pictures.db"]
+        server = subprocess.Popen([*command, "--runs", str(ROOT / "runs")], stdout=subprocess.PIPE, text=True, cwd=ROOT)
         try:
             assert server.stdout is not None
             base = json.loads(server.stdout.readline())["url"]
-            for lines in kept.values():
+            for lines in episodes.values():
                 post(f"{base}/episodes", "\n".join(lines).encode())
             with sync_playwright() as play:
                 browser = play.chromium.launch(executable_path=chromium, args=FLAGS)
-                pictures(Camera(browser, base, folder), kept, everything)
+                pictures(Camera(browser, base, folder), episodes, everything)
                 browser.close()
         finally:
             server.terminate()
