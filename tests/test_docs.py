@@ -32,7 +32,7 @@ NOT_MODULES = {"kibitz.db", "kibitz.git", registry.GAMES, registry.PLAYERS, regi
 FOLDERS = "kibitz|tests|configs|tools|docs|deploy|examples"
 # A path may be given from the repository, from the package or from the page's folder.
 PATH_ROOTS = [ROOT, ROOT / "kibitz", ROOT / "kibitz" / "live", ROOT / "kibitz" / "live" / "static"]
-NOT_FILES = {"tools/call", "tools/list"}  # methods of MCP
+NOT_FILES = {"tools/call", "tools/list", "configs/llm_prompt_cricket.txt"}  # methods of MCP, an alias
 
 
 def _commands(group: Any = None, prefix: str = "") -> Iterator[tuple[str, set[str]]]:
