@@ -15,11 +15,12 @@ from tests.llm.test_client import PRESET, Scripted
 def test_entries_reach_every_ledger_above() -> None:
     total = UsageLedger()
     first, second = UsageLedger(parent=total), UsageLedger(parent=total)
-    first.add_cost(Usage(100, 10, 0.5))
-    second.add_cost(Usage(1, 2, 0.25))
+    first.add_call(Usage(100, 10, 0.5), 1.0, answered=True, cached=False)
+    second.add_call(Usage(1, 2, 0.25), 2.0, answered=False, cached=True)
     second.add_hits(7)
     second.add_reply(Reply("", None, failure=Failure(FailureKind.EMPTY, "no text")))
     assert (first.tokens, second.tokens, total.tokens, total.money) == (110, 3, 113, 0.75)
+    assert (total.answered, total.misses, total.seconds) == (1, 1, 3.0)
     assert (second.asked, second.given, second.failed) == (total.asked, total.given, total.failed) == (8, 7, 1)
     assert UsageLedger.total([first, second]) == total
 

@@ -117,7 +117,7 @@ class Client:
     def record_hits(self, count: int, ledger: UsageLedger | None = None) -> None:
         """Record questions that the caller answered from its own memory as cache hits."""
         (ledger or self.ledger).add_hits(count)
-        self.window.add(None, count)
+        self.window.add_successes(count)
 
     def key(self, question: Question) -> str:
         """The cache key: provider, model, messages, grammar, sampling, prompt version."""
@@ -161,10 +161,8 @@ class Client:
         try:
             async with self.slots:
                 reply = await self._ask_in_time(question, request)
-            if self.cache is not None:
-                (question.ledger or self.ledger).add(misses=1)
-                if reply.fields is not None:
-                    self.cache.put(key, CachedAnswer(reply.text, reply.fields, reply.likelihood, reply.usage))
+            if self.cache is not None and reply.fields is not None:
+                self.cache.put(key, CachedAnswer(reply.text, reply.fields, reply.likelihood, reply.usage))
             return reply
         finally:
             self.in_flight.pop(key, None)
@@ -189,7 +187,7 @@ class Client:
         except ProviderError as error:
             failure = error.failure
         latency = _now() - started
-        ledger.add(answered=failure is None, seconds=latency)
+        ledger.add_call(call.usage, latency, answered=failure is None, cached=self.cache is not None)
         source = "model" if call.attempts else "none"
         return Reply(call.text, fields, call.usage, latency, call.attempts, source, failure, measured)
 
@@ -247,9 +245,7 @@ class Client:
         try:
             left = call.deadline - _now() + 0.1  # so that the deadline, not this timeout, ends the last attempt
             completion = await self.provider.ask(call.request, call.requested, min(self.limits.timeout, left))
-            used = self._used(most, completion)
-            call.ledger.add_cost(used)
-            call.usage += used
+            call.usage = self._used(most, completion)  # a completion, good or bad, ends the call
             return completion
         except (ProviderError, TimeoutError):
             raise

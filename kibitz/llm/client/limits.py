@@ -60,7 +60,7 @@ class BudgetTracker:
     def __init__(self, budget: Budget, ledger: UsageLedger, clock: Clock) -> None:
         self.budget, self.ledger, self.clock = budget, ledger, clock
         self.started: float | None = None
-        self.reserved = Usage()
+        self.reserved_tokens, self.reserved_money = 0, 0.0
 
     def seconds_left(self) -> float:
         """The clock starts with the first question."""
@@ -75,19 +75,21 @@ class BudgetTracker:
         budget, ledger = self.budget, self.ledger
         wanted = [
             ("calls", budget.calls, ledger.calls + 1),
-            ("tokens", budget.tokens, ledger.tokens + self.reserved.tokens + most.tokens),
-            ("money", budget.money, ledger.money + self.reserved.money + most.money),
+            ("tokens", budget.tokens, ledger.tokens + self.reserved_tokens + most.tokens),
+            ("money", budget.money, ledger.money + self.reserved_money + most.money),
         ]
         for name, limit, amount in wanted:
             if limit is not None and amount > limit:
                 raise _exhausted(name, limit)
         if self.seconds_left() <= 0:
             raise _exhausted("seconds", budget.seconds)
-        self.reserved += most
+        self.reserved_tokens += most.tokens
+        self.reserved_money += most.money
 
     def release(self, most: Usage) -> None:
         """The call is over and its actual cost is in the ledger."""
-        self.reserved += Usage(-most.prompt_tokens, -most.completion_tokens, -most.money)
+        self.reserved_tokens -= most.tokens
+        self.reserved_money -= most.money
 
 
 def _exhausted(name: str, limit: float | None) -> ProviderError:
@@ -141,8 +143,11 @@ class FailureWindow:
         self.policy = policy
         self.outcomes: deque[Failure | None] = deque(maxlen=policy.window)
 
-    def add(self, failure: Failure | None, count: int = 1) -> None:
-        self.outcomes.extend([failure] * min(count, self.policy.window))
+    def add(self, failure: Failure | None) -> None:
+        self.outcomes.append(failure)
+
+    def add_successes(self, count: int) -> None:
+        self.outcomes.extend([None] * min(count, self.policy.window))
 
     def check(self) -> None:
         failures = [failure for failure in self.outcomes if failure]

@@ -82,13 +82,6 @@ class Usage:
     def tokens(self) -> int:
         return self.prompt_tokens + self.completion_tokens
 
-    def __add__(self, other: Usage) -> Usage:
-        return Usage(
-            self.prompt_tokens + other.prompt_tokens,
-            self.completion_tokens + other.completion_tokens,
-            self.money + other.money,
-        )
-
 
 class Token(NamedTuple):
     """A generated token and its alternatives."""

@@ -49,23 +49,33 @@ class UsageLedger:
 
     def add(self, failure: Failure | None = None, **amounts: float) -> None:
         """Add amounts by field name, here and in every ledger above."""
-        for name, amount in amounts.items():
-            setattr(self, name, getattr(self, name) + amount)
-        if failure is not None:
-            self.failures[str(failure.kind)] += 1
-        if self.parent is not None:
-            self.parent.add(failure, **amounts)
+        ledger: UsageLedger | None = self
+        while ledger is not None:
+            values = vars(ledger)
+            for name, amount in amounts.items():
+                values[name] += amount
+            if failure is not None:
+                ledger.failures[str(failure.kind)] += 1
+            ledger = ledger.parent
 
     def add_reply(self, reply: Reply) -> None:
-        """Record a question's outcome; its requests and their cost were recorded when they were made."""
+        """Record a question's outcome; `add_call` records the call that answered it."""
         self.add(reply.failure, asked=1, hits=reply.source == "cache", shared=reply.source == "shared")
 
     def add_hits(self, count: int) -> None:
         """Record questions that the caller answered from its own memory."""
         self.add(asked=count, hits=count)
 
-    def add_cost(self, usage: Usage) -> None:
-        self.add(prompt_tokens=usage.prompt_tokens, completion_tokens=usage.completion_tokens, money=usage.money)
+    def add_call(self, usage: Usage, seconds: float, *, answered: bool, cached: bool) -> None:
+        """Record the end of a call; `cached` says whether there is a cache, which missed."""
+        self.add(
+            misses=cached,
+            answered=answered,
+            prompt_tokens=usage.prompt_tokens,
+            completion_tokens=usage.completion_tokens,
+            money=usage.money,
+            seconds=seconds,
+        )
 
     def snapshot(self) -> Self:
         """A copy that no longer changes."""
