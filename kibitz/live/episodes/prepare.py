@@ -107,44 +107,40 @@ def prepare(
 ) -> PreparedEpisode:
     """Checks a completed request as a whole: BadInput comes before anything is stored or shown."""
     game, options = _game_and_options(request, limits)
-    players: list[Player] = []
-    bots: dict[int, Bot] = {}
-    for seat, name in enumerate(request.players):
-        found = limits.resolver.find(game, name) if name != HUMAN else None
-        if seat == request.human_seat or found is None:
-            players.append(HumanSeat(game, limits.human_seconds, signal))
-        else:
-            players.append(_player(game, name, found, limits, signal))
-            bots |= {seat: found} if isinstance(found, Bot) else {}
-    advisers: dict[int, Player] = {}
-    advising: dict[int, Bot] = {}
-    if request.adviser is not None:
-        if request.adviser == HUMAN:
-            raise BadInput("A human cannot be the adviser here; name a player such as heuristic.")
-        found = limits.resolver.find(game, request.adviser)
-        advisers = {0: _player(game, request.adviser, found, limits, signal)}
-        advising = {0: found} if isinstance(found, Bot) else {}
+    if request.adviser == HUMAN:
+        raise BadInput("A human cannot be the adviser here; name a player such as heuristic.")
+    seats = [_player(game, name, limits, signal) for name in request.players]
+    if request.human_seat is not None:  # the player that the person replaces has to exist, too
+        seats[request.human_seat] = _player(game, HUMAN, limits, signal)
+    advice = [] if request.adviser is None else [_player(game, request.adviser, limits, signal)]
     drawn = request.seed if branch is None else branch.seed
     seed = secrets.randbelow(2**31) if drawn is None else drawn
     match, state = None, None
-    if request.eval_pack_id != FRESH:
+    if request.eval_pack_id == FRESH:
+        settings = options.settings()
+    else:
         pack = get_pack(game.name, request.eval_pack_id)
-        wanted = seed if branch is None or branch.match is None else branch.match
-        match = wanted % pack.matches
+        match = (seed if branch is None or branch.match is None else branch.match) % pack.matches
         options, settings, state = pack.scenario(match)
         seed = pack.seed(match)
-    else:
-        settings = options.settings()
-    settings = seated(settings, bots, advising)
-    return PreparedEpisode(
-        request, game, settings, (players[0], players[1]), advisers, seed, options, state, match, branch
-    )
+    settings = seated(settings, _bots(seats), _bots(advice))
+    (first, _), (second, _) = seats
+    advisers = {seat: player for seat, (player, _) in enumerate(advice)}
+    return PreparedEpisode(request, game, settings, (first, second), advisers, seed, options, state, match, branch)
 
 
-def _player(game: Game, name: str, found: Bot | Player, limits: Limits, signal: StopSignal) -> Player:
+def _player(game: Game, name: str, limits: Limits, signal: StopSignal) -> tuple[Player, Bot | None]:
+    """The player of this name, and the bot that it is, if it is one."""
+    if name == HUMAN:
+        return HumanSeat(game, limits.human_seconds, signal), None
+    found = limits.resolver.find(game, name)
     if isinstance(found, Bot):
-        return BotPlayer(game, found, name)
-    return TimeLimitedPlayer(found, limits.player_seconds, signal)
+        return BotPlayer(game, found, name), found
+    return TimeLimitedPlayer(found, limits.player_seconds, signal), None
+
+
+def _bots(seats: list[tuple[Player, Bot | None]]) -> dict[int, Bot]:
+    return {seat: bot for seat, (_, bot) in enumerate(seats) if bot is not None}
 
 
 def _game_and_options(request: EpisodeRequest, limits: Limits) -> tuple[Game, Any]:
