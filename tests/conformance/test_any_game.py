@@ -43,7 +43,7 @@ def test_gymnasium_accepts_the_environment_that_every_registered_game_has(name: 
 @pytest.mark.parametrize("name", GAMES)
 def test_the_generic_single_and_vector_environments_agree_step_by_step(name: str) -> None:
     game, options = GAMES[name]
-    options = {**options, "illegal": "penalty", "opponent": "random"}
+    options = {**options, "illegal": "penalty"}
     ours = GameVectorEnv(N, game, **options)
 
     def choose(rng: np.random.Generator, now: dict[str, Any]) -> Any:

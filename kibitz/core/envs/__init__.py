@@ -1,4 +1,4 @@
-"""Environments for agents with a loop of their own, for any game: Gymnasium (single and vector), PettingZoo, tool calls.
+"""Gymnasium, PettingZoo and tool-calling environments for any game.
 
-A game's special environments are in its own `envs`; playing episodes with kibitz's own loop is in `core.play`.
+A game's special environments are in its own `envs`; episodes between kibitz's players are in `core.play`.
 """
