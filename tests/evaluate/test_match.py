@@ -29,7 +29,7 @@ def _nothing(count: int) -> None:
 
 
 @pytest.mark.parametrize("names", [("bayes", "heuristic"), ("random", "partner:random")])
-def test_a_batched_episode_is_the_one_the_episode_loop_plays(names: tuple[str, str]) -> None:
+def test_a_batched_episode_equals_the_episode_loops(names: tuple[str, str]) -> None:
     bots = (GAME.bot(names[0]), GAME.bot(names[1]))
     settings = seated(OPTIONS.settings(), dict(enumerate(bots)))
     batch = play_bots(GAME, settings, bots, 40, 11, _nothing)
@@ -41,7 +41,7 @@ def test_a_batched_episode_is_the_one_the_episode_loop_plays(names: tuple[str, s
         assert one.scores["turns"][0] == batch.scores["turns"][number, 0] == one.steps
 
 
-def test_bayes_and_its_yardsticks_are_where_they_should_be() -> None:
+def test_bayes_reaches_its_expected_share_of_the_ceiling() -> None:
     found = evaluate(GAME, OPTIONS, "bayes", "heuristic", 2000)
     assert found["share_of_ceiling"] > 0.985
     assert found["share_of_bayes"] == 1.0
@@ -64,7 +64,7 @@ def test_random_and_heuristic_stand_below_bayes() -> None:
     assert shares["random"] < 0.4 < shares["heuristic"] < 0.9
 
 
-def test_a_measure_that_does_not_exist_is_null_and_not_a_number() -> None:
+def test_an_undefined_measure_is_null() -> None:
     options = GAME.options(max_turns=1)
     found = evaluate(GAME, options, "heuristic", "heuristic", 20)
     assert found["agreement"] == 0
@@ -73,7 +73,7 @@ def test_a_measure_that_does_not_exist_is_null_and_not_a_number() -> None:
     json.dumps(found, allow_nan=False)
 
 
-def test_hosts_play_the_episodes_that_rules_play() -> None:
+def test_host_players_play_the_same_episodes_as_compiled_bots() -> None:
     bots = (GAME.bot("heuristic"), GAME.bot("heuristic"))
     settings = seated(OPTIONS.settings(), dict(enumerate(bots)))
     host = play_hosts(GAME, settings, [BotPlayer(GAME, bot) for bot in bots], 10, 3, _nothing)
@@ -81,8 +81,8 @@ def test_hosts_play_the_episodes_that_rules_play() -> None:
     assert np.array_equal(host.returns, batch.returns)
 
 
-def test_who_plays_is_found_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run that trains on meanwhile would be somebody else when the reference is measured against it."""
+def test_players_are_resolved_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that continues meanwhile would be another player in the reference's episodes."""
     found: list[str] = []
 
     def bot_named(game: Game, name: str) -> Bot | None:
@@ -107,7 +107,7 @@ def test_unknown_players_and_no_episodes_are_refused_before_anything_is_played()
         evaluate(GAME, OPTIONS, "heuristic", "heuristic", 0)
 
 
-def test_the_interval_is_that_of_the_mean_and_leaves_out_what_does_not_apply() -> None:
+def test_the_interval_is_that_of_the_mean_and_omits_nan() -> None:
     values = np.array([1.0, 2.0, 3.0, np.nan])
     mean, (low, high) = mean_ci95(values)
     assert mean == 2
@@ -153,7 +153,7 @@ def human_measures(path: Path) -> tuple[float, float]:
     return float(np.mean(scores["agreement"][:, 0])), float(np.nanmean(scores["pareto"][:, 0]))
 
 
-def test_a_person_is_not_evaluated() -> None:
+def test_a_person_cannot_be_evaluated() -> None:
     game = get_game("deal_or_no_deal")
     with pytest.raises(BadInput, match="kibitz play"):
         evaluate(game, game.options(), "heuristic", "human", 2)

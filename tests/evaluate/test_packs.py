@@ -64,7 +64,7 @@ def test_a_captain_against_itself_wins_exactly_one_of_every_pair(small: Pack) ->
 
 
 @pytest.mark.conformance  # twenty seconds
-def test_hosts_play_the_matches_that_rules_play_and_are_judged_alike(mixed: Pack) -> None:
+def test_host_players_play_and_are_judged_like_compiled_bots(mixed: Pack) -> None:
     names, bots = ("aggressive", "random"), (GAME.bot("aggressive"), GAME.bot("random"))
     host = play_hosts(GAME, mixed, names, 14, 0, _nothing)  # goes round again
     batch = play_bots(GAME, mixed, bots, 14, 0, _nothing)
@@ -74,7 +74,7 @@ def test_hosts_play_the_matches_that_rules_play_and_are_judged_alike(mixed: Pack
     assert not host.fallbacks.any()
 
 
-def test_another_round_and_another_seed_are_other_luck(small: Pack) -> None:
+def test_another_round_and_another_seed_have_other_luck(small: Pack) -> None:
     bots = (GAME.bot("aggressive"), GAME.bot("random"))
     twice = play_bots(GAME, small, bots, 2 * small.matches, 0, _nothing).turns[:, 0]
     other = play_bots(GAME, small, bots, small.matches, 1, _nothing).turns[:, 0]
@@ -92,7 +92,7 @@ def test_the_interval_is_that_of_pairs(small: Pack) -> None:
     assert found["pairs"] == 20 and found["episodes"] == 40
 
 
-def test_one_object_has_everything_for_both_players(small: Pack) -> None:
+def test_the_result_covers_both_players(small: Pack) -> None:
     seen: list[int] = []
     found = evaluate_pack(GAME, small, "aggressive", "random", progress=seen.append)
     wanted = {"win_share", "win_share_ci95", "run_difference", "regret", "fallbacks", "cost", "prompt_tokens"}
@@ -103,7 +103,7 @@ def test_one_object_has_everything_for_both_players(small: Pack) -> None:
     json.dumps(found, allow_nan=False)
 
 
-def test_a_random_captain_gives_away_more_than_a_sensible_one(small: Pack) -> None:
+def test_a_random_captain_has_more_regret_than_a_sensible_one(small: Pack) -> None:
     found = evaluate_pack(GAME, small, "aggressive", "random", 60)
     assert 0 < found["regret"] < found["opponent"]["regret"] < 1
 
@@ -129,7 +129,7 @@ def _lost(options: CricketOptions, state: Any, bat: tuple[int, ...], bowl: tuple
     return np.asarray(jax.jit(regret.lost)(regret.tables(options), settings, state, acts))
 
 
-def test_blocking_when_six_are_needed_off_the_last_ball_is_what_is_given_away() -> None:
+def test_blocking_when_six_are_needed_off_the_last_ball_is_regretted() -> None:
     options = CricketOptions(max_overs=5, pool=2)
     state = begin(second=True, first=60, score=55, legal=29, wickets=2, bowler=8, last_bowler=9)
     block, slog = (_lost(options, state, (intent, 2, 1, 0, 5), (2, 2, 1, 8, 0)) for intent in (0, 4))
@@ -137,20 +137,20 @@ def test_blocking_when_six_are_needed_off_the_last_ball_is_what_is_given_away() 
     assert slog[1] == block[1]  # the bowling captain is judged for its own choice alone
 
 
-def test_slogging_when_one_run_is_needed_off_many_balls_gives_wickets_away() -> None:
+def test_slogging_when_one_run_is_needed_off_many_balls_is_regretted() -> None:
     options = CricketOptions(max_overs=5, pool=2)
     state = begin(second=True, first=40, score=40, legal=12, wickets=9, bowler=8, last_bowler=9)
     rotate, slog = (_lost(options, state, (intent, 2, 1, 0, 0), (2, 2, 1, 8, 0)) for intent in (1, 4))
     assert rotate[0] < slog[0]
 
 
-def test_nothing_is_given_away_in_a_super_over_or_after_the_end() -> None:
+def test_there_is_no_regret_in_a_super_over_or_after_the_end() -> None:
     options = CricketOptions(max_overs=5, pool=2)
     for state in (begin(supers=1, bowler=8), begin(over=True, winner=1)):
         assert (_lost(options, state, (0, 2, 1, 0, 5), (2, 5, 0, 8, 0)) == 0).all()
 
 
-def test_the_seat_that_bats_is_the_one_judged_for_its_intent() -> None:
+def test_the_batting_seat_is_judged_for_its_intent() -> None:
     options = CricketOptions(max_overs=5, pool=2)
     position = {"second": True, "first": 60, "score": 55, "legal": 29, "wickets": 2, "bowler": 8, "last_bowler": 9}
     mine = _lost(options, begin(0, **position), (0, 2, 1, 0, 5), (2, 1, 0, 8, 0))
@@ -194,13 +194,13 @@ def test_people_get_a_table_with_both_players(small: Pack) -> None:
         assert word in text, word
 
 
-def test_a_pack_leaves_no_room_for_other_options() -> None:
+def test_a_pack_cannot_be_combined_with_other_options() -> None:
     with pytest.raises(BadInput, match="--pack cannot be combined"):
         evaluate(player="balanced", game="cricket", pack="default", options=["max_overs=3"])
 
 
 @pytest.mark.parametrize("seed", [2**31 - 1, 3_000_000_000, 2**63 - 1])
-def test_every_seed_the_command_takes_has_matches_of_its_own(small: Pack, seed: int) -> None:
+def test_every_seed_has_its_own_matches(small: Pack, seed: int) -> None:
     """Those of other rounds and other seeds are others, batched and one by one."""
     count = 2 * small.matches
     drawn = {luck_of(small, i, each) for i in range(0, count, 2) for each in (seed, seed % 2**31 + 2)}
@@ -211,6 +211,6 @@ def test_every_seed_the_command_takes_has_matches_of_its_own(small: Pack, seed: 
     assert np.array_equal(batched.returns, single.returns)
 
 
-def test_seeds_that_could_be_told_apart_before_keep_their_luck(small: Pack) -> None:
+def test_small_seeds_keep_their_luck(small: Pack) -> None:
     assert luck_of(small, 0, 7) == (small.seed(0), 7)
     assert luck_of(small, small.matches + 3, 7) == (small.seed(3), 8)

@@ -34,7 +34,7 @@ def test_an_array_fills_the_heads_that_no_field_names() -> None:
     assert act(declared, plan=0, both=[3, 1], bowler=2, confidence=0.5) == (0, 3, 2, 1)
 
 
-def test_heads_nobody_was_asked_about_keep_their_first_open_value() -> None:
+def test_heads_without_a_field_keep_their_first_open_value() -> None:
     assert act({"bowler": [1, 2]}, bowler=2) == (0, 1, 2, 0)
 
 

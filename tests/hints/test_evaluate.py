@@ -40,7 +40,7 @@ def test_a_position_comes_with_the_dialogue_that_led_to_it() -> None:
     assert len(lengths) > 3
 
 
-def test_a_model_is_scored_with_its_failures_and_its_price(prompts: Prompts) -> None:
+def test_the_score_of_a_model_includes_failures_and_cost(prompts: Prompts) -> None:
     found = evaluate_hints(GAME, GAME.options(), "llm:fake-good", 40)
     assert 0 < found["legal_share"] < 1  # it always keeps 1, 0 and 2, which not every pool allows
     assert found["failures"] == {"illegal": found["failed"]}
@@ -53,7 +53,7 @@ def test_a_model_is_scored_with_its_failures_and_its_price(prompts: Prompts) -> 
 
 
 @pytest.mark.usefixtures("presets")
-def test_a_dead_model_is_a_result_and_not_an_error() -> None:
+def test_an_unreachable_model_gives_a_result_not_an_error() -> None:
     found = evaluate_hints(GAME, GAME.options(), "llm:refused", 5)
     assert (found["legal_share"], found["failed"], found["agreement"], found["regret_mean"]) == (0.0, 5, None, None)
     json.dumps(found, allow_nan=False)

@@ -69,30 +69,30 @@ def test_random_hints_come_from_the_episodes_own_seed() -> None:
     assert len(set(many)) > 5
 
 
-def test_the_cadence_does_not_change_what_a_remembering_expert_says() -> None:
+def test_the_cadence_does_not_change_the_hints_of_an_expert_with_memory() -> None:
     every, some = walk(env("expert"), 4), walk(env("expert", 2), 4)
     for a, b in list(zip(every, some, strict=True))[::2]:
         assert (a["hint_features"] == b["hint_features"]).all()
     assert every[0]["hint"]["source"] == "expert:bayes"
 
 
-def test_a_model_hears_the_real_dialogue_and_nothing_of_the_partners_values(prompts: Prompts) -> None:
-    told = []
+def test_a_question_has_the_real_dialogue_and_no_private_values_of_the_partner(prompts: Prompts) -> None:
+    summary = []
     for theirs in ([1, 1, 1], [3, 3, 3]):  # the partner acts alike with both
         options = {"context": {**OPTIONS["context"], "partner_utilities": theirs}}
         wrapped = env("llm:fake-good")
         wrapped.reset(seed=0, options=options)
         wrapped.step(FIRM)
-        told.append((list(wrapped._history), prompts()[-2:]))
+        summary.append((list(wrapped._history), prompts()[-2:]))
         wrapped.close()
-    assert told[0][0][0] == {"seat": 0, "act": (1, 1, 2, 3)}
-    assert told[0][0][1]["seat"] == 1
-    assert "You: INSIST: I keep 1 book, 2 hats and 3 balls" in told[0][1][1]
-    assert "\nPartner: " in told[0][1][1]
-    assert told[0] == told[1]
+    assert summary[0][0][0] == {"seat": 0, "act": (1, 1, 2, 3)}
+    assert summary[0][0][1]["seat"] == 1
+    assert "You: INSIST: I keep 1 book, 2 hats and 3 balls" in summary[0][1][1]
+    assert "\nPartner: " in summary[0][1][1]
+    assert summary[0] == summary[1]
 
 
-def test_what_was_overheard_is_what_the_environment_shows() -> None:
+def test_the_recorded_history_agrees_with_the_observations() -> None:
     bare: Any = gymnasium.make("kibitz:DealOrNoDialog-v0", opponent="random", disagree_ends=False).unwrapped
     wrapped = kibitz.HintInjectorEnv(bare)
     for seed in range(10):
@@ -141,7 +141,7 @@ def test_a_models_hint_is_its_answer_as_features() -> None:
         ("prose", ""),
     ],
 )
-def test_a_failed_hint_is_all_zeros_with_its_kind(model: str, kind: str) -> None:
+def test_a_failed_hint_has_zero_features_and_names_the_failure(model: str, kind: str) -> None:
     wrapped = env(f"llm:fake-{model}")
     info = wrapped.reset(seed=0, options=OPTIONS)[1]
     wrapped.close()
@@ -152,7 +152,7 @@ def test_a_failed_hint_is_all_zeros_with_its_kind(model: str, kind: str) -> None
 
 
 @pytest.mark.usefixtures("presets")
-def test_nobody_listening_is_a_failed_hint_too() -> None:
+def test_an_unreachable_server_is_a_failed_hint() -> None:
     wrapped = env("llm:refused")
     assert wrapped.reset(seed=0)[1]["hint"]["failure"] == "transport"
     wrapped.close()
@@ -169,7 +169,7 @@ def test_a_cached_answer_is_not_asked_for_again(prompts: Prompts, tmp_path: Path
     assert KEY.encode() not in (tmp_path / "answers.sqlite").read_bytes()
 
 
-def test_it_stands_over_other_wrappers() -> None:
+def test_the_wrapper_works_on_top_of_other_wrappers() -> None:
     bare: Any = gymnasium.make("kibitz:DealOrNoDialog-v0")
     wrapped = kibitz.HintInjectorEnv(FlatActions(bare))
     wrapped.reset(seed=1)
@@ -187,11 +187,11 @@ def test_it_stands_over_other_wrappers() -> None:
         ({"provider": "expert", "checkpoint": "no/such/run"}, "no checkpoint"),
     ],
 )
-def test_what_cannot_work_is_refused_at_the_start(settings: dict[str, Any], sentence: str) -> None:
+def test_invalid_arguments_are_refused_at_the_start(settings: dict[str, Any], sentence: str) -> None:
     with pytest.raises(BadInput, match=sentence):
         env(**settings)
 
 
-def test_other_peoples_environments_are_refused() -> None:
+def test_environments_of_other_packages_are_refused() -> None:
     with pytest.raises(BadInput, match="environment of kibitz"):
         kibitz.HintInjectorEnv(gymnasium.make("CartPole-v1"))

@@ -43,7 +43,7 @@ def toy_game() -> Iterator[None]:
 
 @pytest.fixture
 def server(presets: FakeServer, tmp_path: Path) -> FakeServer:
-    """The fake server, with the two models that need a schema told so."""
+    """The fake server, with a schema for the two models that need one."""
     file = tmp_path / "presets.yaml"
     known = yaml.safe_load(file.read_text(encoding="utf-8"))
     for name in ("obliging", "moody"):
@@ -102,21 +102,21 @@ def test_the_embedded_model_advises_a_ppo_run_through_the_command(kibitz: Any, t
         "train", "--game", "deal_or_no_deal", "--hint", "llm", "--steps", "16", "--out", str(folder), *words, "--json"
     )
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert told["finished"]
-    assert "smollm2" in told["adviser"]
-    assert told["hints"]["answered"] == total(folder, "given") == total(folder, "asked") >= 2
-    assert told["hints"]["failed"] == 0
+    summary = json.loads(done.stdout)
+    assert summary["finished"]
+    assert "smollm2" in summary["adviser"]
+    assert summary["hints"]["answered"] == total(folder, "given") == total(folder, "asked") >= 2
+    assert summary["hints"]["failed"] == 0
     assert (folder / "prompt.txt").read_text() == (Path("configs") / "llm_prompt.txt").read_text()
 
 
 @pytest.mark.parametrize("algo", ["ppo", "reinforce"])
-def test_with_a_dead_model_training_is_training_without_hints_and_every_failure_is_counted(
+def test_training_with_an_unreachable_model_equals_training_without_hints_and_counts_every_failure(
     train: Train, server: FakeServer, algo: str
 ) -> None:
-    dead, told = train("dead", "401", algo=algo)
+    dead, summary = train("dead", "401", algo=algo)
     bare, _ = train("bare", algo=algo, hints={"mode": "none"})
-    assert told["finished"]
+    assert summary["finished"]
     weights = [load_file(last_checkpoint(folder))["weights"] for folder in (dead, bare)]
     np.testing.assert_array_equal(*weights)
     book = record(dead)["hints"]
@@ -127,11 +127,11 @@ def test_with_a_dead_model_training_is_training_without_hints_and_every_failure_
     assert total(dead, "failed_breaker") == book["failures"]["breaker"]
 
 
-def test_a_moody_model_is_counted_by_kind(train: Train, server: FakeServer) -> None:
-    folder, told = train("moody", "moody", steps=160)
-    assert told["finished"]
+def test_failures_of_an_unreliable_model_are_counted_by_kind(train: Train, server: FakeServer) -> None:
+    folder, summary = train("moody", "moody", steps=160)
+    assert summary["finished"]
     book, asked = record(folder)["hints"], server.of("moody")
-    assert book == told["hints"]
+    assert book == summary["hints"]
     assert book["calls"] == len(asked) == total(folder, "calls")
     assert book["answered"] == sum(mood(request) == "good" for request in asked)
     kinds = {kind: int(total(folder, f"failed_{kind}")) for kind in book["failures"]}
@@ -160,7 +160,7 @@ def test_the_same_seed_and_a_warm_cache_give_the_same_run(train: Train, server: 
     assert total(one, "hits") == total(one, "given") > 0
 
 
-def test_a_resumed_run_is_the_run_that_was_never_stopped(train: Train, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_resumed_run_equals_an_uninterrupted_run(train: Train, monkeypatch: pytest.MonkeyPatch) -> None:
     train("warm")
     whole, _ = train("whole")
     save = Run._save
@@ -180,7 +180,7 @@ def test_a_resumed_run_is_the_run_that_was_never_stopped(train: Train, monkeypat
     assert record(halves)["hints"]["asked"] == record(whole)["hints"]["asked"] > asked > 0
 
 
-def test_a_run_keeps_its_prompt_and_does_not_go_on_with_another(train: Train, prompt: Path) -> None:
+def test_a_run_keeps_its_prompt_and_refuses_to_resume_with_another(train: Train, prompt: Path) -> None:
     folder, _ = train("kept")
     assert (folder / "prompt.txt").read_text() == WORDS
     prompt.write_text("Lucky {{ lucky }}.", encoding="utf-8")
@@ -191,14 +191,14 @@ def test_a_run_keeps_its_prompt_and_does_not_go_on_with_another(train: Train, pr
 
 def test_a_curriculum_may_switch_to_a_language_model_and_away(train: Train, server: FakeServer) -> None:
     phases = [{"until": 32, "hints": {"mode": "none"}}, {"until": 64}, {"until": 96, "hints": {"mode": "random"}}]
-    folder, told = train("phases", curriculum=phases)
-    assert told["finished"]
+    folder, summary = train("phases", curriculum=phases)
+    assert summary["finished"]
     assert [row["hints_asked"] > 0 for row in table(folder)] == [False] * 2 + [True] * 2 + [False] * 2
     assert "obliging" in record(folder)["advisers"][1]
     assert set(COLUMNS) <= set(table(folder)[0])
 
 
-def test_the_policy_to_stop_ends_a_run_and_keeps_what_was_learnt(train: Train, tmp_path: Path) -> None:
+def test_the_failure_policy_stop_ends_a_run_and_saves_it(train: Train, tmp_path: Path) -> None:
     hints = {"failure_policy": "stop", "failure_window": 20}
     with pytest.raises(BadInput, match=r"of the last 20 questions .* is saved at step 0"):
         train("stopped", "no-json", hints=hints)
@@ -206,9 +206,9 @@ def test_the_policy_to_stop_ends_a_run_and_keeps_what_was_learnt(train: Train, t
     assert record(tmp_path / "stopped")["hints"]["failures"]["not_json"] >= 20
 
 
-def test_a_budget_ends_asking_and_not_training(train: Train, server: FakeServer) -> None:
-    folder, told = train("poor", hints={"budget": {"calls": 5}})
-    assert told["finished"]
+def test_an_exhausted_budget_ends_questions_but_not_training(train: Train, server: FakeServer) -> None:
+    folder, summary = train("poor", hints={"budget": {"calls": 5}})
+    assert summary["finished"]
     assert len(server.requests) == 5 == total(folder, "calls")
     assert total(folder, "failed_budget") > 0
 
@@ -243,7 +243,7 @@ def walk() -> Any:
     return game, settings, practice, seen
 
 
-def test_the_history_is_what_was_said_since_the_deal_across_resets(walk: Any) -> None:
+def test_the_history_has_all_acts_since_the_deal_across_resets(walk: Any) -> None:
     seen = walk[3][:30]
     mine: list[list[tuple[int, ...]]] = [[] for _ in range(WALKED)]
     resets = 0
@@ -266,7 +266,7 @@ def test_the_history_is_what_was_said_since_the_deal_across_resets(walk: Any) ->
     assert resets > 20
 
 
-def test_two_positions_have_one_address_exactly_when_they_are_one_question(walk: Any) -> None:
+def test_two_positions_have_the_same_key_exactly_if_their_questions_are_equal(walk: Any) -> None:
     game, settings, _, seen = walk
     plain = jax.device_get(settings)
     words: dict[bytes, str] = {}
@@ -275,10 +275,10 @@ def test_two_positions_have_one_address_exactly_when_they_are_one_question(walk:
         for i in range(WALKED):
             history = [{"seat": x[0] - 1, "act": tuple(x[1:])} for x in looked.lines[i, : looked.length[i]].tolist()]
             view = jax.tree.map(lambda x, i=i: x[i], looked.view)
-            told = json.dumps(game.words.prompt_variables(plain, view, history), sort_keys=True)
+            summary = json.dumps(game.words.prompt_variables(plain, view, history), sort_keys=True)
             key = np.asarray(batch.adviser_memory.key)[i].tobytes()
             met += key in words
-            assert words.setdefault(key, told) == told
+            assert words.setdefault(key, summary) == summary
     assert len(set(words.values())) == len(words)
     assert len(words) + met == len(seen) * WALKED
 

@@ -79,7 +79,7 @@ def test_a_failure_raises_with_its_kind_and_without_the_key(game: Game, model: s
 
 
 @pytest.mark.usefixtures("presets")
-def test_the_heuristic_plays_for_a_model_that_fails_and_the_event_says_why(game: Game) -> None:
+def test_the_fallback_plays_for_a_model_that_fails_and_the_event_says_why(game: Game) -> None:
     settings, first = state(game, [1, 1, 1])
     with PositionAsker(game, "fake-401") as asker:
         players = [LLMPlayer("fake-401", asker), player_named(game, "heuristic")]
@@ -106,7 +106,7 @@ class Aloud:
         raise AssertionError("it was understood")
 
 
-def test_what_a_failing_model_wrote_is_its_seats_business(game: Game) -> None:
+def test_the_text_of_a_failing_model_stays_private_to_its_seat(game: Game) -> None:
     players = [player_named(game, "heuristic"), LLMPlayer("aloud", cast(Any, Aloud()))]
     played = play_episode(game, game.options().settings(), players, seed=3)
     mine = [event for event in played.events if event.type == "decision" and event.payload["seat"] == 1]
@@ -119,7 +119,7 @@ def test_what_a_failing_model_wrote_is_its_seats_business(game: Game) -> None:
         assert f"I value {values}" in event.shown_to(1).payload["private"]["1"]["reason"]
 
 
-def test_the_prompt_tells_the_dialogue_and_nothing_of_the_partners_values(game: Game, prompts: Prompts) -> None:
+def test_the_prompt_has_the_dialogue_and_no_private_values_of_the_partner(game: Game, prompts: Prompts) -> None:
     with PositionAsker(game, "fake-good") as asker:
         for theirs in ([1, 1, 1], [10, 0, 0], [9, 8, 7]):
             LLMPlayer("fake-good", asker).choose(turn(game, theirs))
@@ -139,7 +139,7 @@ def test_evaluate_takes_a_model_by_name(game: Game) -> None:
 
 
 @pytest.mark.usefixtures("presets")
-def test_evaluate_says_how_often_the_heuristic_had_to_play_for_a_model(game: Game) -> None:
+def test_evaluate_reports_how_often_the_fallback_played_for_a_model(game: Game) -> None:
     found = evaluate(game, game.options(), "llm:refused", "heuristic", 2)
     assert found["fallback_share"] == 1
     assert found["opponent"]["fallback_share"] == 0
@@ -156,7 +156,7 @@ def test_a_preset_that_cannot_be_used_is_refused_before_anything_is_played(game:
 
 
 @pytest.mark.usefixtures("embedded")
-def test_the_real_embedded_model_plays_an_episode_without_help(game: Game) -> None:
+def test_the_real_embedded_model_plays_an_episode_without_the_fallback(game: Game) -> None:
     options = game.options(max_turns=3, agent_starts=True)
     settings = options.settings()
     with PositionAsker(game, "embedded") as asker:

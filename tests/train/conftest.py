@@ -80,7 +80,7 @@ def toy_game() -> Iterator[None]:
 def train(tmp_path: Path) -> Callable[..., tuple[Path, dict[str, Any]]]:
     """Trains a tiny job into a folder of this name; gives the folder and what the run said."""
 
-    def run(name: str, resume: bool = False, report: Any = lambda told: None, **changes: Any) -> Any:
+    def run(name: str, resume: bool = False, report: Any = lambda summary: None, **changes: Any) -> Any:
         one = Run(tiny_job(**changes), tmp_path / name, report)
         return one.folder, one.train(resume)
 

@@ -41,7 +41,7 @@ def lived(time: int, games: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("gamma", "lam"), [(0.9, 0.8), (1.0, 1.0), (0.99, 0.0)])
-def test_advantages_are_those_of_a_plain_loop(gamma: float, lam: float) -> None:
+def test_advantages_equal_those_of_a_plain_loop(gamma: float, lam: float) -> None:
     x = lived(7, 4)
     expected = np.zeros((7, 4))
     for game in range(4):
@@ -59,7 +59,7 @@ def test_advantages_are_those_of_a_plain_loop(gamma: float, lam: float) -> None:
     np.testing.assert_allclose(got, expected, rtol=2e-5, atol=2e-5)
 
 
-def test_the_border_of_a_rollout_is_not_an_end() -> None:
+def test_the_end_of_a_rollout_does_not_end_an_episode() -> None:
     x = lived(7, 4)
     args = [jnp.asarray(x[k]) for k in ("reward", "value", "over")]
     one, other = (ppo.advantages(*args, jnp.asarray(x["last"]) + more, 0.9, 0.8) for more in (0.0, 1.0))
@@ -68,7 +68,7 @@ def test_the_border_of_a_rollout_is_not_an_end() -> None:
     assert (moved[:6, 0] == 0).all(), "nothing flows back over an end"
 
 
-def test_returns_to_go_are_those_of_a_plain_loop() -> None:
+def test_returns_to_go_equal_those_of_a_plain_loop() -> None:
     x = lived(7, 4)
     expected = np.zeros((7, 4))
     for game in range(4):
@@ -81,7 +81,7 @@ def test_returns_to_go_are_those_of_a_plain_loop() -> None:
     np.testing.assert_allclose(got, expected, rtol=2e-5, atol=2e-5)
 
 
-def test_packed_masks_come_back() -> None:
+def test_packed_masks_unpack_to_the_same() -> None:
     masks = tuple(jnp.asarray(np.random.default_rng(n).random((n, 5)) < 0.5) for n in (5, 31, 7))
     for old, new in zip(masks, unpack_masks(pack_masks(masks), (5, 31, 7)), strict=True):
         np.testing.assert_array_equal(old, new)
@@ -192,7 +192,7 @@ def test_a_head_with_one_open_value_has_no_gradient(name: str) -> None:
 def test_a_head_that_does_not_matter_has_no_gradient(name: str) -> None:
     sample = Sample(arm=0)
     rows = sample.rows(name, 0.0)
-    assert (rows[2:5] == 0).all(), "nobody staked anything"
+    assert (rows[2:5] == 0).all(), "nothing was staked"
     assert (np.abs(Sample(arm=1).rows(name, 0.0)[2:5]).sum(1) > 1e-4).all()
 
 
@@ -210,7 +210,7 @@ def test_an_entropy_bonus_makes_acts_more_random(name: str) -> None:
     assert spread(sample.vector - 0.1 * pull) > spread(sample.vector) + 1e-4
 
 
-def test_ppo_loss_is_that_of_plain_numpy() -> None:
+def test_ppo_loss_equals_plain_numpy() -> None:
     sample = Sample()
     log_prob, spread, value = sample.plain()
     old, _, advantage, target = (np.asarray(x, float) for x in sample.numbers)
@@ -221,7 +221,7 @@ def test_ppo_loss_is_that_of_plain_numpy() -> None:
     assert sample.loss("ppo", 0.3)[0] == pytest.approx(expected, rel=1e-4)
 
 
-def test_reinforce_loss_is_that_of_plain_numpy_with_the_baseline_of_before() -> None:
+def test_reinforce_loss_equals_plain_numpy_with_the_old_baseline() -> None:
     """The baseline is what was thought of each position when it was met, whatever the network says now."""
     sample = Sample()
     log_prob, spread, value = sample.plain()
@@ -282,7 +282,7 @@ def test_shuffling_keeps_every_sample_whole() -> None:
         np.testing.assert_array_equal(np.asarray(x, float), order)
 
 
-def test_an_opening_act_that_ends_the_game_is_an_episode_with_its_pay_and_without_a_step() -> None:
+def test_an_opening_act_that_ends_the_game_counts_its_reward_but_no_step() -> None:
     """Against a random partner some games are over before the learner's first turn."""
     game = get_game("deal_or_no_deal")
     practice, settings, count = Practice(game, game.bot("random")), game.default_options.settings(), 512

@@ -37,11 +37,11 @@ CASES = {
     "missing checkpoint of the opponent": (["--opponent", "policy:/nowhere"], "/nowhere"),
     "a name that is too long for a file": (["--opponent", "policy:" + "x" * 5000], "too long"),
     "earlier selves in a mix": (["--set", "opponent={self: 1, heuristic: 1}"], "curriculum"),
-    "a mix of nobody": (["--set", "opponent={heuristic: 0}"], "not all of them 0"),
-    "a mix with a weight that is none": (["--set", "opponent={heuristic: much}"], "heuristic"),
+    "a mix without players": (["--set", "opponent={heuristic: 0}"], "not all of them 0"),
+    "a mix with an invalid weight": (["--set", "opponent={heuristic: much}"], "heuristic"),
     "a curriculum out of order": (["--set", "curriculum=[{until: 64}, {until: 32}]"], "later"),
     "a curriculum with a wrong key": (["--set", "curriculum=[{until: 64, hints: {cadense_k: 2}}]"], "cadence_k"),
-    "a curriculum with a mix of nobody": (["--set", "curriculum=[{until: 64, opponent: {}}]"], "1 to 16"),
+    "a curriculum with an empty mix": (["--set", "curriculum=[{until: 64, opponent: {}}]"], "1 to 16"),
     "a curriculum with a wrong game option": (["--set", "curriculum=[{env: {roundz: 2}}]"], "rounds"),
     "a seed that is too large": (["--seed", "36893488147419103232"], "seed"),
     "a supervised learner of random acts": (["--algo", "supervised", "--hint", "random"], "--hint expert"),
@@ -70,7 +70,7 @@ def config(tmp_path: Path) -> str:
 
 
 @pytest.mark.parametrize("case", list(CASES))
-def test_it_is_refused(
+def test_a_bad_argument_is_refused_in_one_sentence(
     case: str, config: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     words, names = CASES[case]
@@ -102,12 +102,12 @@ def test_a_config_that_cannot_be_used_is_refused(
     path = tmp_path / "bad.yaml"
     if content is not None:
         path.write_bytes(content)
-    told = refused(["train", "--config", str(path), "--out", str(tmp_path / "run")], capsys, monkeypatch)
-    assert words in told
+    summary = refused(["train", "--config", str(path), "--out", str(tmp_path / "run")], capsys, monkeypatch)
+    assert words in summary
     assert not (tmp_path / "run").exists()
 
 
-def test_a_folder_with_another_run_is_not_touched(
+def test_a_folder_with_another_run_stays_unchanged(
     config: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "run"
@@ -117,7 +117,7 @@ def test_a_folder_with_another_run_is_not_touched(
     assert {path.name: path.read_text() for path in folder.iterdir()} == {"config.yaml": "algo: ppo\n"}
 
 
-def test_an_output_folder_that_is_a_file_is_not_touched(
+def test_an_output_folder_that_is_a_file_stays_unchanged(
     config: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "run"
@@ -127,15 +127,15 @@ def test_an_output_folder_that_is_a_file_is_not_touched(
 
 
 @pytest.mark.parametrize("out", ["/dev/null/run", "/proc/run", f"/tmp/{'long' * 100}"], ids=lambda out: out[:9])
-def test_an_output_folder_that_cannot_be_made_is_refused(
+def test_an_output_folder_that_cannot_be_created_is_refused(
     out: str, config: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told = refused(["train", "--config", config, "--out", out], capsys, monkeypatch)
-    assert f"{out} cannot hold a run" in told
+    summary = refused(["train", "--config", config, "--out", out], capsys, monkeypatch)
+    assert f"{out} cannot hold a run" in summary
 
 
 @pytest.mark.parametrize("content", [None, "", "algo: [", "algo: pppo\n"])
-def test_what_is_not_a_run_is_not_resumed(
+def test_resume_refuses_a_folder_without_a_run(
     content: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "run"
@@ -146,14 +146,14 @@ def test_what_is_not_a_run_is_not_resumed(
     assert folder.exists() == (content is not None)
 
 
-def test_resume_refuses_what_it_would_have_to_ignore(
+def test_resume_refuses_arguments_that_change_the_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "run"
     folder.mkdir()
     (folder / "config.yaml").write_text(yaml.safe_dump(TINY))
-    told = refused(["train", "--resume", "--out", str(folder), "--steps", "9999"], capsys, monkeypatch)
-    assert "num_train_steps is 9999 here but 640" in told
+    summary = refused(["train", "--resume", "--out", str(folder), "--steps", "9999"], capsys, monkeypatch)
+    assert "num_train_steps is 9999 here but 640" in summary
 
 
 def test_the_example_of_the_help_is_a_number(
@@ -164,7 +164,7 @@ def test_the_example_of_the_help_is_a_number(
     assert "num_envs" in refused(["train", "--config", config, "--out", "run", *words], capsys, monkeypatch)
 
 
-def test_the_real_command_says_it_the_same_way(command: Command, config: str, tmp_path: Path) -> None:
+def test_the_command_prints_the_same_sentence(command: Command, config: str, tmp_path: Path) -> None:
     done = command("train", "--config", config, "--out", str(tmp_path / "run"), "--set", "train.minibatch=1000")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("kibitz: minibatch is 1000")

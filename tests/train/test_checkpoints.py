@@ -71,23 +71,23 @@ def test_the_command_evaluates_a_run_and_a_file(trained: Path, command: Command)
     here, there = CliRunner().invoke(app, words(run)), command(*words(file))
     assert (here.exit_code, there.returncode) == (0, 0), here.output + there.stderr
     for name, out in ((run, here.stdout), (file, there.stdout)):
-        told = json.loads(out)
-        assert told["player"] == f"policy:{name}"
-        assert 0.3 < told["share_of_ceiling"] <= 1
+        summary = json.loads(out)
+        assert summary["player"] == f"policy:{name}"
+        assert 0.3 < summary["share_of_ceiling"] <= 1
 
 
 def test_a_run_can_be_expert_and_opponent_at_once(trained: Path, train: Callable[..., Any]) -> None:
     hints = {"mode": "expert", "checkpoint": str(trained)}
-    folder, told = train("pupil", opponent=f"policy:{trained}#1", hints=hints, **SMALL)
-    assert told["finished"]
-    assert str(trained) in told["adviser"]
-    assert json.loads((folder / "run.json").read_text())["advisers"] == [told["adviser"]]
+    folder, summary = train("pupil", opponent=f"policy:{trained}#1", hints=hints, **SMALL)
+    assert summary["finished"]
+    assert str(trained) in summary["adviser"]
+    assert json.loads((folder / "run.json").read_text())["advisers"] == [summary["adviser"]]
 
 
 def test_opponents_can_be_mixed_and_the_run_resumed(trained: Path, train: Callable[..., Any]) -> None:
     mix = {f"policy:{trained}#1": 1.0, "heuristic": 1.0, "expert": 2.0}
-    whole, told = train("whole", opponent=mix, **SMALL)
-    assert told["finished"]
+    whole, summary = train("whole", opponent=mix, **SMALL)
+    assert summary["finished"]
     half, _ = train("half", opponent=mix, **merged(SMALL, {"train": {"num_train_steps": 160}}))
     shutil.copytree(half, half.with_name("rest"))
     rest, _ = train("rest", opponent=mix, resume=True, **SMALL)
@@ -95,7 +95,7 @@ def test_opponents_can_be_mixed_and_the_run_resumed(trained: Path, train: Callab
     assert bot_of_run(str(whole)).name == f"policy:{whole}"
 
 
-def test_a_run_that_trained_on_is_another_player(trained: Path, tmp_path: Path) -> None:
+def test_a_run_that_continued_is_another_player(trained: Path, tmp_path: Path) -> None:
     """A server lives longer than a training; what has not changed keeps its compiled programs."""
     run = tmp_path / "run"
     shutil.copytree(trained, run)
@@ -109,7 +109,7 @@ def test_a_run_that_trained_on_is_another_player(trained: Path, tmp_path: Path) 
     assert after is not before and bot_for(TOY, name) is after
 
 
-def test_a_policy_whose_adviser_trained_on_is_another_player(
+def test_a_policy_whose_adviser_continued_is_another_player(
     trained: Path, train: Callable[..., Any], tmp_path: Path
 ) -> None:
     expert = tmp_path / "expert"
@@ -121,7 +121,7 @@ def test_a_policy_whose_adviser_trained_on_is_another_player(
     assert bot_for(TOY, f"policy:{pupil}") is not before
 
 
-def test_of_a_checkpoint_only_the_weights_are_kept_in_memory(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_weights_of_a_checkpoint_stay_in_memory(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its games may be millions; a server remembers many policies."""
     monkeypatch.setattr(advisers, "_bot_of", lambda named: (named, []))
     kept: Any = bot_of_run(str(trained))
@@ -140,7 +140,7 @@ def test_another_size_of_network_is_refused(trained: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["garbage", "half", "empty", "foreign", "nothing"])
-def test_what_is_not_a_checkpoint_is_refused(trained: Path, tmp_path: Path, kind: str) -> None:
+def test_a_file_that_is_not_a_checkpoint_is_refused(trained: Path, tmp_path: Path, kind: str) -> None:
     path, whole = tmp_path / "x.safetensors", last_checkpoint(trained)
     half = whole.read_bytes()[: whole.stat().st_size // 2]
     content = {"garbage": b"not a checkpoint" * 50, "half": half, "empty": b""}
@@ -157,7 +157,7 @@ def test_what_is_not_a_checkpoint_is_refused(trained: Path, tmp_path: Path, kind
 @pytest.mark.parametrize(
     "wrong", [{"step": None}, {"step": "x"}, {"version": "x"}, {"game": None}, {"job": "{"}, {}], ids=str
 )
-def test_a_checkpoint_whose_own_words_are_wrong_is_passed_over(tmp_path: Path, wrong: dict[str, str | None]) -> None:
+def test_a_checkpoint_with_invalid_metadata_is_skipped(tmp_path: Path, wrong: dict[str, str | None]) -> None:
     about = {"format": "1", "step": "64", "game": toy.NAME, "version": "1", "job": "{}"}
     good, bad = tmp_path / "step_000000000064.safetensors", tmp_path / "step_000000000096.safetensors"
     weights = np.zeros((1, 3), np.float32)
@@ -192,9 +192,7 @@ def test_a_checkpoint_of_another_shape_is_not_resumed(train: Callable[..., Any])
     assert before == {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_a_checkpoint_is_written_whole_or_not_at_all(
-    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_checkpoint_is_written_atomically(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     saved = checkpoint.find(str(trained))
 
     class Learner(tuple[Any, ...]):
@@ -214,7 +212,7 @@ def test_a_checkpoint_is_written_whole_or_not_at_all(
     assert load_file(path)["weights"].tobytes() == saved.leaves["weights"].tobytes()
 
 
-def test_a_cut_newest_checkpoint_is_passed_over_but_not_in_silence(
+def test_a_truncated_newest_checkpoint_is_skipped_with_a_warning(
     trained: Path, train: Callable[..., Any], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     copy = tmp_path / "copy"
@@ -222,8 +220,8 @@ def test_a_cut_newest_checkpoint_is_passed_over_but_not_in_silence(
     newest = copy / "checkpoints" / "step_000000000480.safetensors"
     newest.write_bytes(last_checkpoint(copy).read_bytes()[:1000])
     hints = {"mode": "expert", "checkpoint": str(copy)}
-    folder, told = train("pupil", opponent=f"policy:{trained}#1", hints=hints, **SMALL)
+    folder, summary = train("pupil", opponent=f"policy:{trained}#1", hints=hints, **SMALL)
     said = [record.message for record in caplog.records if newest.name in record.message]
     assert len(said) == 1
-    assert said[0] in told["notes"]
+    assert said[0] in summary["notes"]
     assert said[0] in json.loads((folder / "run.json").read_text())["notes"]

@@ -8,7 +8,7 @@ from kibitz.train.phase import build
 from tests.train.conftest import tiny_job
 
 
-def test_a_second_update_finds_the_program_of_the_first() -> None:
+def test_a_second_update_reuses_the_compiled_program() -> None:
     phase = build(tiny_job(), tuple(jax.devices()[:1]))
     learner, _ = phase.advance(phase.begin(), phase.settings, 0)
     known = phase.advance._cache_size()  # type: ignore[attr-defined]

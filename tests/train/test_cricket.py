@@ -37,8 +37,8 @@ HEAVY = pytest.mark.conformance  # half a minute each, nearly all of it compilin
 def test_the_same_trainer_runs_on_cricket(algo: str, hint: str, tmp_path: Path) -> None:
     job = Job.read(TINY | {"algo": algo, "hints": {"mode": hint}})
     run = Run(job, tmp_path / "run")
-    told = run.train(False)
-    assert told["finished"] and 0 <= told["win"][0] <= 1
+    summary = run.train(False)
+    assert summary["finished"] and 0 <= summary["win"][0] <= 1
     found = rows(tmp_path / "run" / "metrics.csv")
     assert all(math.isfinite(row["entropy"]) for row in found)
 

@@ -41,7 +41,7 @@ PHASES = {
 
 
 def test_phases_change_the_game_at_the_right_step(train: Callable[..., Any]) -> None:
-    folder, told = train("phases", **PHASES)
+    folder, summary = train("phases", **PHASES)
     found = rows(folder / "metrics.csv")
     assert [row["step"] for row in found] == list(range(32, 481, 32))
     assert [row["length"] for row in found] == [2.0] * 5 + [4.0] * 10
@@ -49,7 +49,7 @@ def test_phases_change_the_game_at_the_right_step(train: Callable[..., Any]) -> 
     advisers = json.loads((folder / "run.json").read_text())["advisers"]
     assert advisers[0] == advisers[2] == "none"
     assert "oracle" in advisers[1]
-    assert told["adviser"] == "none"
+    assert summary["adviser"] == "none"
 
 
 def test_resuming_inside_a_later_phase_gives_the_same_curve(train: Callable[..., Any]) -> None:
@@ -61,7 +61,7 @@ def test_resuming_inside_a_later_phase_gives_the_same_curve(train: Callable[...,
         assert_same_run(whole, whole.parent / name)
 
 
-def test_another_opponent_is_met_from_its_phase_on(train: Callable[..., Any]) -> None:
+def test_a_phase_can_change_the_opponent(train: Callable[..., Any]) -> None:
     """A learner that hardly learns earns 1 less for every hit against the oracle, half of that against arm 0."""
     folder, _ = train(
         "harder",
@@ -92,7 +92,7 @@ def test_hints_that_fail_at_the_start_of_a_phase_leave_a_run_that_can_be_resumed
 
     def fails(self: HostHintLoop, learner: Any, settings: Any, count: int) -> Any:
         if count:
-            raise TooManyFailures("Nobody answers.")
+            raise TooManyFailures("The model does not answer.")
         return learner, {}
 
     monkeypatch.setattr(HostHintLoop, "advance", fails)
@@ -105,8 +105,8 @@ def test_hints_that_fail_at_the_start_of_a_phase_leave_a_run_that_can_be_resumed
         "curriculum": [{"until": 32}, {"hints": {"mode": "llm"}}],
     }
     for resume in (False, True):  # the second one finds what the first has saved
-        with pytest.raises(BadInput, match=r"Nobody answers\. .* saved at step 32; --resume continues"):
-            train("border", resume, lambda told: written.append(load_file(border)), **changes)
+        with pytest.raises(BadInput, match=r"The model does not answer\. .* saved at step 32; --resume continues"):
+            train("border", resume, lambda summary: written.append(load_file(border)), **changes)
     (before,), after = written, load_file(border)
     assert all(before[name].tobytes() == after[name].tobytes() for name in {**before, **after})
 
@@ -121,12 +121,12 @@ def test_a_run_plays_with_the_adviser_of_the_phase_it_was_saved_in() -> None:
     assert longer.hints.mode == "expert", "an update of REINFORCE is as long as the longest episode"
 
 
-def test_a_player_hears_the_adviser_of_its_last_phase(tmp_path: Path) -> None:
+def test_a_player_gets_hints_from_the_adviser_of_its_last_phase(tmp_path: Path) -> None:
     job = tiny_job(curriculum=[{"until": 320}, {"hints": {"mode": "random"}}])
     learner = build(job, ONE_DEVICE).begin()
     for step, uniforms in ((320, 0), (640, 1)):
         path = checkpoint.write(tmp_path, learner, step, toy.build(False), job.model_dump(mode="json"))
-        assert bot_of_run(str(path)).uniforms == uniforms, "the random adviser needs one, nobody none"
+        assert bot_of_run(str(path)).uniforms == uniforms, "the random adviser needs one, no adviser none"
 
 
 def pool_of(path: Path) -> Any:
@@ -149,14 +149,14 @@ def test_self_play_keeps_a_pool_of_earlier_selves(train: Callable[..., Any]) -> 
     assert len(np.unique(pool_of(paths[3]), axis=0)) == 4, "early on mostly the first self"
 
 
-def test_selves_come_and_go_with_the_phases_and_survive_a_crash(train: Callable[..., Any]) -> None:
+def test_the_pool_of_selves_follows_the_phases_and_survives_a_crash(train: Callable[..., Any]) -> None:
     changes = {
         "train": SLOW,
         "logging": {"log_every": 32, "save_every": 32, "eval_every": 640},
         "curriculum": [{"until": 128}, {"until": 256, "opponent": "self"}, {"opponent": "oracle"}],
     }
-    whole, told = train("whole", **changes)
-    assert told["finished"]
+    whole, summary = train("whole", **changes)
+    assert summary["finished"]
     with pytest.raises(RuntimeError, match="power cut"):
         train("crashed", report=crash_after(192), **changes)
     train("crashed", resume=True, **changes)

@@ -36,13 +36,13 @@ def negotiation_block(act: tuple[int, ...], available: bool = True) -> list[floa
     return np.asarray(HintAdapter(get_game("deal_or_no_deal")).hint_features(hint, masks)).tolist()
 
 
-def test_a_hint_is_the_ten_numbers_of_the_seed() -> None:
+def test_a_hint_of_the_negotiation_has_ten_features() -> None:
     """act_onehot (5), oA_norm (3, divided by the caps), confidence (1), h_avail (1)."""
     assert negotiation_block((INSIST, 2, 0, 1)) == [0, 1, 0, 0, 0, 0.5, 0, 0.5, 0.75, 1]
     assert negotiation_block((PROPOSE, 4, 1, 2)) == [1, 0, 0, 0, 0, 1, 1, 1, 0.75, 1]
 
 
-def test_the_counts_of_an_agree_are_not_hinted() -> None:
+def test_hint_features_omit_the_counts_of_an_agree() -> None:
     assert negotiation_block((AGREE, 3, 1, 2)) == [0, 0, 1, 0, 0, 0, 0, 0, 0.75, 1]
 
 
@@ -52,7 +52,7 @@ def test_no_hint_is_ten_zeros() -> None:
 
 
 def hinted(mode: str, cadence: int, rounds: int, steps: int) -> tuple[Any, Any]:
-    """What eight games of the toy are told at each step: base features and hint blocks, [steps, n, games]."""
+    """What eight games of the toy show at each step: base features and hint features, [steps, n, games]."""
     job = tiny_job(hints={"mode": mode, "cadence_k": cadence}, env={"rounds": rounds})
     phase = build(job, ONE_DEVICE)
     practice = phase.compiled.practice(jnp.zeros((0, 1)))
@@ -96,7 +96,7 @@ def test_random_hints_are_legal_and_vary_and_no_hints_are_zeros() -> None:
     assert (hinted("none", cadence=1, rounds=5, steps=3)[1] == 0).all()
 
 
-def test_a_trained_policy_hears_its_adviser_as_often_as_in_training() -> None:
+def test_a_trained_policy_gets_hints_as_often_as_in_training() -> None:
     heard: list[Any] = []
 
     def policy(x: Any) -> Any:
@@ -129,20 +129,20 @@ def test_a_policy_can_sit_in_the_other_seat_of_a_long_game() -> None:
         np.testing.assert_array_equal(jax.tree.leaves(packed), [*jax.tree.leaves(state), *jax.tree.leaves(memory)])
 
 
-def test_the_adviser_is_said_and_recorded(train: Callable[..., Any]) -> None:
-    folder, told = train("expert", hints={"mode": "expert"}, train={"num_train_steps": 64})
-    assert "oracle" in told["adviser"]
-    assert json.loads((folder / "run.json").read_text())["advisers"] == [told["adviser"]]
+def test_the_adviser_is_reported_and_recorded(train: Callable[..., Any]) -> None:
+    folder, summary = train("expert", hints={"mode": "expert"}, train={"num_train_steps": 64})
+    assert "oracle" in summary["adviser"]
+    assert json.loads((folder / "run.json").read_text())["advisers"] == [summary["adviser"]]
 
 
-def test_a_game_without_words_has_no_hints_of_an_llm(train: Callable[..., Any], monkeypatch: Any) -> None:
+def test_a_game_without_words_cannot_have_llm_hints(train: Callable[..., Any], monkeypatch: Any) -> None:
     mute = dataclasses.replace(TOY, words=dataclasses.replace(TOY.words, answer_fields=lambda view, masks: {}))
     monkeypatch.setattr(toy, "build", lambda wide: mute)
     with pytest.raises(BadInput, match="no words for an LLM"):
         train("llm", hints={"mode": "llm"})
 
 
-def test_the_prompt_of_a_run_is_written_whole_and_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_prompt_of_a_run_is_written_atomically_and_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A crash while a later life begins must not cut what `--resume` compares with."""
     accounting, prompt = HintAccounting([], tmp_path), tmp_path / "prompt.txt"
     accounting.prompts = {prompt.name: "Lucky {{ lucky }}."}

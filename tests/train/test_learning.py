@@ -32,8 +32,8 @@ def toy_changes(algo: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("algo", list(SOLVE))
 def test_the_two_arms_are_solved(train: Callable[..., Any], algo: str) -> None:
-    _, told = train(algo, **toy_changes(algo))
-    assert told["share_of_ceiling"][0] > 0.97
+    _, summary = train(algo, **toy_changes(algo))
+    assert summary["share_of_ceiling"][0] > 0.97
 
 
 @pytest.mark.conformance  # a program of its own
@@ -47,10 +47,10 @@ def test_the_games_are_split_over_two_devices(command: Command, tmp_path: Path) 
         XLA_FLAGS="--xla_force_host_platform_device_count=2",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
+    summary = json.loads(done.stdout)
     assert len(json.loads((folder / "run.json").read_text())["devices"]) == 2
-    assert told["steps"] == 25600
-    assert told["share_of_ceiling"][0] > 0.97
+    assert summary["steps"] == 25600
+    assert summary["share_of_ceiling"][0] > 0.97
     found = rows(folder / "metrics.csv")
     assert found[-1]["ent"] == pytest.approx(0.0, abs=5e-4), "the schedule ends with the run"
     assert {row["length"] for row in found} == {4.0}

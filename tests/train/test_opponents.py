@@ -25,7 +25,7 @@ from tests.twins import play_beside
 
 @pytest.fixture(scope="module")
 def policy(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The name of somebody who has not learnt much: how a network begins is a policy too."""
+    """The name of an untrained policy: the initial network is a policy too."""
     folder: Path = tmp_path_factory.mktemp("runs") / "fresh"
     job = Job.read({"env": {"id": ID.partition(":")[2]}, "train": {"hidden": [8]}})
     phase = build(job, tuple(jax.local_devices()[:1]))
@@ -33,7 +33,7 @@ def policy(tmp_path_factory: pytest.TempPathFactory) -> str:
     return f"policy:{folder}"
 
 
-def test_a_policy_sits_in_the_other_seat_as_it_does_where_it_is_evaluated(policy: str) -> None:
+def test_a_policy_plays_the_same_as_opponent_and_in_evaluation(policy: str) -> None:
     env = make(opponent=policy)
     assert env.opponent.name == policy
     assert env.opponent is bot_for(deal_or_no_deal.game(), policy)
@@ -51,7 +51,7 @@ def test_single_and_vector_environments_agree_about_a_mix_with_a_policy(policy: 
     assert play_beside(ours, lambda: make(**options), choose, ("action_mask", "oA_max"), 120) > 30
 
 
-def test_a_policy_of_other_options_is_refused_with_what_would_be_right(policy: str) -> None:
+def test_a_policy_trained_with_other_options_is_refused(policy: str) -> None:
     with pytest.raises(BadInput, match="use the options it was trained with"):
         make(opponent=policy, max_count=7)
     with pytest.raises(BadInput, match="does not fit cricket"):

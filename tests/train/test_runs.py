@@ -38,15 +38,15 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture
 def never_stopped(train: Callable[..., Any]) -> Path:
-    folder, told = train("never-stopped", **LONG)
-    assert told["finished"]
-    assert told["steps"] == 9600
+    folder, summary = train("never-stopped", **LONG)
+    assert summary["finished"]
+    assert summary["steps"] == 9600
     return folder
 
 
 def crash_after(step: int) -> Callable[[dict[str, Any]], None]:
-    def report(told: dict[str, Any]) -> None:
-        if told["step"] >= step:
+    def report(summary: dict[str, Any]) -> None:
+        if summary["step"] >= step:
             raise RuntimeError("power cut")
 
     return report
@@ -63,8 +63,8 @@ def test_the_same_seed_gives_the_same_run_and_another_seed_another(train: Callab
 
 def test_seeds_trained_together_are_those_trained_alone(train: Callable[..., Any]) -> None:
     """Equal up to float32 rounding in a short run: products are batched over the seeds."""
-    together, told = train("together", seed=3, seeds=3, train={"num_train_steps": 160})
-    assert len(told["return_mean"]) == 3
+    together, summary = train("together", seed=3, seeds=3, train={"num_train_steps": 160})
+    assert len(summary["return_mean"]) == 3
     found = rows(together / "metrics.csv")
     assert [row["seed"] for row in found] == [3, 4, 5] * (len(found) // 3)
     alone, _ = train("alone", seed=4, train={"num_train_steps": 160})
@@ -74,7 +74,7 @@ def test_seeds_trained_together_are_those_trained_alone(train: Callable[..., Any
     assert len({row["return"] for row in found if row["step"] == 160}) > 1, "seeds differ from each other"
 
 
-def test_kill_9_at_random_moments_then_resume_is_the_run_never_stopped(
+def test_kill_9_at_random_moments_then_resume_equals_an_uninterrupted_run(
     never_stopped: Path, command: Command, config: str, tmp_path: Path
 ) -> None:
     folder = tmp_path / "killed"
@@ -90,7 +90,7 @@ def test_kill_9_at_random_moments_then_resume_is_the_run_never_stopped(
     assert_same_run(never_stopped, folder)
 
 
-def test_ctrl_c_saves_and_ends_cleanly_and_the_run_goes_on_as_if_never_stopped(
+def test_ctrl_c_saves_and_ends_cleanly_and_resume_equals_an_uninterrupted_run(
     never_stopped: Path, command: Command, config: str, tmp_path: Path
 ) -> None:
     folder = tmp_path / "stopped"
@@ -98,16 +98,16 @@ def test_ctrl_c_saves_and_ends_cleanly_and_the_run_goes_on_as_if_never_stopped(
     code, out, err = command.stopped(folder, 60, signal.SIGINT, *words)
     assert code in (0, 130), err
     assert "Traceback" not in err
-    told = json.loads(out)
-    assert told["finished"] is False
-    assert 60 * 32 <= told["steps"] < 9600
-    assert last_checkpoint(folder).name == f"step_{told['steps']:012d}.safetensors"
+    summary = json.loads(out)
+    assert summary["finished"] is False
+    assert 60 * 32 <= summary["steps"] < 9600
+    assert last_checkpoint(folder).name == f"step_{summary['steps']:012d}.safetensors"
     assert not list(folder.rglob("*.part"))
     Run(tiny_job(**LONG), folder).train(resume=True)
     assert_same_run(never_stopped, folder)
 
 
-def test_a_checkpoint_cut_in_half_is_refused_and_the_one_before_it_used(train: Callable[..., Any]) -> None:
+def test_a_truncated_checkpoint_is_refused_and_the_previous_one_used(train: Callable[..., Any]) -> None:
     whole, _ = train("whole")
     with pytest.raises(RuntimeError, match="power cut"):
         train("cut", report=crash_after(448))
@@ -115,8 +115,8 @@ def test_a_checkpoint_cut_in_half_is_refused_and_the_one_before_it_used(train: C
     newest = last_checkpoint(folder)
     assert newest.name == "step_000000000384.safetensors"
     newest.write_bytes(newest.read_bytes()[: newest.stat().st_size // 2])
-    _, told = train("cut", resume=True)
-    refused = [note for note in told["notes"] if newest.name in note]
+    _, summary = train("cut", resume=True)
+    refused = [note for note in summary["notes"] if newest.name in note]
     assert len(refused) == 1
     assert "not a complete checkpoint" in refused[0]
     assert refused[0] in json.loads((folder / "run.json").read_text())["notes"]
@@ -124,15 +124,15 @@ def test_a_checkpoint_cut_in_half_is_refused_and_the_one_before_it_used(train: C
 
 
 def test_resuming_a_finished_run_changes_nothing(train: Callable[..., Any], tmp_path: Path) -> None:
-    folder, told = train("done")
+    folder, summary = train("done")
     shutil.copytree(folder, tmp_path / "copy")
     _, again = train("done", resume=True)
     assert again["finished"]
-    assert again["return_mean"] == told["return_mean"]
+    assert again["return_mean"] == summary["return_mean"]
     assert_same_run(folder, tmp_path / "copy")
 
 
-def test_a_run_without_a_whole_checkpoint_begins_again(train: Callable[..., Any]) -> None:
+def test_a_run_without_a_complete_checkpoint_starts_again(train: Callable[..., Any]) -> None:
     whole, _ = train("whole")
     with pytest.raises(RuntimeError, match="power cut"):
         train("early", report=crash_after(64))
@@ -140,7 +140,7 @@ def test_a_run_without_a_whole_checkpoint_begins_again(train: Callable[..., Any]
     assert_same_run(whole, whole.parent / "early")
 
 
-def test_a_folder_that_holds_something_is_left_alone(train: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_folder_that_is_not_empty_is_refused(train: Callable[..., Any], tmp_path: Path) -> None:
     folder = tmp_path / "mine"
     folder.mkdir()
     (folder / "notes.txt").write_text("my notes")
@@ -149,7 +149,7 @@ def test_a_folder_that_holds_something_is_left_alone(train: Callable[..., Any], 
     assert [path.name for path in folder.iterdir()] == ["notes.txt"]
 
 
-def test_rows_tell_the_mean_of_the_episodes_that_ended(train: Callable[..., Any]) -> None:
+def test_rows_have_the_mean_over_ended_episodes(train: Callable[..., Any]) -> None:
     """Updates of 2 steps, episodes of 4: half of the updates end none, which must not count as zeros."""
     shape = {"rollout": 2, "num_train_steps": 160}
     folder, _ = train("pairs", train=shape, logging={"log_every": 32, "eval_every": 160, "save_every": 160})
@@ -158,7 +158,7 @@ def test_rows_tell_the_mean_of_the_episodes_that_ended(train: Callable[..., Any]
     assert all(row["return"] > 2 for row in found), "even random pulls earn about 4"
 
 
-def test_a_row_in_which_no_episode_ended_claims_no_return(train: Callable[..., Any]) -> None:
+def test_a_row_without_an_ended_episode_has_no_return(train: Callable[..., Any]) -> None:
     shape = {"rollout": 2, "num_train_steps": 64}
     folder, _ = train("odd", train=shape, logging={"log_every": 16, "eval_every": 64, "save_every": 64})
     found = rows(folder / "metrics.csv")
@@ -166,32 +166,32 @@ def test_a_row_in_which_no_episode_ended_claims_no_return(train: Callable[..., A
     assert [math.isnan(row["return"]) for row in found] == [True, False, True, False]
 
 
-def test_a_measure_that_does_not_exist_is_null_and_no_warning(tmp_path: Path) -> None:
-    """Nobody is ever paid: no ceiling to have a share of, no size of a win. In a test a warning is an error."""
+def test_an_undefined_measure_is_null_without_a_warning(tmp_path: Path) -> None:
+    """No act is ever paid, so ceiling and win size are undefined. Warnings are errors in tests."""
     path = tmp_path / "poor.yaml"
     poor = {"env": {"pays": False}, "train": {"num_train_steps": 64}}
     path.write_text(yaml.safe_dump(merged(TINY, poor)), encoding="utf-8")
     done = CliRunner().invoke(app, ["train", "--config", str(path), "--out", str(tmp_path / "poor"), "--json"])
     assert done.exit_code == 0, done.output
     assert "Warning" not in done.stderr
-    told = json.loads(done.stdout)
-    assert told["return_mean"] == [0.0]
-    assert told["win_size"] == [None]
-    assert told["share_of_ceiling"] == [None]
+    summary = json.loads(done.stdout)
+    assert summary["return_mean"] == [0.0]
+    assert summary["win_size"] == [None]
+    assert summary["share_of_ceiling"] == [None]
 
 
 def test_training_works_off_the_main_thread_and_leaves_ctrl_c_alone(train: Callable[..., Any]) -> None:
     before = signal.getsignal(signal.SIGINT)
-    told: list[Any] = []
-    worker = threading.Thread(target=lambda: told.append(train("thread", train={"num_train_steps": 64})[1]))
+    summary: list[Any] = []
+    worker = threading.Thread(target=lambda: summary.append(train("thread", train={"num_train_steps": 64})[1]))
     worker.start()
     worker.join()
-    assert told[0]["finished"]
+    assert summary[0]["finished"]
     assert signal.getsignal(signal.SIGINT) is before
 
 
-def test_the_folder_says_what_was_run_and_by_what(train: Callable[..., Any]) -> None:
-    folder, told = train("known", seed=7)
+def test_the_folder_records_job_versions_and_devices(train: Callable[..., Any]) -> None:
+    folder, summary = train("known", seed=7)
     about = json.loads((folder / "run.json").read_text())
     assert (about["seed"], about["game"], about["game_version"]) == (7, "two_arms", 1)
     assert all(about[name] for name in ("kibitz", "jax", "optax", "equinox", "python", "devices"))
@@ -203,7 +203,7 @@ def test_the_folder_says_what_was_run_and_by_what(train: Callable[..., Any]) -> 
     assert {path.name for path in (folder / "checkpoints").iterdir()} == {
         f"step_{step:012d}.safetensors" for step in (128, 256, 384, 512, 640)
     }
-    assert np.isfinite(told["return_mean"]).all()
+    assert np.isfinite(summary["return_mean"]).all()
 
 
 def test_entropy_and_learning_rate_end_where_they_should(train: Callable[..., Any]) -> None:
@@ -212,7 +212,7 @@ def test_entropy_and_learning_rate_end_where_they_should(train: Callable[..., An
     assert ent == pytest.approx(np.linspace(0.2, 0.0, 20).tolist(), abs=1e-6)
 
 
-def test_the_clock_of_a_resumed_run_goes_on(train: Callable[..., Any]) -> None:
+def test_the_clock_of_a_resumed_run_continues(train: Callable[..., Any]) -> None:
     folder, _ = train("clock", train={"num_train_steps": 320})
     timing = rows(folder / "timing.csv")
     shifted = [{**row, "seconds": row["seconds"] + 1000} for row in timing]
@@ -223,7 +223,7 @@ def test_the_clock_of_a_resumed_run_goes_on(train: Callable[..., Any]) -> None:
     assert all(row["seconds"] >= 1000 for row in rows(folder / "timing.csv"))
 
 
-def test_a_scale_in_the_config_is_the_one_that_counts(train: Callable[..., Any]) -> None:
+def test_a_scale_in_the_config_overrides_the_games(train: Callable[..., Any]) -> None:
     short: dict[str, Any] = {"num_train_steps": 64}
     losses = {
         scale: rows(train(f"scale-{scale}", train={**short, "scale": scale})[0] / "metrics.csv")[0]["value_loss"]

@@ -1,7 +1,7 @@
 """Two arms: the smallest game with a mask, a cap and a head that does not always matter.
 
 Each round one arm is lucky, and both seats see which. Pulling it pays 2, or 2 + stake where it is arm 1
-(the stake of arm 0 does not matter, and the stake's cap changes from round to round); whoever pulls the
+(the stake of arm 0 does not matter, and the stake's cap changes from round to round); the seat that pulls the
 lucky arm together with the other seat is paid 1 less. So every measure of a policy has a known answer.
 
 `python -m tests.train.toy ...` is the `kibitz` command with this game in its registry.
@@ -34,7 +34,7 @@ MATTERS = np.array([[True, False], [True, True]])
 
 class ToyOptions(Options):
     rounds: int = Field(4, ge=1, le=15)
-    pays: bool = True  # false: nobody is ever paid, so measures of wins do not exist
+    pays: bool = True  # false: nothing is ever paid, so measures of wins are undefined
     wide: bool = False  # more features, so another network
 
     def settings(self) -> Settings:
