@@ -41,10 +41,10 @@ def commentary(event: Mapping[str, Any], frame: Mapping[str, Any]) -> str:
         first, second = frame["last_bids"]
         if first == second:
             return f"Both bid {first}: the item goes to neither."
-        return f"{first} against {second}: the item goes to seat {int(second > first)}."
+        return f"{first} against {second}: the item goes to {event['players'][int(second > first)]}."
     if event["type"] == "episode.ended":
-        mine, theirs = event["payload"]["returns"]
-        return f"Seat 0 earned {mine:g} points, seat 1 earned {theirs:g}."
+        (one, other), (mine, theirs) = event["players"], event["payload"]["returns"]
+        return f"{one} earned {mine:g} points, {other} earned {theirs:g}."
     return ""
 
 
