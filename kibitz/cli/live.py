@@ -14,34 +14,40 @@ from kibitz.cli.options import GameOptions, Json, OneSeed
 
 def serve(
     host: Annotated[
-        str, typer.Option("--host", help="Address to listen on; one that other machines reach requires --token")
+        str, typer.Option("--host", help="Address to listen on; a public address requires --token")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0: any free port")] = 8000,
-    store: Annotated[str, typer.Option("--store", help="A SQLite file, or postgresql://...")] = "kibitz.db",
-    bus: Annotated[str, typer.Option("--bus", help="redis://... between servers; empty: in process")] = "",
-    token: Annotated[str, typer.Option("--token", help="Required to change anything; or KIBITZ_TOKEN")] = "",
-    max_episodes: Annotated[int, typer.Option("--max-episodes", min=1, max=64, help="Episodes played at once")] = 1,
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port to listen on; 0: any free port")] = 8000,
+    store: Annotated[str, typer.Option("--store", help="Event store: a SQLite file or postgresql://...")] = "kibitz.db",
+    bus: Annotated[str, typer.Option("--bus", help="Event bus between servers: redis://...; empty: none")] = "",
+    token: Annotated[str, typer.Option("--token", help="Token that changes require; default: $KIBITZ_TOKEN")] = "",
+    max_episodes: Annotated[
+        int, typer.Option("--max-episodes", min=1, max=64, help="Limit on concurrent episodes")
+    ] = 1,
     pace: Annotated[float, typer.Option("--pace", min=0, max=60, help="Seconds between steps")] = 0.6,
     player_timeout: Annotated[
-        float, typer.Option("--player-timeout", min=0.1, help="Seconds a player may think about a turn")
+        float, typer.Option("--player-timeout", min=0.1, help="Time limit per turn for players, in seconds")
     ] = 30.0,
     store_timeout: Annotated[
-        float, typer.Option("--store-timeout", min=0.1, help="Seconds the store may be unavailable")
+        float, typer.Option("--store-timeout", min=0.1, help="Limit on store outages, in seconds")
     ] = 30.0,
     human_seconds: Annotated[
-        float, typer.Option("--human-seconds", min=0.1, help="Seconds a person may think about a turn")
+        float, typer.Option("--human-seconds", min=0.1, help="Time limit per turn for people, in seconds")
     ] = 60.0,
-    connections: Annotated[int, typer.Option("--connections", min=1, help="Sockets per address")] = 200,
-    starts: Annotated[float, typer.Option("--starts", min=0.1, help="Starts per address and second")] = 10.0,
-    runs: Annotated[Path, typer.Option("--runs", help="Folder of the training runs")] = Path("runs"),
+    connections: Annotated[int, typer.Option("--connections", min=1, help="Limit on sockets per client address")] = 200,
+    starts: Annotated[
+        float, typer.Option("--starts", min=0.1, help="Limit on starts per second and client address")
+    ] = 10.0,
+    runs: Annotated[Path, typer.Option("--runs", help="Folder with the training runs")] = Path("runs"),
     default_game: Annotated[
-        str, typer.Option("--default-game", help="Game of requests that name none; empty: the first registered")
+        str, typer.Option("--default-game", help="Game for requests that name none; empty: the first registered")
     ] = "",
-    commentator: Annotated[str, typer.Option("--commentator", help="template, or llm:PRESET")] = "template",
-    warm: Annotated[bool, typer.Option("--warm/--no-warm", help="Compile the games at the start")] = True,
+    commentator: Annotated[
+        str, typer.Option("--commentator", help="Source of commentary: template or llm:PRESET")
+    ] = "template",
+    warm: Annotated[bool, typer.Option("--warm/--no-warm", help="Compile the games at startup")] = True,
     as_json: Json = False,
 ) -> None:
-    """Run the live server: cockpit, API, watchers. Ctrl-C ends every episode with an event and stops it."""
+    """Run the live server: cockpit, API and event streams. Ctrl-C ends all episodes cleanly and stops the server."""
     from kibitz.live.config import LiveConfig
     from kibitz.live.serve import serve as run
 
@@ -62,19 +68,19 @@ def watch(
     player: Annotated[str, typer.Option("--player", help="Player in seat 0; empty: the game's default")] = "",
     opponent: Annotated[str, typer.Option("--opponent", help="Player in seat 1; empty: the game's default")] = "",
     overs: Annotated[
-        int | None, typer.Option("--overs", min=1, help="The option max_overs, in games that have it")
+        int | None, typer.Option("--overs", min=1, help="Value of max_overs, for games with that option")
     ] = None,
-    pack: Annotated[str, typer.Option("--pack", help="First positions; default: a fresh deal")] = "default",
-    adviser: Annotated[str | None, typer.Option("--adviser", help="Player that advises seat 0")] = None,
+    pack: Annotated[str, typer.Option("--pack", help="Pack of first positions; default: a fresh deal")] = "default",
+    adviser: Annotated[str | None, typer.Option("--adviser", help="Player who advises seat 0")] = None,
     seed: OneSeed = None,
     pace: Annotated[float, typer.Option("--pace", min=0, max=60, help="Seconds between steps")] = 0.6,
-    open_table: Annotated[bool, typer.Option("--open", help="Show both seats' private values at once")] = False,
-    token: Annotated[str, typer.Option("--token", help="Token of the server; or KIBITZ_TOKEN")] = "",
-    give_up: Annotated[float, typer.Option("--give-up", min=1, help="Seconds the server may be unreachable")] = 3600.0,
+    open_table: Annotated[bool, typer.Option("--open", help="Show both seats' private values throughout")] = False,
+    token: Annotated[str, typer.Option("--token", help="Token of the server; default: $KIBITZ_TOKEN")] = "",
+    give_up: Annotated[float, typer.Option("--give-up", min=1, help="Limit on server outages, in seconds")] = 3600.0,
     options: GameOptions = None,
     as_json: Json = False,
 ) -> None:
-    """Play here and publish to a server; after an outage the server gets every event it missed."""
+    """Play an episode here and publish it to a server, which receives missed events after an outage."""
     from kibitz.core.options import parse_settings
     from kibitz.live.episodes.remote_driver import drive
     from kibitz.live.episodes.request import EpisodeRequest
@@ -94,17 +100,17 @@ def watch(
 
 
 def bench_live(
-    watchers: Annotated[int, typer.Option("--watchers", min=1, help="Watching sockets")] = 500,
+    watchers: Annotated[int, typer.Option("--watchers", min=1, help="Number of watching sockets")] = 500,
     rate: Annotated[float, typer.Option("--rate", min=0.1, help="Events per second")] = 20.0,
-    seconds: Annotated[float, typer.Option("--seconds", min=1, help="Seconds to measure")] = 10.0,
+    seconds: Annotated[float, typer.Option("--seconds", min=1, help="Length of the measurement, in seconds")] = 10.0,
     batch: Annotated[
         int,
-        typer.Option("--batch", min=0, max=5000, help="Milliseconds per batch that watchers ask for; 0: no batches"),
+        typer.Option("--batch", min=0, max=5000, help="Batch interval in milliseconds; 0: no batches"),
     ] = 0,
-    stalled: Annotated[int, typer.Option("--stalled", min=0, help="Additional watchers that read nothing")] = 0,
-    processes: Annotated[int, typer.Option("--processes", min=1, help="Client processes")] = 1,
-    store: Annotated[str, typer.Option("--store", help="As for serve; empty: a temporary file")] = "",
-    bus: Annotated[str, typer.Option("--bus", help="As for serve")] = "",
+    stalled: Annotated[int, typer.Option("--stalled", min=0, help="Number of additional watchers that never read")] = 0,
+    processes: Annotated[int, typer.Option("--processes", min=1, help="Number of client processes")] = 1,
+    store: Annotated[str, typer.Option("--store", help="Event store, as for serve; empty: a temporary file")] = "",
+    bus: Annotated[str, typer.Option("--bus", help="Event bus, as for serve")] = "",
     as_json: Json = False,
 ) -> None:
     """Measure the live server under load: a real server, a publisher over HTTP, watchers in their own processes."""

@@ -1,4 +1,4 @@
-"""`kibitz new-game`: a game as a package of its own, ready to be trained, served and changed."""
+"""`kibitz new-game`: a game as a package of its own, ready to train, serve and edit."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ NEXT = """Wrote {folder}. Next:
 
 def new_game(
     name: Annotated[str, typer.Argument(help="Package name, as in my_game")],
-    out: Annotated[Path, typer.Option("--out", help="Folder that receives the package")] = Path(),
+    out: Annotated[Path, typer.Option("--out", help="Folder in which to create the package")] = Path(),
     as_json: Json = False,
 ) -> None:
-    """Write a new game as a package that trains, plays and serves at once."""
+    """Create a package with a new game that you can train, play and serve immediately."""
     from kibitz.cli import output
 
     folder = write_package(name, out)

@@ -21,7 +21,7 @@ def train(
     hint: Annotated[str | None, typer.Option("--hint", help="none, random, llm or expert")] = None,
     config: Annotated[str | None, typer.Option("--config", help="YAML file like those in configs/")] = None,
     game: Annotated[str | None, typer.Option("--game", help="Game to train on; overrides env.id")] = None,
-    opponent: Annotated[str | None, typer.Option("--opponent", help="Any bot, expert, self, policy:RUN")] = None,
+    opponent: Annotated[str | None, typer.Option("--opponent", help="A bot, expert, self or policy:RUN")] = None,
     seed: Annotated[int | None, typer.Option("--seed", min=0, help="Seed of the first learner")] = None,
     seeds: Annotated[int | None, typer.Option("--seeds", min=1, help="Learners to train in one program")] = None,
     steps: Annotated[int | None, typer.Option("--steps", min=1, help="Overrides train.num_train_steps")] = None,
@@ -50,7 +50,7 @@ def train(
 
 
 def train_with_progress(run: Run, resume: bool, quiet: bool) -> dict[str, Any]:
-    """Trains the run, with return, agreement, rate and the learning curve on standard error meanwhile."""
+    """Trains the run and shows return, agreement, rate and the learning curve on standard error."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(bar_width=12),
