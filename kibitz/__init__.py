@@ -1,7 +1,7 @@
-"""kibitz: strategy games in which agents learn with an adviser in their ear and anybody can watch.
+"""kibitz: strategy games in which agents learn with an adviser in their ear and anyone can watch.
 
-Importing it is light: games and environments are registered by name, and everything else loads when it
-is first used.
+Importing this package is cheap: it registers games and environments by name and loads everything else on
+first use. All code lives in the sub-packages.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _LATE = {
 
 
 def _register_environments() -> None:
-    """`NameEnv` and its vector twin `NameVectorEnv` beside it; the generic pair for every game."""
+    """Registers each `NameEnv` with the `NameVectorEnv` of its module, and the generic pair for every game."""
     for env_id, entry in registry.registered(registry.ENVS).items():
         vector = f"{entry.value.removesuffix('Env')}VectorEnv"
         gymnasium.register(id=env_id, entry_point=entry.value, vector_entry_point=vector)

@@ -1,4 +1,4 @@
-"""Hints: an adviser's act as features in the learner's input, from bots or a language model."""
+"""Hints: an adviser's act as features for a learner, from bots or a language model. `train` learns with them."""
 
 from __future__ import annotations
 

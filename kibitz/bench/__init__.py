@@ -1,1 +1,1 @@
-"""The benchmarks behind `kibitz bench`, each next to its alternatives within one run. Nothing else imports them."""
+"""The benchmarks behind `kibitz bench`, each measured with its alternatives in one run. Only `cli` imports them."""

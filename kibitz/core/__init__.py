@@ -1,1 +1,1 @@
-"""What every game, player and trainer stands on; knows no particular game."""
+"""The foundation of every game, player and trainer. Code about a particular game is in `games`."""

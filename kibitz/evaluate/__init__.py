@@ -1,1 +1,1 @@
-"""How well players do: many episodes, packs of scenarios, means with intervals. Training is elsewhere."""
+"""How well players do: many episodes, packs of scenarios, means with intervals. Training is in `train`."""

@@ -1,4 +1,4 @@
-"""Watch episodes as they are played. Needs the extra `live`.
+"""The live server and its page, for watching episodes while they are played. Needs the extra `live`.
 
 `app` builds the server and `serve` runs it; `store` keeps events, `stream` carries them to watchers, `episodes` plays,
 `voice` comments, `http` and `openenv` answer requests. The names below are public; everything else may change.

@@ -1,4 +1,4 @@
-"""Players that live on the host: people and language models. Names become players in `core/play/resolve.py`."""
+"""Players that run on the host: people and language models. `core.play.resolve` turns names into players."""
 
 from kibitz.core.play.resolve import player_named
 

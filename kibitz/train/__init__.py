@@ -1,1 +1,1 @@
-"""Training: networks, PPO, REINFORCE, supervised experts, runs and checkpoints."""
+"""Training: networks, PPO, REINFORCE, supervised experts, runs and checkpoints. Measuring players is in `evaluate`."""

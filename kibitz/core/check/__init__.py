@@ -1,4 +1,4 @@
-"""`check_game`: the promise that a game which passes works everywhere. It needs no test framework.
+"""`check_game`, which proves that a game works everywhere in kibitz. It needs no test framework.
 
 import kibitz
 kibitz.check_game(my_game)

@@ -1,1 +1,1 @@
-"""Everything that exists for the compiler's sake: packing, flat trees, jit settings. Nothing about games or players."""
+"""Workarounds for the compiler: packing, flat trees, jit settings. It knows nothing about games or players."""

@@ -1,4 +1,4 @@
-"""Cricket captaincy: `game()` is the record, `CricketOptions` are its options."""
+"""Cricket captaincy: `game()` returns the record, whose options are `CricketOptions`. The rules are in `laws`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Deal or No Deal: `game()` returns the record, `NegotiationOptions` lists the options."""
+"""Deal or No Deal: `game()` returns the record for a set of `NegotiationOptions`. The rules are in `rules`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def contexts_options(name: str) -> dict[str, Any]:
 
 @cache
 def build(max_count: int = 4, revealed: bool = False, past_offers: int = 0) -> Game:
-    """The record for pools up to `max_count`; features include revealed utilities and past offers if asked for."""
+    """The record for pools up to `max_count`; features include revealed utilities and past offers on request."""
     bots: list[Bot] = [
         partner.HEURISTIC,
         partner.RANDOM,

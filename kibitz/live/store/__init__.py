@@ -1,1 +1,1 @@
-"""Episodes and their events in SQLite or PostgreSQL. Who watches them is not known here: see `stream`."""
+"""Episodes and their events in SQLite or PostgreSQL. Delivery to watchers is in `stream`."""

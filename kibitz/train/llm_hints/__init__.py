@@ -1,1 +1,1 @@
-"""Training with hints from a language model: questions between compiled steps, and what they cost."""
+"""Training with a language model's hints: questions between compiled steps, and their cost. `advice` asks them."""

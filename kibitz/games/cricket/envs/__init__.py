@@ -1,1 +1,1 @@
-"""Cricket as an environment for other trainers: Gymnasium and tool calls. All of them run `laws`."""
+"""Cricket as an environment for other trainers: Gymnasium and tool calls. Both run `laws`."""

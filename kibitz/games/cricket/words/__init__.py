@@ -1,1 +1,1 @@
-"""A match in words: prompts, parsing, commentary. `drawing` makes the frames."""
+"""A match in words: prompts, parsing, commentary. Frames are in `drawing`."""

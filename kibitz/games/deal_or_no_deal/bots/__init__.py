@@ -1,1 +1,1 @@
-"""The negotiation's bots: heuristic partners and the Bayesian reference."""
+"""The negotiation's bots: heuristic partners and the Bayesian reference. Trained policies come from `train`."""
