@@ -22,7 +22,7 @@ History = list[Mapping[str, Any]]  # {"seat", "act"} of every act so far, oldest
 
 
 class Position(NamedTuple):
-    """What a seat knows when it is asked."""
+    """What a seat knows at its turn."""
 
     settings: Any
     view: Any

@@ -33,7 +33,7 @@ PROVIDERS = ("random", "expert", "llm", "llm:PRESET")
 
 
 class HintInjectorEnv(gymnasium.Wrapper[Any, Any, Any, Any], gymnasium.utils.RecordConstructorArgs):
-    """Adds a hint's features to `info`; observations, rewards and legality stay as they are.
+    """Adds a hint's features to `info`; observations, rewards and legality stay unchanged.
 
     `info["hint"]` has the source, whether there is a hint, its latency in seconds, the requests it took and the kind
     of failure. Without a hint (not due, failed, episode over) all features are zero.

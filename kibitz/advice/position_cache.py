@@ -1,4 +1,4 @@
-"""Hints for positions that were met before, found without writing the question.
+"""Hints for known positions, found without writing the question.
 
 The answer cache of the client finds an answer by the whole question, and writing a question takes about a
 millisecond, longer than a step of training: with every answer in that cache, 65,000 hints took 65 s. Found

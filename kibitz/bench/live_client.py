@@ -24,7 +24,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 EVENT = re.compile(rb'"seq":(\d+),"ts":([0-9.]+)')
-ACK_EVENTS = 20  # acknowledges every so many
+ACK_EVENTS = 20  # events between acknowledgements
 
 
 class WatcherProtocol(asyncio.Protocol):

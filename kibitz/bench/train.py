@@ -1,4 +1,4 @@
-"""`kibitz bench train`: steps a second and time to 95 % of the reference, beside Stable-Baselines3.
+"""`kibitz bench train`: steps per second and time to 95 % of the reference, beside Stable-Baselines3.
 
 All learn on our own environment with the same sizes: 64 games, minibatches of 2,048, 4 epochs, two
 hidden layers of 64 with tanh. The seed's default sizes (minibatches of 64) are timed too.
@@ -62,7 +62,7 @@ def _ratio(ours: float | None, *peers: float | None) -> float | None:
 
 
 def ours(job: Job, seconds: float) -> float:
-    """Steps a second of rollout and update together, the median of five windows after compiling."""
+    """Steps per second of rollout and update together, the median of five windows after compiling."""
     phase = build(job, tuple(jax.local_devices()[:1]))
     learner = phase.begin()
     batch = phase.config.batch
@@ -92,7 +92,7 @@ def sb3(sizes: dict[str, int], masked: bool, seconds: float) -> float | None:
     from kibitz.games.deal_or_no_deal.envs.wrappers import FlatActions
 
     def make() -> Any:
-        # plain PPO knows no masks: what it may not do costs it the turn
+        # plain PPO has no masks: an illegal act costs a turn
         env = gymnasium.make(ENV_ID, illegal="penalty", disable_env_checker=True)
         return gymnasium.wrappers.FilterObservation(FlatActions(env), list(env.observation_space.spaces))  # type: ignore[attr-defined]
 

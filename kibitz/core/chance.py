@@ -52,8 +52,8 @@ def seat_luck(luck: Array, seat: int) -> Array:
 def uniforms(luck: Array, turn: Scalar, n: int) -> Array:
     """f32[n], the chance of one turn: a pure function of seed, episode and turn.
 
-    Single and batched environments both call it, so they meet the same luck whatever order they
-    are stepped in.
+    Single and batched environments both call it, so both see the same luck in whatever order
+    callers step them.
     """
     return jax.random.uniform(jax.random.fold_in(jax.random.wrap_key_data(luck), turn), (n,), jnp.float32)
 

@@ -40,7 +40,7 @@ class Rules(Generic[Settings, State, View]):
     step: Callable[[Settings, State, tuple[Act, Act], Array], tuple[State, Array, Array]]
     """settings, state, both acts, f32[step_uniforms] -> state, rewards f32[2], terminated bool[].
 
-    `step` ignores the act of a seat that is not to act, and leaves a finished state as it is.
+    `step` ignores the act of a seat that is not to act, and leaves a finished state unchanged.
     """
     view: Callable[[Settings, State, int], View]  # settings, state, seat
     max_steps: Callable[[Settings], int]  # steps after which every episode is over
@@ -102,13 +102,13 @@ class Drawing(Generic[Settings, State]):
 
 def _only_uniform(name: str) -> Mapping[str, Any]:
     if name != "uniform":
-        raise BadInput(f"This game draws its own contexts; leave --contexts out instead of {name!r}.")
+        raise BadInput(f"This game draws its own contexts; omit --contexts instead of naming {name!r}.")
     return {}
 
 
 @dataclass(frozen=True, eq=False)
 class Game(Generic[Settings, State, View]):
-    """Everything the rest of kibitz may ask of a game."""
+    """Everything the rest of kibitz needs to know about a game."""
 
     name: str  # a Python identifier
     heads: tuple[Head, ...]
@@ -126,7 +126,7 @@ class Game(Generic[Settings, State, View]):
     """What `--contexts` names (`uniform` or a file) -> options that play on it."""
     packs: Callable[[], Any] | None = None  # a `PackShelf`, loaded when first used
     tool_env: Callable[[], type[Any]] | None = None  # the environment for agents that call tools; None: the generic one
-    default_players: tuple[str, str] = ("", "")  # who sits down if the user names no players
+    default_players: tuple[str, str] = ("", "")  # the players if the user names none
     default_options: Any = None  # options this record fits (head sizes, features); default `options()`
 
     def __post_init__(self) -> None:

@@ -57,7 +57,7 @@ def config_folder() -> Path:
 
 
 def write_whole(path: Path, content: str | bytes | Callable[[IO[bytes]], object], *, sync: bool = False) -> None:
-    """Replaces a file atomically: a reader, or a crash, meets the old content or the new, never half of it.
+    """Replaces a file atomically: a reader sees the old content or the new one, never half of it, even after a crash.
 
     A callable writes into the open file. `sync` waits for the disk, so that even a power cut keeps one of the two.
     A link stays a link, and a replaced file keeps its mode.

@@ -16,7 +16,7 @@ from kibitz.core.xla.packing import Layout
 
 
 class Solo(NamedTuple):
-    """One episode as the learner in seat 0 meets it."""
+    """One episode as the learner in seat 0 sees it."""
 
     state: Any
     opponent_memory: Any

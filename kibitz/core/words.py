@@ -73,7 +73,7 @@ def generic_words(heads: tuple[Head, ...], rules: str = "") -> Words:
 def question_variables(
     words: Words, names: Container[str], settings: Any, view: Any, masks: Masks, history: History
 ) -> Mapping[str, str]:
-    """What a template with these names is filled with: the game's own variables, and `choices`, the legal values."""
+    """The values for a template with these names: the game's own variables, and `choices`, the legal values."""
     variables = words.prompt_variables(settings, view, history)
     return {**variables, "choices": words.choices_text(view, masks)} if "choices" in names else variables
 

@@ -162,7 +162,7 @@ class Loop:
     def _step(
         self, settings: Any, luck: Array, packed: Any, words: Any, returns: Array, seats: tuple[int, ...]
     ) -> tuple[Any, Array]:
-        """Leaves the state as it is unless one of the seats is to act."""
+        """Leaves the state unchanged unless one of the seats is to act."""
         game = self.game
         moment: Moment = self.moments.unpack(packed)
         acts, memories = self.choices.unpack(words)

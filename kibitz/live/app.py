@@ -35,7 +35,7 @@ FLUSH_SECONDS = 0.05  # in which an episode's last events reach the sockets
 
 
 def create_app(config: LiveConfig | None = None) -> FastAPI:
-    """Opens the store and checks the configuration at once: BadInput instead of a server that cannot work."""
+    """Opens the store and checks the configuration; BadInput if the server could not work."""
     config = config or LiveConfig()
     config.check()
     if config.commentator != "template":
@@ -64,7 +64,7 @@ def create_app(config: LiveConfig | None = None) -> FastAPI:
 
 
 def _check_commentator(name: str) -> None:
-    """Loads the model now: an unusable preset is an error at the start, not silence during an episode."""
+    """Loads the model now: an unusable preset is an error at startup, not silence during an episode."""
     from kibitz.games import get_game
     from kibitz.live.voice.commentator import commentator_for
 
@@ -158,7 +158,7 @@ def _add_plain_routes(app: FastAPI, default_game: str) -> None:
 
     @app.get("/health")
     async def health() -> dict[str, Any]:
-        """Whether the server lives, and whether the games are compiled yet."""
+        """Whether the server is alive, and whether the games are compiled."""
         state = app.state
         return {
             "status": "healthy",

@@ -1,4 +1,4 @@
-"""What every route shares: strict request bodies, although JSON has only one kind of number (7.0 is 7), and errors."""
+"""Request bodies and errors for every route. Bodies are strict, except that 7.0 is a valid integer, as in JSON."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _whole_numbers(value: Any, depth: int = 0) -> Any:
 
 
 class Strict(BaseModel):
-    """Refuses unknown fields and coerces nothing, so that `false` is no number."""
+    """Rejects unknown fields and coerces nothing, so that `false` is no number."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 

@@ -16,7 +16,7 @@ class LiveConfig:
     host: str = "127.0.0.1"
     port: int = 8000
     store: str = "kibitz.db"  # a file, or postgresql://...
-    bus: str = ""  # empty: in process; redis://...
+    bus: str = ""  # redis://..., or empty: in process
     token: str = ""  # once it is set, every route that changes something requires it
     max_episodes: int = 1  # played at once by this server
     pace: float = 0.6  # seconds between steps, so that people can follow
@@ -29,7 +29,7 @@ class LiveConfig:
     runs: Path = Path("runs")  # training runs that may play, and are listed
     default_game: str = ""  # of a start that names none, and of OpenEnv at the root; empty: the first registered
     audio: Path | None = None  # folder of the spoken lines
-    commentator: str = "template"  # or llm:PRESET
+    commentator: str = "template"  # template or llm:PRESET
     warm: bool = True  # compile the games in the background at the start
 
     def check(self) -> None:

@@ -213,7 +213,7 @@ class Job(Options):
         return self
 
     def phases(self) -> list[tuple[int, Job]]:
-        """The end of each phase, in steps, and the job as it is in that phase."""
+        """The end of each phase, in steps, and the job during that phase."""
         total = self.train.num_train_steps
         found: list[tuple[int, Job]] = []
         for phase in self.curriculum:

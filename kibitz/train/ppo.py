@@ -49,7 +49,7 @@ def update(
 
 
 def begin(learner: Learner, settings: Any, practice: Practice, axis: str | None = None) -> tuple[Learner, Array]:
-    """Games continue from where they stand: the learner as it is, and the key of the rollout."""
+    """The learner, whose games continue, and the key of the rollout."""
     return learner, _keys(learner)[1]
 
 
@@ -62,7 +62,7 @@ def learn(
     config: TrainOptions,
     axis: str | None = None,
 ) -> tuple[Learner, dict[str, Array]]:
-    """The epochs over a rollout, after which `learner.games` stand."""
+    """The epochs over the rollout that led to `learner.games`."""
     next_key, _, shuffle_key = _keys(learner)
     policy = flat.rebuild(learner.weights)
     features, _ = practice.observe(settings, practice.unpack(learner.games), learner.games.hint)

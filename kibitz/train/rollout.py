@@ -1,4 +1,4 @@
-"""Many games at once as a learner plays them, and the learner: all that the algorithms share.
+"""Batches of games as a learner plays them, and the learner: everything that the algorithms share.
 
 Arrays have games last where they are read as numbers (features, masks), so that a network is one
 matrix product and everything else a vector loop.

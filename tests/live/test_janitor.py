@@ -119,7 +119,9 @@ def test_an_unavailable_store_is_logged_once_and_does_not_delay_shutdown(
     bus.hub.close()
     work.join(5)
     assert closed == [False]
-    assert [line.getMessage() for line in caplog.records] == ["episode ep-1 waits for the store to be closed: gone"]
+    assert [line.getMessage() for line in caplog.records] == [
+        "cannot close episode ep-1 until the store is available: gone"
+    ]
 
 
 def test_a_server_starts_and_stops_quickly_although_an_orphan_cannot_be_closed(

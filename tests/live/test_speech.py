@@ -167,7 +167,7 @@ def test_the_best_usable_speaker_is_chosen_and_the_better_ones_report_what_is_mi
     speech = open_speech(tmp_path, silent)
     assert speech.say(LINE) is None
     assert speech.described()["speaker"] == "silence"
-    assert choose_speaker("silence").why == "asked for"
+    assert choose_speaker("silence").why == "requested"
     for wanted in ("piper", "parrot"):
         with pytest.raises(BadInput, match=wanted):
             choose_speaker(wanted)

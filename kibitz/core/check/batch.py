@@ -41,7 +41,7 @@ def _check_turn(game: Game, settings: Any, seen: dict[str, Any], over: Any) -> N
     assert seen["legal"][running].all(), "`rules.legal` should allow the values drawn from its own masks."
     assert np.isfinite(seen["rewards"]).all(), "`rules.step` should pay finite rewards."
     assert (seen["rewards"][over] == 0).all(), "`rules.step` should pay nothing after the end."
-    assert seen["frozen"][over].all(), "`rules.step` should leave a finished game as it is."
+    assert seen["frozen"][over].all(), "`rules.step` should leave a finished game unchanged."
     assert (seen["over"] >= over).all(), "`rules.step` should keep a finished game terminated."
     agree = (seen["over"] == ~seen["after_to_act"].any(1)).all()
     assert agree, "`rules.step` should report `terminated` exactly when `rules.to_act` names no seat."

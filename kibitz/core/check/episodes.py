@@ -29,7 +29,7 @@ def check_episodes(game: Game, settings: Any, seed: int) -> None:
 
 
 def _check_bot(game: Game, settings: Any, name: str, bots: Mapping[int, Any], seed: int) -> None:
-    """A whole episode through the loop that everything uses, and its events as they travel."""
+    """Plays a whole episode through the shared loop and checks its events as JSON."""
     chosen = seated(settings, bots)
     played = play_episode(game, chosen, [BotPlayer(game, bots[seat]) for seat in (0, 1)], seed=seed)
     for event in played.events:

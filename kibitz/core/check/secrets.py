@@ -1,4 +1,4 @@
-"""Checks that a seat's secrets stay its own: they are changed, and everybody else must see the same."""
+"""Checks that a seat's secrets stay private: changing them must not change what anyone else sees."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kibitz.core.game import SEATS, Game
 from kibitz.core.play.episode import table_for
 
 POSITIONS = 4  # each a turn further into its episode
-DEALS = 8  # from which other values of a secret are taken
+DEALS = 8  # sources of other values for a secret
 
 
 def check_secrets(game: Game, settings: Any, seed: int) -> None:
@@ -64,7 +64,7 @@ def _changed_secrets(game: Game, settings: Any, state: Any, deals: list[Any], se
 
 
 def _is_public(game: Game, settings: Any, state: Any, other: Any, seat: int) -> bool:
-    """Whether frame and view both show the difference, as for a budget that everybody knows.
+    """Whether frame and view both show the difference, as with a public budget.
 
     If only one of them shows it, it leaks.
     """

@@ -46,7 +46,7 @@ class SeatsForm:
     }
     """Scores, f32[2] each, and a seat -> what its last info adds; a measure that does not apply is NaN."""
     given_state: Callable[[Any, Any, Mapping[str, Any]], Any] = lambda options, settings, given: None
-    """options, settings, options of `reset` -> the first position that the caller asks for, or None.
+    """options, settings, options of `reset` -> the first position that the caller requests, or None.
 
     It ignores unknown options: PettingZoo's own suite passes one.
     """

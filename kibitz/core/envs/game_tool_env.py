@@ -39,7 +39,7 @@ class GameObservation(BaseModel):
     legal: dict[str, Any] = Field(description="the legal values of every field of the action; empty at the end")
     history: list[str] = Field(description="every act so far, oldest first")
     frame: dict[str, Any] = Field(description="what a page draws")
-    error: str | None = Field(None, description="why the last act was refused; the position has not changed then")
+    error: str | None = Field(None, description="why the last act was rejected, which leaves the position unchanged")
     played_for_you: str | None = Field(None, description="a bot's act after three illegal ones in a row")
     scores: dict[str, float | None] = Field(default_factory=dict, description="your measures, at the end")
     done: bool = False
@@ -72,7 +72,7 @@ class GameEnvironment:
         self._state: Any = None
 
     def reset(self, options: Mapping[str, Any] | None = None) -> Any:
-        """A new episode. Without a seed one is drawn. Invalid options raise BadInput and change nothing."""
+        """Starts a new episode. Without a seed, it draws one. Invalid options raise BadInput and change nothing."""
         chosen = self.options.read(options or {}, "option of reset")
         rules = _game_options(self.game, chosen)
         game = load_game(self.game, rules) if isinstance(self.game, str) else self.game
@@ -99,7 +99,7 @@ class GameEnvironment:
         return observation
 
     def step(self, action: Any) -> Any:
-        """Your act and the opponent's. An illegal act changes nothing; a bot plays in place of the third in a row."""
+        """Plays your act and the opponent's. An illegal act changes nothing; a bot replaces the third in a row."""
         if self._state is None:
             raise BadInput("No episode has begun; call reset first.")
         status = self._status
@@ -203,7 +203,7 @@ class GameEnvironment:
 def tool_environment(game: str | Game) -> type[GameEnvironment]:
     """The generic environment of a game, with models made from its options and answer fields.
 
-    A name gets a record that fits the options of each episode; a record is used as it is.
+    A name gets a record that fits the options of each episode; a record is used unchanged.
     """
     record = load_game(game) if isinstance(game, str) else game
     options: Any = record.options
@@ -244,7 +244,7 @@ def reset_options(options: type[Options]) -> type[Options]:
 
         model_config = ConfigDict(json_schema_extra=hide)
 
-        seed: int | None = Field(None, ge=0, lt=2**63, description="one is drawn if it is missing")
+        seed: int | None = Field(None, ge=0, lt=2**63, description="drawn at random if missing")
         opponent: str | None = Field(None, description="any player by name: a bot, llm:PRESET, policy:RUN")
 
         @model_validator(mode="before")

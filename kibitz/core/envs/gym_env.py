@@ -18,7 +18,7 @@ from kibitz.core.errors import BadInput
 from kibitz.core.game import Game
 from kibitz.core.play.episode import table_for
 
-SAMPLED_STARTS = 64  # first positions that `first_masks` looks at
+SAMPLED_STARTS = 64  # first positions that `first_masks` samples
 
 
 class Entry(NamedTuple):
@@ -146,7 +146,7 @@ class GameEnv(gymnasium.Env[Any, Any]):
         return self._vector is not None
 
     def action_masks(self) -> NDArray[np.bool_]:
-        """The heads' masks, concatenated, as MaskablePPO asks for them."""
+        """The heads' masks, concatenated, as MaskablePPO requests them."""
         if self._vector is None:
             raise gymnasium.error.ResetNeeded("There are no masks before the first reset().")
         masks: NDArray[np.bool_] = self._shown[self._masks].astype(bool)

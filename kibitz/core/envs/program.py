@@ -62,7 +62,7 @@ def empty_env(packed: Any) -> EnvState:
 
 
 class Program:
-    """A learner in seat 0 against a bot, to be compiled as it is or mapped over many environments."""
+    """A learner in seat 0 against a bot, to be compiled for one environment or mapped over many."""
 
     def __init__(self, game: Game, opponent: Bot, observe: Observe) -> None:
         self.game, self.observe = game, observe

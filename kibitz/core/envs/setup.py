@@ -1,4 +1,4 @@
-"""From a game and keywords to the parts of an environment, and what a game's environments look like from outside."""
+"""Builds the parts of an environment from a game and keywords, and defines what the environment shows its callers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from kibitz.core.play.resolve import bot_for
 from kibitz.core.registry import generic_env_id, load_game
 
 Illegal: TypeAlias = Literal["error", "penalty"]
-FEATURE_LIMIT = 1e6  # features beyond it are clipped, because Gymnasium wants finite bounds
+FEATURE_LIMIT = 1e6  # features beyond it are clipped, because Gymnasium requires finite bounds
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +94,7 @@ GENERIC = Form()
 
 
 def prepare(game: str | Game, given: Mapping[str, Any], form: Form = GENERIC) -> EnvSetup:
-    """Raises BadInput before anything is built. A record is used as it is; a name gets one that fits the options."""
+    """Raises BadInput before anything is built. A record is used unchanged; a name gets one that fits the options."""
     record = load_game(game) if isinstance(game, str) else game
     base: Any = record.options
     model = form.options or env_options(base)

@@ -21,7 +21,7 @@ class Tool(NamedTuple):
 
 
 class Environment(Protocol):
-    """One episode at a time. A server makes one with `resolver=`, by which it looks up the players named in options.
+    """One episode at a time. A server passes `resolver=`, which looks up the players that the options name.
 
     Observations have `done`, `reward` and `error`. An illegal act is data: it changes nothing, and `error`
     says what is legal. Invalid options, and a step without a running episode, raise BadInput. A class

@@ -99,7 +99,7 @@ def play_episode(
 
     If a player raises or returns an illegal act, the game's fallback bot plays that turn, and the
     decision event says why. `state` replaces the fresh deal; `script` holds both seats' choices for the
-    first steps, taken from a record, so no player is asked for them. An adviser's hint arrives before
+    first steps, taken from a record instead of the players. An adviser's hint arrives before
     its seat is asked. `stop` is called before every step and ends the episode by raising `Stopped`. The
     stream's last event always says how the episode ended. `match` is the number of the pack's match that
     `state` begins: in the second match of a pair each seat draws the other's luck.

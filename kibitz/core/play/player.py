@@ -1,4 +1,4 @@
-"""Players as the episode loop sees them: each is asked for one act at a time."""
+"""Players as the episode loop sees them: it asks each for one act at a time."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Choice:
 
 
 class Turn(NamedTuple):
-    """Everything a player receives when it is asked."""
+    """Everything a player receives with the request for an act."""
 
     settings: Any
     seat: int

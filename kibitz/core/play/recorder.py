@@ -43,9 +43,9 @@ class EpisodeRecorder:
         )
 
     def hint(self, seat: int, turn: int, hint: Choice) -> None:
-        whispered = {"act": list(hint.act), "text": self._game.words.act_text(hint.act), "reason": hint.reason}
-        told = _asked(seat, turn, hint) | {"private": {str(seat): whispered | {"confidence": hint.confidence}}}
-        self._emit("hint", told)
+        advice = {"act": list(hint.act), "text": self._game.words.act_text(hint.act), "reason": hint.reason}
+        payload = _asked(seat, turn, hint) | {"private": {str(seat): advice | {"confidence": hint.confidence}}}
+        self._emit("hint", payload)
 
     def turn_requested(self, seat: int, turn: int, request: TurnRequest) -> None:
         """The public learns only which seat is being asked."""
@@ -57,49 +57,49 @@ class EpisodeRecorder:
             "act": list(choice.act),
             "text": self._game.words.act_text(choice.act),
             "calls": self._game.drawing.tool_calls(choice.act, seat, self._frame),
-            # a player's reasons may speak of what only it knows
+            # a player's reasons may mention private values
             "private": {str(seat): {"reason": choice.reason}},
         }
         self._emit("decision", _asked(seat, turn, choice) | chosen)
 
     def step(self, state: Any, turn: int, acts: Sequence[tuple[int, ...] | None], rewards: Any) -> None:
-        """The frame and private values travel as the keys that changed; what a step paid, to its own seat."""
+        """Emits the changed keys of frame and private values, and each seat's reward to that seat alone."""
         before, known = self._frame, self._private
         self._draw(state)
         private = {seat: _changed(known[seat], values) for seat, values in self._values(state).items()}
-        told: dict[str, Any] = {
+        payload: dict[str, Any] = {
             "turn": turn,
             "acts": [None if act is None else list(act) for act in acts],
             "frame": _changed(before, self._frame),
         }
         paid = [float(x) for x in rewards]
         if self._game.drawing.public_rewards:
-            told["rewards"] = paid
+            payload["rewards"] = paid
         else:
             private = {seat: {"reward": paid[int(seat)]} | values for seat, values in private.items()}
         if any(private.values()):
-            told["private"] = private
-        self._emit("step", told, turn)
+            payload["private"] = private
+        self._emit("step", payload, turn)
 
     def ended(
         self, state: Any, returns: Any, scores: Mapping[str, tuple[float, float]], more: Mapping[str, Any]
     ) -> None:
-        told = {
+        payload = {
             "returns": [float(x) for x in returns],
-            # a measure that does not apply (the Pareto share of no deal) is null, which JSON can say
+            # a measure that does not apply (the Pareto share of no deal) is null, because JSON has no NaN
             "scores": {name: [None if x != x else x for x in pair] for name, pair in scores.items()},
             "frame": self._frame,
             "private": self._values(state),
         }
-        # the closing line is part of the last event: before it, points are nobody's business
-        said = {"text": self._line("episode.ended", told), "audio": None}
-        self.stream.emit("episode.ended", told | said | dict(more))
+        # the closing line is part of the last event: points stay private until then
+        said = {"text": self._line("episode.ended", payload), "audio": None}
+        self.stream.emit("episode.ended", payload | said | dict(more))
 
     def failed(self, state: Any, error: BaseException, more: Mapping[str, Any]) -> None:
         kind = error.kind if isinstance(error, Stopped) else "error" if isinstance(error, Exception) else "stopped"
         reason = str(error) if isinstance(error, Stopped) else f"{type(error).__name__}: {error}"
-        told = {"kind": kind, "reason": reason, "frame": self._frame, "private": self._values(state)}
-        self.stream.emit("episode.failed", told | dict(more))
+        payload = {"kind": kind, "reason": reason, "frame": self._frame, "private": self._values(state)}
+        self.stream.emit("episode.failed", payload | dict(more))
 
     def _emit(self, kind: str, payload: Mapping[str, Any], turn: int | None = None) -> None:
         self.stream.emit(kind, payload)
@@ -125,7 +125,7 @@ def _changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, A
 
 
 def _asked(seat: int, turn: int, choice: Choice) -> dict[str, Any]:
-    """What everybody may know of how a choice came about."""
+    """The public part of how a choice came about."""
     return {
         "seat": seat,
         "turn": turn,

@@ -39,7 +39,7 @@ class PlayerInfo(NamedTuple):
 
 @dataclass(frozen=True)
 class PlayerKind:
-    """What an entry point of `kibitz.players` provides. The entry point's name is the prefix."""
+    """The object that an entry point of `kibitz.players` provides. The entry point's name is the prefix."""
 
     make: Callable[[Game, str, Resolver], Bot | Player]  # game, what follows the prefix, resolver
     placeholder: str  # what follows the prefix, for messages: `RUN`, `PRESET`; empty: the prefix is the whole name

@@ -61,7 +61,7 @@ def ceiling(settings: Settings, state: State, seat: int, max_count: int) -> Arra
     pool = dot(state.utilities[other], state.counts)
     rows = Styles(*(column[other] for column in settings.styles))
     gone = settings.max_turns - state.turns_left
-    # seats alternate, so the number of turns played tells which seat started
+    # seats alternate, so the number of turns played shows which seat started
     first = jnp.where(gone % 2 == 0, state.seat, 1 - state.seat)
     begins = first == seat
     # the partner can answer an offer for the last time on its own last turn

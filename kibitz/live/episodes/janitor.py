@@ -1,4 +1,4 @@
-"""Closes episodes that have no player any more, so that every record ends with an event that says why."""
+"""Closes orphaned episodes, so that every record ends with an event that says why."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def fail_episode(bus: Bus, episode_id: str, kind: str, reason: str, closing: Cal
             return False
         except StoreUnavailable as error:
             if not attempt:
-                log.warning("episode %s waits for the store to be closed: %s", episode_id, error)
+                log.warning("cannot close episode %s until the store is available: %s", episode_id, error)
             time.sleep(min(0.1 * 2**attempt, MAX_RETRY_SECONDS))
         except Exception:  # the next sweep tries again: log the first failure, count the others
             if not bus.unclosed[episode_id]:

@@ -24,7 +24,7 @@ def drive(
     episode_id: str | None = None,
     give_up: float = float("inf"),
 ) -> dict[str, Any]:
-    """Plays one episode. It goes on while the server is unreachable, which gets every event once it is back."""
+    """Plays one episode. Play continues while the server is unreachable; later the server gets every event."""
     if urlsplit(server).scheme not in ("http", "https") or not urlsplit(server).netloc:
         raise BadInput(f"{server!r} is not the address of a server, such as http://127.0.0.1:8000.")
     request = request.completed()

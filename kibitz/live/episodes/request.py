@@ -1,6 +1,6 @@
-"""What a client asks for: an episode, or a branch of a recorded one.
+"""What a client requests: an episode, or a branch of a recorded one.
 
-Imports no JAX: the server loads it at its start.
+Does not import JAX, because the server loads this module at startup.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ EpisodeId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
 
 
 class ConflictProblem(Problem):
-    current: dict[str, Any] | None = Field(None, description="the episode that runs, if it is in the way")
+    current: dict[str, Any] | None = Field(None, description="the running episode that blocks the request")
 
 
 class GapProblem(Problem):
@@ -92,7 +92,7 @@ class LoadAnswer(BaseModel):
 
 
 class Envelope(BaseModel):
-    """One event as a driver sends it; its payload is stored as it came."""
+    """One event as a driver sends it; the store keeps its payload unchanged."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 

@@ -33,9 +33,9 @@ ADDRESSES = {
     "/leaderboard": "leaderboard.js",
     "/runs": "runs.js",
 }
-GENERIC = "generic.js"  # draws a game that brings no page of its own
+GENERIC = "generic.js"  # draws games without their own page
 GAME = re.compile(r"[a-z0-9_]{1,64}")
-MAX_GAMES = 64  # kept in memory; anyone may ask for a name that does not exist
+MAX_GAMES = 64  # kept in memory; anyone may request a name that does not exist
 IMPORTS = re.compile(r'^(?:import|export) .*"(\.{1,2}/[\w./]+\.js)";$', re.MULTILINE)
 TYPES = {
     ".css": "text/css; charset=utf-8",
@@ -147,7 +147,7 @@ async def _game(request: Request) -> str:
 
 
 def router() -> APIRouter:
-    """One page for every address of the cockpit, and the files it asks for."""
+    """One page for every address of the cockpit, and the files it requests."""
     routes = APIRouter(include_in_schema=False)
     pending: set[asyncio.Task[str]] = set()  # asyncio itself keeps only weak references
 

@@ -66,7 +66,7 @@ def _add_starting(routes: APIRouter) -> None:
 def _add_reading(routes: APIRouter) -> None:
     @routes.get("/status")
     async def status(request: Request) -> dict[str, Any]:
-        """What runs here, and the number of watchers."""
+        """The running episodes and the number of watchers."""
         state = request.app.state
         running = [episode.meta() for episode in list(state.runner.running.values())]
         return {"running": running, "watchers": state.bus.hub.watchers, "version": kibitz.__version__}

@@ -31,7 +31,7 @@ Count = Annotated[int, Field(ge=0, lt=MAX_EXACT)]
 
 
 class ResetRequest(Strict):
-    """Any option of the game may be beside these: the game checks them."""
+    """Other fields are options of the game, which checks them."""
 
     model_config = ConfigDict(extra="allow")
 

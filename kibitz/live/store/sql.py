@@ -60,7 +60,7 @@ class Store(ABC):
 
     @abstractmethod
     def heartbeat(self) -> None:
-        """Tells servers that share the store that this one is alive. Call it every few seconds."""
+        """Signals to servers that share the store that this one is alive. Call it every few seconds."""
 
     @abstractmethod
     def close(self) -> None: ...
@@ -116,7 +116,7 @@ class Store(ABC):
 
 
 def run_jobs(db: Any, jobs: Iterable[Callable[[Any], Any]]) -> list[Any]:
-    """Their results, inside an open transaction. A refused job has written nothing, so the others go on."""
+    """Their results, inside an open transaction. A refused job has written nothing, so the others continue."""
     results: list[Any] = []
     for job in jobs:
         try:

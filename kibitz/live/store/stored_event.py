@@ -30,7 +30,7 @@ class StoredEvent:
 
     @classmethod
     def decode(cls, body: bytes, open_table: bool) -> StoredEvent:
-        """From the store or from another server; keeps the bytes as they came."""
+        """From the store or from another server; keeps the bytes unchanged."""
         stored = cls(decode_event(body), open_table)
         stored.__dict__["body"] = body
         return stored

@@ -221,7 +221,7 @@ def choose_speaker(wanted: str = "auto") -> ChosenSpeaker:
         speaker: Speaker = SPEAKERS[wanted]()
         if why := speaker.why_not():
             raise BadInput(f"The voice {wanted} cannot be used: {why}.")
-        return ChosenSpeaker(speaker, "asked for")
+        return ChosenSpeaker(speaker, "requested")
     missing: list[str] = []
     for name, kind in SPEAKERS.items():
         speaker = kind()

@@ -6,7 +6,7 @@
 
 A recorder leaves an event's `audio` None; `bus_observer.with_audio` fills it in before the event is committed. The URL
 is a hash of voice and text, so a line has the same URL in every process. When a speaker fails, the server notes and
-counts it, and the match goes on with captions.
+counts it, and the match continues with captions.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ class Speech:
             self._failed.popitem(last=False)
         self._failures_in_row += 1
         if self.counts["failed"] == 1:
-            log.warning("a line was not spoken: %s The match goes on with captions.", failure)
+            log.warning("a line was not spoken: %s The match continues with captions.", failure)
         if self._failures_in_row >= MAX_FAILURES:
             self._paused_until = self._clock() + PAUSE_SECONDS
             self._failures_in_row = MAX_FAILURES - 1  # after the pause a single failure starts the next one

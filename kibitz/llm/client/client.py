@@ -75,7 +75,7 @@ class Client:
         self.budget = BudgetTracker(budget or Budget(), self.ledger, _now)
         self.breaker = Breaker(preset.limits, _now)
         self.window = FailureWindow(policy or FailurePolicy())
-        self.paused_until = 0.0  # on the event loop's clock: a rate limit that one call meets holds for all
+        self.paused_until = 0.0  # on the event loop's clock: a rate limit applies to all calls
         self.in_flight: dict[str, asyncio.Task[Reply]] = {}
         self.slots = asyncio.Semaphore(min(self.limits.concurrency, provider.max_concurrent or self.limits.concurrency))
 
@@ -227,7 +227,7 @@ class Client:
         self.paused_until = max(self.paused_until, now + seconds)
 
     async def _wait_for_rate_limit(self, call: _Call, last: ProviderError | None) -> None:
-        """Wait for the end of a rate limit that another call met, or fail now if it ends too late."""
+        """Wait until another call's rate limit ends, or fail now if it ends too late."""
         wait = self.paused_until - _now()
         if wait <= 0:
             return

@@ -30,13 +30,13 @@ CAUTION = 0.11  # risk avoided per wicket lost beyond par
 CHASE = 0.9  # risk added per unit of log(runs needed / par runs): the slope of the observed frontier
 CHASE_LIMITS = (-0.7, 0.7)
 URGENCY = 1.0  # risk added in short innings, which have wickets to spare: an assumption, the data has none
-SPREAD = 0.45  # standard deviation of intents around the wanted risk
+SPREAD = 0.45  # standard deviation of intents around the target risk
 
 
 class Style(NamedTuple):
     """How a captain differs from the balanced one."""
 
-    risk: float = 0.0  # added to the wanted risk when batting
+    risk: float = 0.0  # added to the target risk when batting
     caution: float = CAUTION
     chase: float = CHASE
     plans: tuple[float, ...] = (0.0,) * len(PLANS)  # log-odds added to the default plans
@@ -63,7 +63,7 @@ MIN_RISK, MAX_RISK = -1.5, 1.3
 
 @cache
 def intents() -> NDArray[np.float32]:
-    """f32[RISK_STEPS * 4]: cumulative shares of intents for each wanted risk."""
+    """f32[RISK_STEPS * 4]: cumulative shares of intents for each target risk."""
     risk = np.linspace(MIN_RISK, MAX_RISK, RISK_STEPS)
     gaps = (tactics.intent_risks() - risk[:, None]) / SPREAD
     share = np.exp(-0.5 * gaps * gaps)

@@ -89,7 +89,7 @@ class CaptainPool:
             source = {"source": choice.source, "reason": choice.reason, "latency": choice.latency}
             metadata = {"preset": preset, **source, "usage": dict(choice.usage), "fallback": ""}
             action = CricketAction(**_next_call(choice, obs), metadata=metadata)
-        except Exception as error:  # a captain may be foreign code: whatever it raises, the match goes on
+        except Exception as error:  # a captain may be foreign code: whatever it raises, the match continues
             if isinstance(error, BadInput) and not isinstance(error, NotFound):
                 raise  # there is no such preset
             why = _sentence(error)

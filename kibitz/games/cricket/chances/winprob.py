@@ -1,7 +1,7 @@
 """The batting side's chance of winning, and par scores.
 
 A chase is solved backwards with the rates of default captains, on a grid of match levels; the first
-innings total tells which level is likely. A first innings is solved backwards from the value of its total
+innings total shows which level is likely. A first innings is solved backwards from the value of its total
 in the chase, so nothing jumps at the break. The rates were fitted to simulated matches of many lengths.
 Twenty-over chases were then recalibrated on real ones, and shorter ones, which the data lacks, on
 simulated ones.

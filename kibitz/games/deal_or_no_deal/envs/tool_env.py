@@ -56,7 +56,7 @@ class NegotiationObservation(BaseModel):
     legal_acts: list[str] = Field(description="legal acts in words, with the counts you may keep")
     history: list[str] = Field(description="every act so far, oldest first")
     text: str = Field(description="the position in two sentences")
-    error: str | None = Field(None, description="why the last act was refused; the position has not changed then")
+    error: str | None = Field(None, description="why the last act was rejected, which leaves the position unchanged")
     played_for_you: str | None = Field(None, description="the heuristic's act after three illegal ones in a row")
     result: Result | None = Field(None, description="at the end")
     done: bool = False
