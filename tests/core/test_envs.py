@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import gymnasium
@@ -21,6 +22,7 @@ from kibitz.core.envs.tool_env import action_of, models, tools
 from kibitz.core.errors import BadInput
 from kibitz.core.play.episode import play_episode
 from kibitz.core.play.player import BotPlayer
+from kibitz.core.words import GENERIC
 from tests.train import toy
 from tests.twins import play_beside
 
@@ -137,6 +139,14 @@ def test_flat_acts_hold_every_act_once_and_their_mask_follows_the_heads() -> Non
     assert acts.tolist() == [[0, 0], [1, 0], [1, 1], [1, 2]]
     masks = np.array([True, True, False, True, False])
     assert flat_mask(acts, masks, GAME).tolist() == [True, False, True, False]
+
+
+def test_a_game_with_one_head_has_one_flat_act_for_each_of_its_values() -> None:
+    one = replace(GAME, heads=GAME.heads[:1], learning=replace(GAME.learning, matters=None), words=GENERIC)
+    acts = flat_acts(one)
+    assert acts is not None
+    assert acts.tolist() == [[0], [1]]
+    assert flat_mask(acts, np.array([False, True]), one).tolist() == [False, True]
 
 
 def test_a_masked_multi_discrete_space_takes_concatenated_masks() -> None:

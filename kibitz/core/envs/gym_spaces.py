@@ -93,10 +93,12 @@ def acts_of(actions: Any, sizes: tuple[int, ...], count: int) -> NDArray[np.int6
 def flat_acts(game: Game) -> NDArray[np.int64] | None:
     """i64[acts, heads]: every act once, with zeros for heads that do not matter; None if there are too many."""
     sizes = [[size if matters else 1 for size, matters in zip(game.sizes, row, strict=True)] for row in game.matters]
-    if sum(int(np.prod(row[1:])) for row in sizes) > MAX_FLAT_ACTIONS:
+    counts = [int(np.prod(row[1:])) for row in sizes]  # by the first head's value; a game with one head has 1 each
+    if sum(counts) > MAX_FLAT_ACTIONS:
         return None
     blocks = [
-        np.insert(np.indices(row[1:]).reshape(len(row) - 1, -1), 0, first, axis=0) for first, row in enumerate(sizes)
+        np.insert(np.indices(row[1:]).reshape(len(row) - 1, count), 0, first, axis=0)
+        for first, (row, count) in enumerate(zip(sizes, counts, strict=True))
     ]
     return np.concatenate(blocks, axis=1).T.astype(np.int64)
 
