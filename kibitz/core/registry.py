@@ -14,27 +14,33 @@ A package registers a game in its pyproject.toml, the built-in games do the same
 
 from __future__ import annotations
 
+import logging
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kibitz.core.errors import BadInput
+from kibitz.core.logs import log_once
 
 if TYPE_CHECKING:
     from kibitz.core.game import Game
 
+log = logging.getLogger("kibitz")
 GAMES, PLAYERS, ENVS = "kibitz.games", "kibitz.players", "kibitz.envs"
 _PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
 
 
 @cache
 def registered(group: str) -> dict[str, EntryPoint]:
-    """Entry points by name, kibitz's own first."""
+    """Entry points by name, kibitz's own first; no other package can replace one of those."""
     found = sorted(entry_points(group=group), key=lambda entry: (not entry.value.startswith("kibitz."), entry.name))
     if not any(entry.value.startswith("kibitz.") for entry in found):
         found = [*_from_checkout(group), *found]
-    return {entry.name: entry for entry in found}
+    by_name: dict[str, EntryPoint] = {}
+    for entry in found:
+        by_name.setdefault(entry.name, entry)
+    return by_name
 
 
 def _from_checkout(group: str) -> list[EntryPoint]:
@@ -45,8 +51,36 @@ def _from_checkout(group: str) -> list[EntryPoint]:
     return [EntryPoint(name, value, group) for name, value in sorted(declared.get(group, {}).items())]
 
 
+def load(entry: EntryPoint) -> Any:
+    """What an entry point names. A package that cannot be imported is the user's to repair: BadInput."""
+    try:
+        return entry.load()
+    except BadInput:
+        raise
+    except Exception as error:  # whatever a foreign module raises while it is imported
+        raise BadInput(
+            f"{entry.name!r} of {entry.group} cannot be loaded from {entry.value} "
+            f"({type(error).__name__}: {error}); repair or uninstall its package."
+        ) from error
+
+
 def game_names() -> list[str]:
     return list(registered(GAMES))
+
+
+def usable_games() -> list[str]:
+    """Every game that can be loaded: a broken package must not take the rest down."""
+    return [name for name in game_names() if is_usable(name)]
+
+
+def is_usable(name: str) -> bool:
+    """Whether the game can be loaded; logs once why it cannot."""
+    try:
+        load_game(name)
+    except Exception as error:
+        log_once(log, f"The game {name!r} is not available: {error}")
+        return False
+    return True
 
 
 def load_game(name: str, options: Any = None) -> Game:
@@ -54,7 +88,7 @@ def load_game(name: str, options: Any = None) -> Game:
     entries = registered(GAMES)
     if name not in entries:
         raise BadInput(f"There is no game {name!r}; there are {', '.join(entries)}.")
-    loaded = entries[name].load()
+    loaded = load(entries[name])
     game: Game = loaded(options) if callable(loaded) else loaded
     return game
 

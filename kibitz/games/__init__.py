@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kibitz.core.errors import BadInput
-from kibitz.core.registry import env_ids, game_names
+from kibitz.core.registry import env_ids, game_names, usable_games
 from kibitz.core.registry import load_game as get_game
 
 if TYPE_CHECKING:
     from kibitz.core.play.packs import Pack
 
-__all__ = ["env_ids", "game_names", "get_environment", "get_game", "get_pack", "pack_names"]
+__all__ = ["env_ids", "game_names", "get_environment", "get_game", "get_pack", "pack_names", "usable_games"]
 
 
 def pack_names(game: str) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from fastapi import FastAPI
 from fastapi.responses import JSONResponse, PlainTextResponse
 
 import kibitz
-from kibitz.games import game_names
+from kibitz.games import game_names, usable_games
 from kibitz.live.config import LiveConfig
 from kibitz.live.episodes import janitor
 from kibitz.live.episodes.runner import Runner
@@ -68,7 +68,7 @@ def _check_commentator(name: str) -> None:
     from kibitz.games import get_game
     from kibitz.live.voice.commentator import commentator_for
 
-    for game in game_names():
+    for game in usable_games():
         commentator_for(get_game(game), name)
 
 

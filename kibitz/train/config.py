@@ -14,7 +14,7 @@ from pydantic import ConfigDict, Field, model_validator
 from kibitz.core.errors import BadInput
 from kibitz.core.options import Options, Wanted, load_yaml
 from kibitz.core.paths import find
-from kibitz.core.registry import env_ids, game_names
+from kibitz.core.registry import env_ids, usable_games
 from kibitz.games import get_game
 from kibitz.llm.client.limits import Budget
 
@@ -258,7 +258,9 @@ def _check_env_options(env: EnvOptions, sources: Mapping[str, str]) -> None:
     """Raises BadInput if an option belongs to another game, which usually means that the config does."""
     known = get_game(env.game).options.model_fields if env.options else {}
     for key in env.options:
-        others = [game for game in game_names() if key not in known and key in get_game(game).options.model_fields]
+        if key in known:
+            continue
+        others = [game for game in usable_games() if key in get_game(game).options.model_fields]
         if others:
             raise BadInput(
                 f"{sources.get(key, '--set')} sets env.{key}, which {env.game} does not have; "

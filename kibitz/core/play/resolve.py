@@ -7,6 +7,7 @@ server's clients.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,10 +17,12 @@ from typing import NamedTuple
 from kibitz.core.bots import Bot, mixed
 from kibitz.core.errors import BadInput, NotFound
 from kibitz.core.game import Game
+from kibitz.core.logs import log_once
 from kibitz.core.options import Wanted
 from kibitz.core.play.player import BotPlayer, Player
-from kibitz.core.registry import PLAYERS, registered
+from kibitz.core.registry import PLAYERS, load, registered
 
+log = logging.getLogger("kibitz")
 MAX_BOTS_IN_MIX = 16  # all of them choose, one is used
 RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*(#\d{1,4})?")
 
@@ -94,20 +97,33 @@ class Resolver:
 
     def forms(self, game: Game) -> list[str]:
         """Every name a user may write, with a placeholder for what differs from machine to machine."""
-        kinds = {prefix: entry.load() for prefix, entry in registered(PLAYERS).items()}
-        return [*sorted(game.bots), *(_form(prefix, kind) for prefix, kind in sorted(kinds.items()))]
+        return [*sorted(game.bots), *(_form(prefix, kind) for prefix, kind in sorted(usable_kinds().items()))]
 
     def players(self, game: Game) -> list[PlayerInfo]:
         """Everything that can play this game here."""
         listed = [PlayerInfo(name, "bot") for name in game.bots]
-        for entry in registered(PLAYERS).values():
-            listed += entry.load().list(game, self)
+        for prefix, kind in usable_kinds().items():
+            try:
+                listed += kind.list(game, self)
+            except Exception as error:  # a foreign kind hides its own players, nothing else
+                listed.append(PlayerInfo(f"{prefix}:", prefix, f"{type(error).__name__}: {error}"))
         return listed
 
 
 def _kind_of(name: str) -> PlayerKind | None:
     entry = registered(PLAYERS).get(name.partition(":")[0])
-    return None if entry is None else entry.load()
+    return None if entry is None else load(entry)
+
+
+def usable_kinds() -> dict[str, PlayerKind]:
+    """Every kind that can be loaded, by prefix. Logs the others: a broken package must not take the rest down."""
+    kinds: dict[str, PlayerKind] = {}
+    for prefix, entry in registered(PLAYERS).items():
+        try:
+            kinds[prefix] = load(entry)
+        except BadInput as error:
+            log_once(log, str(error))
+    return kinds
 
 
 def _form(prefix: str, kind: PlayerKind) -> str:
@@ -141,8 +157,8 @@ def bot_for(game: Game, wanted: Wanted, find: Callable[[Game, str], Bot | None] 
     if isinstance(wanted, str):
         bot = find(game, wanted)
         if bot is None:
-            kinds = {prefix: entry.load() for prefix, entry in registered(PLAYERS).items()}
-            known = [*sorted(game.bots), *(_form(prefix, kind) for prefix, kind in kinds.items() if kind.compiled)]
+            kinds = usable_kinds().items()
+            known = [*sorted(game.bots), *(_form(prefix, kind) for prefix, kind in kinds if kind.compiled)]
             raise BadInput(f"{game.name} has no player {wanted!r} that can be compiled; it has {', '.join(known)}.")
         return bot
     weights = list(wanted.values())

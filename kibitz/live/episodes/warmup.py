@@ -31,9 +31,9 @@ class Warmup:
     def _work(self, runs: Path) -> None:
         began = time.monotonic()
         try:
-            from kibitz.games import game_names
+            from kibitz.games import usable_games
 
-            for name in game_names():
+            for name in usable_games():
                 self._compile(name, runs)
             self.state = "ready"
         except Stopped:

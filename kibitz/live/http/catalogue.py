@@ -17,9 +17,9 @@ TITLES = {"llm": "Language model", "policy": "Trained"}  # by kind; a name witho
 
 def games(runs: Path, default_game: str = "") -> dict[str, Any]:
     """Every game with what the start form needs. Loads the games, so call it off the event loop."""
-    from kibitz.games import game_names
+    from kibitz.games import usable_games
 
-    names = game_names()
+    names = usable_games()
     described = {name: {**_game(name), "players": players_of(name, runs)} for name in names}
     return {"games": described, "default_game": default_game or names[0]}
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 
-from kibitz.games import game_names, get_game
+from kibitz.games import get_game, usable_games
 from kibitz.live.episodes.prepare import pack_choices
 from kibitz.live.episodes.request import HUMAN, SEED_OPTIONS
 from kibitz.live.openenv.schemas import Schema, described, options_schema, or_null, player_schema
@@ -19,7 +19,7 @@ def describe_games(document: Schema, default_game: str) -> Schema:
     document = copy.deepcopy(document)
     schemas = document["components"]["schemas"]
     asked = schemas["EpisodeRequest"]
-    starts = [_start(asked, name, name == default_game) for name in game_names()]
+    starts = [_start(asked, name, name == default_game) for name in usable_games()]
     schemas["EpisodeRequest"] = {"title": asked["title"], "oneOf": starts}
     _describe_branch(schemas["BranchRequest"])
     return document
@@ -58,7 +58,7 @@ def _start(asked: Schema, name: str, is_default: bool) -> Schema:
 
 def _describe_branch(schema: Schema) -> None:
     """The record decides which game's names are valid; these are the names of all games."""
-    bots = sorted({bot for name in game_names() for bot in get_game(name).bots})
+    bots = sorted({bot for name in usable_games() for bot in get_game(name).bots})
     fields = schema["properties"]
     fields["players"]["items"] = player_schema([*bots, HUMAN])
     fields["adviser"] = described(fields["adviser"]) | or_null(player_schema(bots))

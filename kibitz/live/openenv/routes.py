@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from kibitz.core.envs.tool_env import models
 from kibitz.core.errors import BadInput
+from kibitz.core.registry import is_usable
 from kibitz.games import get_environment, get_game
 from kibitz.live.bodies import MAX_EXACT, Problem, Strict
 from kibitz.live.openenv import mcp as openenv_mcp
@@ -115,7 +116,12 @@ def _document(routes: APIRouter) -> Callable[[], dict[str, Any]]:
 
 def _of_game(request: type[BaseModel], game: str, describe: Callable[[str, dict[str, Any]], None]) -> Any:
     """The request with the game's own JSON schema, which is made, and the game imported, on demand."""
-    config = {**request.model_config, "json_schema_extra": lambda schema: describe(game, schema)}
+
+    def extend(schema: dict[str, Any]) -> None:
+        if is_usable(game):  # a game that cannot be loaded must not take the whole document down
+            describe(game, schema)
+
+    config = {**request.model_config, "json_schema_extra": extend}
     return type(f"{request.__name__}_{game}", (request,), {"model_config": config, "__module__": __name__})
 
 

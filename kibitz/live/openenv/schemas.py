@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kibitz.core.options import Options
-from kibitz.core.play.resolve import RUN_NAME
-from kibitz.core.registry import PLAYERS, registered
+from kibitz.core.play.resolve import RUN_NAME, usable_kinds
 from kibitz.games import get_environment, get_game
 from kibitz.live.bodies import MAX_EXACT
 from kibitz.live.openenv import tasks
@@ -49,7 +48,7 @@ def player_schema(names: list[str]) -> Schema:
 
 
 def _patterns() -> list[str]:
-    kinds = {prefix: entry.load() for prefix, entry in registered(PLAYERS).items()}
+    kinds = usable_kinds()
     followed = {
         prefix: RUN_NAME.pattern if kind.compiled else NAME for prefix, kind in kinds.items() if kind.placeholder
     }
