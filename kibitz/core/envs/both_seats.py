@@ -135,8 +135,8 @@ class SeatsTable:
         self.acts = (form.flat_acts or flat_acts)(self.game)
         self._compiled = both_seats(self.game, form, shapes_of(self.settings))
         self._settings = jnp.asarray(self._compiled.settings.write(self.settings))
-        wire = self._compiled.wire
-        self._places: Any = jax.tree.unflatten(wire.tree, wire.slices)[1]  # a SeatsShown of slices
+        flat_tree = self._compiled.flat_tree
+        self._places: Any = jax.tree.unflatten(flat_tree.tree, flat_tree.slices)[1]  # a SeatsShown of slices
         named = self._places.named.items()
         self._named = [(name, where.start, (where.stop - where.start) // 2) for name, where in named]
         self._flat_masks: dict[bytes, NDArray[np.int8]] = {}  # cache by the heads' masks
@@ -241,7 +241,7 @@ class SeatsTable:
         return self.form.text(self.game.drawing.frame(self.settings, self._state()))
 
     def _state(self) -> Any:
-        return self._compiled.program.layout.unpack(self._compiled.wire.read(self._shown)[0].solo)
+        return self._compiled.program.layout.unpack(self._compiled.flat_tree.read(self._shown)[0].solo)
 
     def _keep(self, vector: Any) -> None:
         self._vector, self._shown = vector, np.asarray(vector)

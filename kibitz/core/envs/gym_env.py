@@ -60,9 +60,10 @@ class GameEnv(gymnasium.Env[Any, Any]):
         self.program = program_for(setup.game, setup.opponent, self.form.observe(setup.game))
         self._compiled = single_for(self.program, shapes_of(self.settings))
         self._settings = jnp.asarray(self._compiled.settings.write(self.settings))
-        wire = self._compiled.wire
+        flat_tree = self._compiled.flat_tree
         places, shapes, dtypes = (
-            jax.tree.unflatten(wire.tree, leaves)[1] for leaves in (wire.slices, wire.shapes, wire.dtypes)
+            jax.tree.unflatten(flat_tree.tree, leaves)[1]
+            for leaves in (flat_tree.slices, flat_tree.shapes, flat_tree.dtypes)
         )
         self._observation = _entries(places.observation, shapes.observation, dtypes.observation)
         self._info = _entries(places.info, shapes.info, dtypes.info)
@@ -135,7 +136,7 @@ class GameEnv(gymnasium.Env[Any, Any]):
         """The position and the legal choices in words."""
         if self.render_mode is None or self._vector is None:
             return None
-        env = self._compiled.wire.read(self._shown)[0]
+        env = self._compiled.flat_tree.read(self._shown)[0]
         state = self.program.play.layout.unpack(env.solo).state
         view, masks = table_for(self.game).observe(self.settings, state, 0)
         words = self.game.words

@@ -21,7 +21,7 @@ from kibitz.core.bots import Bot
 from kibitz.core.chance import episode_luck, seed_key, uniforms
 from kibitz.core.game import Game
 from kibitz.core.solo import Against, Reply, Solo, against
-from kibitz.core.xla.flat_tree import Wire
+from kibitz.core.xla.flat_tree import FlatTree
 from kibitz.core.xla.jit import jit_single
 
 Observe: TypeAlias = Callable[[Any, Any, Masks], tuple[dict[str, Array], dict[str, Array]]]
@@ -115,10 +115,12 @@ class Single:
 
     def __init__(self, program: Any, shapes: Any) -> None:
         self.program = program
-        self.settings = Wire(shapes)
-        self.env = Wire(jax.eval_shape(program.empty, shapes))
-        self.wire = Wire(jax.eval_shape(lambda s: self._scored(s, *program.fresh(s, program.empty(s))), shapes))
-        self._scores: Mapping[str, slice] = jax.tree.unflatten(self.wire.tree, self.wire.slices)[2]
+        self.settings = FlatTree(shapes)
+        self.env = FlatTree(jax.eval_shape(program.empty, shapes))
+        self.flat_tree = FlatTree(
+            jax.eval_shape(lambda s: self._scored(s, *program.fresh(s, program.empty(s))), shapes)
+        )
+        self._scores: Mapping[str, slice] = jax.tree.unflatten(self.flat_tree.tree, self.flat_tree.slices)[2]
         call = self._call
         self.fresh = jit_single(lambda s, v: call(program.fresh, s, v))
         self.place = jit_single(lambda s, v, state: call(program.place, s, v, state))
@@ -127,7 +129,7 @@ class Single:
     def _call(self, function: Any, settings: Array, vector: Array, *rest: Any) -> Array:
         unpacked = self.settings.unpack(settings)
         env, shown = function(unpacked, self.env.unpack(vector[: self.env.size]), *rest)
-        return self.wire.pack(self._scored(unpacked, env, shown))
+        return self.flat_tree.pack(self._scored(unpacked, env, shown))
 
     def _scored(self, settings: Any, env: EnvState, shown: Any) -> tuple[EnvState, Any, Mapping[str, Array]]:
         """A branch, so that only the last step computes scores, and no step needs a second call."""
@@ -151,7 +153,7 @@ class Single:
         env: EnvState = jax.tree.unflatten(self.env.tree, leaves)
         env = env._replace(key=np.asarray(seed_key(seed)), episode=np.asarray(-1, np.int32))
         flat = [np.ascontiguousarray(leaf).reshape(-1).view(np.int32) for leaf in jax.tree.leaves(env)]
-        vector = np.zeros(self.wire.size, np.int32)
+        vector = np.zeros(self.flat_tree.size, np.int32)
         vector[: self.env.size] = np.concatenate(flat)
         return vector
 

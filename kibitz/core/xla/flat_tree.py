@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from kibitz.core.xla import setup as _setup  # noqa: F401  (configures JAX)
 
 
-class Wire:
+class FlatTree:
     """Built from an example; converts trees of the same shapes to i32[size] and back, bit for bit."""
 
     def __init__(self, example: Any) -> None:

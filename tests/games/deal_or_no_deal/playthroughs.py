@@ -88,8 +88,8 @@ def lines_of(script: Script, learner: Learner) -> Iterator[str]:
 
 def hidden(env: NegotiationEnv) -> tuple[rules.State, Any]:
     """The environment's position and its partner's memory, both hidden from learners."""
-    wire = env._compiled.env
-    solo = env.program.play.layout.unpack(wire.read(np.asarray(env._vector)[: wire.size]).solo)
+    flat_tree = env._compiled.env
+    solo = env.program.play.layout.unpack(flat_tree.read(np.asarray(env._vector)[: flat_tree.size]).solo)
     return jax.tree.map(np.asarray, solo.state), solo.opponent_memory
 
 

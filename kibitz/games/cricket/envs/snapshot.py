@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 from kibitz.core.game import SEATS, Game, blank
-from kibitz.core.xla.flat_tree import Wire
+from kibitz.core.xla.flat_tree import FlatTree
 from kibitz.games.cricket.captains import tool_calls
 from kibitz.games.cricket.drawing.scorecard import Tally
 from kibitz.games.cricket.model.delivery import NOBODY
@@ -39,11 +39,11 @@ class SnapshotReader:
             views = [game.rules.view(settings, state, seat)._replace(seat=np.int32(seat)) for seat in SEATS]
             return state, views, [game.rules.legal(settings, state, seat) for seat in SEATS]
 
-        wire = self._wire = Wire(blank(seen, game.default_settings, game.example))
-        self._pack = jax.jit(lambda settings, state: wire.pack(seen(settings, state)))
+        flat_tree = self._flat_tree = FlatTree(blank(seen, game.default_settings, game.example))
+        self._pack = jax.jit(lambda settings, state: flat_tree.pack(seen(settings, state)))
 
     def __call__(self, settings: Any, state: Any) -> Snapshot:
-        state, views, masks = self._wire.read(np.asarray(self._pack(settings, state)))
+        state, views, masks = self._flat_tree.read(np.asarray(self._pack(settings, state)))
         return Snapshot(state, [view._replace(seat=seat) for seat, view in zip(SEATS, views, strict=True)], masks)
 
 

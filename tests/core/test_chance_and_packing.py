@@ -1,4 +1,4 @@
-"""Luck, packed states and the wire."""
+"""Luck, packed states and flat trees."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from jax import Array
 
 from kibitz.core.chance import block, episode_luck, happens, pick, seat_luck, seed_key, uniforms
-from kibitz.core.xla.flat_tree import Wire
+from kibitz.core.xla.flat_tree import FlatTree
 from kibitz.core.xla.packing import Layout
 
 
@@ -42,23 +42,23 @@ def test_packing_loses_nothing(flag: bool, a: int, b: int, wide: int) -> None:
     assert np.array_equal(back.beside, [0, 1, 2])
 
 
-def test_the_wire_carries_every_bit_both_ways() -> None:
+def test_a_flat_tree_carries_every_bit_both_ways() -> None:
     tree = {"f": jnp.float32(-0.1), "u": jnp.uint32(2**32 - 1), "b": jnp.array([True, False]), "i": jnp.int32(-7)}
-    wire = Wire(tree)
-    vector = jax.jit(wire.pack)(tree)
-    np.testing.assert_array_equal(wire.write(tree), vector)
-    for back in (jax.jit(wire.unpack)(vector), wire.read(np.asarray(vector))):
+    flat_tree = FlatTree(tree)
+    vector = jax.jit(flat_tree.pack)(tree)
+    np.testing.assert_array_equal(flat_tree.write(tree), vector)
+    for back in (jax.jit(flat_tree.unpack)(vector), flat_tree.read(np.asarray(vector))):
         assert float(back["f"]) == pytest.approx(-0.1)
         assert int(back["u"]) == 2**32 - 1
         assert [bool(x) for x in back["b"]] == [True, False]
         assert int(back["i"]) == -7
 
 
-def test_the_wire_refuses_what_it_would_cut() -> None:
+def test_a_flat_tree_refuses_types_that_it_would_truncate() -> None:
     with pytest.raises(TypeError, match="32-bit"):
-        Wire({"x": np.zeros(1, np.int8)}).pack({"x": np.zeros(1, np.int8)})
+        FlatTree({"x": np.zeros(1, np.int8)}).pack({"x": np.zeros(1, np.int8)})
     with pytest.raises(TypeError, match="32-bit"):
-        Wire({"x": np.zeros(1, np.int8)}).write({"x": np.zeros(1, np.int8)})
+        FlatTree({"x": np.zeros(1, np.int8)}).write({"x": np.zeros(1, np.int8)})
 
 
 def test_what_is_left_of_a_uniform_is_a_uniform_again() -> None:
@@ -80,7 +80,7 @@ def test_no_index_is_out_of_range_at_either_end() -> None:
         assert 0 <= int(pick(u, 3)[0]) <= 2
 
 
-def test_seeds_episodes_turns_and_seats_have_luck_of_their_own() -> None:
+def test_seeds_episodes_turns_and_seats_each_have_different_luck() -> None:
     lucks = [episode_luck(seed_key(seed), number) for seed in (0, 1, 2**32, 2**40) for number in (0, 1)]
     lucks += [seat_luck(lucks[0], 0), seat_luck(lucks[0], 1)]
     drawn = {tuple(np.asarray(uniforms(luck, turn, 2))) for luck in lucks for turn in (0, 1, 2)}
