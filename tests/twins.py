@@ -1,4 +1,4 @@
-"""A vector environment of ours beside Gymnasium's over our single ones, step by step."""
+"""Compares a vector environment of ours with Gymnasium's, made of our single ones, step by step."""
 
 from __future__ import annotations
 
@@ -36,30 +36,30 @@ def play_beside(
     ours: Any,
     make: Callable[[], Any],
     choose: Callable[[np.random.Generator, dict[str, Any]], Any],
-    told: tuple[str, ...],
+    info_names: tuple[str, ...],
     steps: int,
 ) -> int:
-    """How many episodes were finished; `choose` is given the infos of these names, as they are now."""
+    """Returns the number of finished episodes; `choose` receives the current infos with these names."""
     mode: AutoresetMode = ours.autoreset_mode
     theirs = SyncVectorEnv([make for _ in range(ours.num_envs)], autoreset_mode=mode)
     rng = np.random.default_rng(5)
     (seen, infos), (expected, expected_infos) = ours.reset(seed=11), theirs.reset(seed=11)
     assert_same(seen, expected, "first reset")
     assert_same(infos, expected_infos, "info of the first reset")
-    finished, now = 0, {name: infos[name].copy() for name in told}
+    finished, now = 0, {name: infos[name].copy() for name in info_names}
     for number in range(steps):
         actions = choose(rng, now)
         a, b = ours.step(actions), theirs.step(actions)
         for name, x, y in zip(("obs", "reward", "terminated", "truncated", "info"), a, b, strict=True):
             assert_same(x, y, f"step {number} {name}")
-        now = {name: a[4][name].copy() for name in told}
+        now = {name: a[4][name].copy() for name in info_names}
         finished += int(a[2].sum())
         if mode is AutoresetMode.DISABLED and a[2].any():
             over = a[2]
             a2, b2 = ours.reset(options={"reset_mask": over}), theirs.reset(options={"reset_mask": over})
             assert_same(a2[0], b2[0], f"reset after step {number}")
             assert_same(a2[1], b2[1], f"info of the reset after step {number}")
-            for name in told:
+            for name in info_names:
                 now[name][over] = a2[1][name][over]
     ours.close()
     theirs.close()

@@ -186,10 +186,10 @@ def test_twenty_events_a_second_drop_no_frames(stage: Served, open_page: Open, d
 def test_the_first_paint_takes_300_ms_and_the_first_event_500(open_page: Open, played: dict[str, str]) -> None:
     episode_id = played["cricket"]
     paints, events = [], []
-    watched = """window.firstEvent = 0; const look = () => {
+    watched = """window.firstEvent = 0; const check = () => {
       const watch = document.querySelector('kibitz-watch');
-      if (watch?.timeline?.last >= 0) window.firstEvent = performance.now(); else setTimeout(look, 5); };
-      document.addEventListener('DOMContentLoaded', look);"""
+      if (watch?.timeline?.last >= 0) window.firstEvent = performance.now(); else setTimeout(check, 5); };
+      document.addEventListener('DOMContentLoaded', check);"""
     for _ in range(5):
         page = open_page(f"/e/{episode_id}", init=watched)
         ended(page)

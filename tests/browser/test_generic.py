@@ -1,4 +1,4 @@
-"""A game that brings no page of its own: the generic page draws whatever its frame holds."""
+"""A game without a page: the generic page draws whatever its frame holds."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_the_generic_page_is_accessible_and_fits_the_screen(
 
 @pytest.fixture
 def toy_server(tmp_path: Path) -> Iterator[Served]:
-    """A server that also offers the toy game, which has neither a page nor words of its own."""
+    """A server that also offers the toy game, which has neither a page nor words."""
     command = [sys.executable, "-m", "tests.train.toy", "serve", "--port", "0", "--no-warm", "--json"]
     process = subprocess.Popen([*command, "--store", str(tmp_path / "toy.db")], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None

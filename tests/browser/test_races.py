@@ -29,7 +29,7 @@ class Held:
         def take(route: Any) -> None:
             self.asked.append(route.request.url)
             if len(self.asked) <= hold:
-                self.routes.append((route, route.fetch()))  # the server answers now, the page hears later
+                self.routes.append((route, route.fetch()))  # the server answers now, the page receives it later
             else:
                 route.continue_()
 
@@ -40,7 +40,7 @@ class Held:
         for _ in range(3000):
             if self.routes:
                 return
-            self.page.wait_for_timeout(20)  # lets the browser's messages in
+            self.page.wait_for_timeout(20)  # processes the browser's messages
         raise AssertionError("the page sent no request")
 
     def release(self) -> None:

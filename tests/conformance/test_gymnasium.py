@@ -64,7 +64,7 @@ def test_spaces_can_be_copied_and_pickled(form: Any) -> None:
 
 
 def assert_same(ours: Any, theirs: Any, where: str) -> None:
-    """Values and structure; types may differ, because Gymnasium stacks scalars as they are."""
+    """Values and structure; types may differ, because Gymnasium stacks scalars unchanged."""
     if isinstance(theirs, dict):
         assert set(ours) == set(theirs), where
         for name, value in theirs.items():

@@ -33,7 +33,7 @@ def server() -> Iterator[str]:
 
 
 def test_a_warm_cache_costs_little_more_than_random_hints() -> None:
-    """The aim is 10 %, which `kibitz bench hints` measures; this only guards against a slip."""
+    """The aim is 10 %, which `kibitz bench hints` measures; this only guards against a regression."""
     found = bench.run(updates=2, repeats=5, changes={})
     print(found)
     assert found["llm_to_random"] < 1.3
@@ -59,7 +59,7 @@ def _source(phase: TrainingPhase, preset: Preset) -> LLMHints:
 
 
 def _asked(phase: TrainingPhase, preset: Preset) -> float:
-    """How many times the bound it takes from dealt games to hints in their ears."""
+    """The time from new games to their first hints, as a multiple of the bound."""
     host = phase.host
     assert host is not None
     host.source = source = _source(phase, preset)

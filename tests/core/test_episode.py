@@ -22,7 +22,7 @@ SETTINGS = GAME.options(agent_starts=True).settings()
 
 
 class Scripted:
-    """Says what it is told to; raises what it is told to raise."""
+    """Returns the acts of its script and raises its exceptions."""
 
     name = "scripted"
 
@@ -49,7 +49,7 @@ def _decisions(events: tuple[Event, ...], seat: int) -> list[dict[str, Any]]:
     return [dict(e.payload) for e in events if e.type == "decision" and e.payload["seat"] == seat]
 
 
-def test_events_are_numbered_without_holes_and_every_one_is_json() -> None:
+def test_events_are_numbered_without_gaps_and_are_valid_json() -> None:
     seen: list[Event] = []
     played = play_episode(GAME, SETTINGS, [_heuristic(), _heuristic()], seed=1, observers=(seen.append,))
     assert seen == list(played.events)
@@ -74,7 +74,7 @@ def test_a_player_that_raises_is_replaced_for_that_turn_and_the_event_says_why()
 
 
 @pytest.mark.parametrize("nonsense", [(2, 0, 0, 0), (0, 7, 0, 0), (0, -1, 0, 0), (9, 0, 0, 0), (0, 0), ()])
-def test_an_illegal_act_is_replaced_and_told(nonsense: tuple[int, ...]) -> None:
+def test_an_illegal_act_is_replaced_and_the_event_says_so(nonsense: tuple[int, ...]) -> None:
     played = play_episode(GAME, SETTINGS, [Scripted(nonsense, (4, 0, 0, 0)), _heuristic()], seed=1)
     first = _decisions(played.events, 0)[0]
     assert "illegal act" in first["fallback"]
@@ -86,7 +86,7 @@ def test_a_person_who_leaves_is_not_replaced() -> None:
         play_episode(GAME, SETTINGS, [Scripted(KeyboardInterrupt()), _heuristic()], seed=1)
 
 
-def test_history_is_what_was_really_said() -> None:
+def test_history_holds_the_acts_as_played() -> None:
     me = Scripted((0, 0, 0, 0), (4, 0, 0, 0))
     generous = GAME.options(agent_starts=True, partner_threshold=1.0, insist_threshold=1.0).settings()
     play_episode(GAME, generous, [me, Scripted((0, 1, 1, 1))], seed=1)
@@ -96,7 +96,7 @@ def test_history_is_what_was_really_said() -> None:
     ]
 
 
-def test_watchers_see_their_own_secrets_the_public_none_and_everybody_all_at_the_end() -> None:
+def test_a_seat_sees_its_own_secrets_the_public_none_and_everyone_all_of_them_at_the_end() -> None:
     played = play_episode(GAME, SETTINGS, [_heuristic(), _heuristic()], seed=1)
     first, last = played.events[0], played.events[-1]
     assert set(first.shown_to(None).payload["private"]) == set()
@@ -106,8 +106,7 @@ def test_watchers_see_their_own_secrets_the_public_none_and_everybody_all_at_the
     assert set(last.shown_to(None).payload["private"]) == {"0", "1"}
 
 
-def test_nothing_public_before_the_end_tells_the_seed_or_the_hidden_values() -> None:
-    """Two deals that differ only in seat 1's utilities look the same to seat 0 until seat 1 acts on them."""
+def test_no_public_event_before_the_end_reveals_the_seed_or_the_hidden_values() -> None:
     played = play_episode(GAME, SETTINGS, [_heuristic(), _heuristic()], seed=1)
     for event in played.events[:-1]:
         text = event.shown_to(None).as_json()
@@ -125,7 +124,7 @@ def test_the_same_seed_gives_the_same_episode() -> None:
     assert [strip(e) for e in runs[0].events] == [strip(e) for e in runs[1].events]
 
 
-def test_an_adviser_whispers_to_its_seat_alone_before_it_chooses() -> None:
+def test_a_hint_reaches_only_its_seat_before_the_seat_chooses() -> None:
     me = Scripted((4, 0, 0, 0))
     played = play_episode(GAME, SETTINGS, [me, _heuristic()], seed=1, advisers={0: Scripted((0, 1, 0, 0))})
     assert [event.type for event in played.events[2:5]] == ["hint", "decision", "step"]
@@ -136,8 +135,8 @@ def test_an_adviser_whispers_to_its_seat_alone_before_it_chooses() -> None:
         assert hint.shown_to(watcher).payload["private"] == {}
 
 
-def test_a_script_replays_a_record_and_players_go_on_from_there() -> None:
-    """Branching where nothing changes gives the same episode, for players with a memory too."""
+def test_a_script_replays_a_record_and_the_players_continue() -> None:
+    """A branch with the same players gives the same episode, even if they have a memory."""
 
     def players() -> list[Any]:
         return [BotPlayer(GAME, GAME.bot("bayes")), _heuristic()]
@@ -157,26 +156,26 @@ def test_a_script_replays_a_record_and_players_go_on_from_there() -> None:
     assert branch.returns == whole.returns
 
 
-def test_captains_who_choose_at_once_are_both_asked_before_either_choice_is_told() -> None:
+def test_simultaneous_choices_are_published_only_after_both_seats_have_chosen() -> None:
     cricket = get_game("cricket")
-    told: list[Event] = []
+    events: list[Event] = []
 
     class Nosy(BotPlayer):
         seen: ClassVar[list[int]] = []
 
         def choose(self, turn: Turn) -> Choice:
-            self.seen.append(sum(event.type == "decision" for event in told))
+            self.seen.append(sum(event.type == "decision" for event in events))
             return super().choose(turn)
 
     settings = cricket.options(max_overs=1, pool=2).settings()
     players = [Nosy(cricket, cricket.bot("balanced")) for _ in range(2)]
-    play_episode(cricket, settings, players, seed=3, observers=(told.append,))
+    play_episode(cricket, settings, players, seed=3, observers=(events.append,))
     assert Nosy.seen[:6] == [0, 0, 2, 2, 4, 4]
-    kinds = [event.type for event in told if event.type != "commentary"]
+    kinds = [event.type for event in events if event.type != "commentary"]
     assert kinds[1:7] == ["decision", "decision", "step"] * 2
 
 
-def test_frames_of_steps_hold_what_changed_and_add_up_to_the_whole() -> None:
+def test_step_frames_hold_the_changes_and_add_up_to_the_whole_frame() -> None:
     played = play_episode(GAME, SETTINGS, [_heuristic(), _heuristic()], seed=1)
     frame = dict(played.events[0].payload["frame"])
     deltas = [event.payload["frame"] for event in played.events if event.type == "step"]
@@ -203,7 +202,7 @@ def test_an_episode_that_is_stopped_says_so_in_its_last_event(raised: Stopped, k
     assert seen[-1].payload["kind"] == kind and str(raised) in seen[-1].payload["reason"]
 
 
-def test_rules_that_raise_end_the_episode_with_an_event_never_with_silence() -> None:
+def test_a_game_that_raises_ends_the_episode_with_an_event() -> None:
     def review(settings: Any, state: Any, past: Any) -> Any:
         raise RuntimeError("the game broke")
 

@@ -1,4 +1,4 @@
-"""What a person typed wrong is told in one sentence, in the words of the table it belongs to."""
+"""A mistake in the options gives one sentence, which names the option as the user wrote it."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from kibitz.train.config import Job
 
 
 @pytest.mark.parametrize(
-    ("values", "told"),
+    ("values", "sentence"),
     [
         ({"train": {"gama": 0.9}}, "'train.gama'; did you mean 'gamma'"),
         ({"train": {"qqq": 1}}, "'train.qqq'; there are clip, "),
         ({"trian": {}}, "'trian'; did you mean 'train'"),
     ],
 )
-def test_a_name_that_is_not_known_is_looked_for_where_it_was_written(values: dict[str, object], told: str) -> None:
+def test_an_unknown_name_gets_suggestions_from_its_own_table(values: dict[str, object], sentence: str) -> None:
     with pytest.raises(BadInput) as wrong:
         Job.read(values)
-    assert told in str(wrong.value)
+    assert sentence in str(wrong.value)
 
 
 @pytest.mark.parametrize("values", [{"partner_threshold": [0.3, 0.4, 0.5]}, {"partner": [1]}])
-def test_nothing_of_the_checker_is_told(values: dict[str, object]) -> None:
+def test_errors_name_the_option_and_not_pydantics_alternatives(values: dict[str, object]) -> None:
     with pytest.raises(BadInput) as wrong:
         get_game("deal_or_no_deal").options.read(values)
     name = next(iter(values))
@@ -36,17 +36,17 @@ def test_nothing_of_the_checker_is_told(values: dict[str, object]) -> None:
 
 
 @pytest.mark.parametrize("value", ["2024-99-99", "9" * 5000, "[" * 3000])
-def test_a_value_that_no_number_or_day_can_be_made_of_is_not_valid(value: str) -> None:
+def test_impossible_dates_huge_numbers_and_endless_nesting_are_not_valid_yaml(value: str) -> None:
     with pytest.raises(BadInput, match="not valid YAML"):
         parse_settings([f"max_turns={value}"])
 
 
 @pytest.mark.parametrize("game", ["deal_or_no_deal", "cricket"])
-def test_no_typing_error_ends_a_persons_game(game: str) -> None:
-    """Whatever cannot be read is asked for again; only the end of the input is the end."""
+def test_invalid_input_never_ends_a_persons_game(game: str) -> None:
+    """The player asks again after any invalid line; only the end of the input ends the game."""
     record = get_game(game)
     typed = iter(["propose " + "9" * 5000 + " 1 1", b"\xff", "²", "9" * 5000, "agree 1", ""])
-    told: list[str] = []
+    shown: list[str] = []
 
     def ask(prompt: str) -> str:
         line = next(typed, None)
@@ -54,7 +54,7 @@ def test_no_typing_error_ends_a_persons_game(game: str) -> None:
             raise EOFError
         return line.decode() if isinstance(line, bytes) else line
 
-    players = [HumanPlayer(record, ask, told.append), player_named(record, "heuristic")]
+    players = [HumanPlayer(record, ask, shown.append), player_named(record, "heuristic")]
     with pytest.raises(EOFError):
         play_episode(record, record.options().settings(), players, seed=1)
-    assert sum("type it once more" in line for line in told) >= 2
+    assert sum("try again" in line for line in shown) >= 2

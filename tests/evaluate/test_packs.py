@@ -1,4 +1,4 @@
-"""Evaluation on packs: pairs cancel luck, batches and single matches are the same, regret is what it says."""
+"""Evaluation on packs: pairs cancel luck, batches and single matches are the same, regret has the right size."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def test_the_batting_seat_is_judged_for_its_intent() -> None:
     position = {"second": True, "first": 60, "score": 55, "legal": 29, "wickets": 2, "bowler": 8, "last_bowler": 9}
     mine = _lost(options, begin(0, **position), (0, 2, 1, 0, 5), (2, 1, 0, 8, 0))
     theirs = _lost(options, begin(1, **position), (2, 1, 0, 8, 0), (0, 2, 1, 0, 5))
-    # other elevens bat, so the numbers differ a little; who loses by what does not
+    # other elevens bat, so the numbers differ a little, but not their signs
     assert mine[0] > 0.02 and theirs[1] > 0.02
 
 
@@ -201,7 +201,7 @@ def test_a_pack_cannot_be_combined_with_other_options() -> None:
 
 @pytest.mark.parametrize("seed", [2**31 - 1, 3_000_000_000, 2**63 - 1])
 def test_every_seed_has_its_own_matches(small: Pack, seed: int) -> None:
-    """Those of other rounds and other seeds are others, batched and one by one."""
+    """Matches of different rounds and seeds differ, batched and one by one."""
     count = 2 * small.matches
     drawn = {luck_of(small, i, each) for i in range(0, count, 2) for each in (seed, seed % 2**31 + 2)}
     assert len(drawn) == 2 * count // 2

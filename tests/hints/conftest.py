@@ -1,4 +1,4 @@
-"""Presets of the fake server in a user's own file, and the embedded model where it is there."""
+"""Presets of the fake server in a user's own file, and the embedded model where it is installed."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def presets(fake: FakeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.fixture(scope="session")
 def embedded() -> None:
-    """Installs itself; where that is impossible the test is skipped, but never in CI."""
+    """Installs the model; skips the test where that is impossible, but fails in CI."""
     try:
         weights.install(say=lambda line: None)
     except BadInput as error:

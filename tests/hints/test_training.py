@@ -119,27 +119,27 @@ def test_training_with_an_unreachable_model_equals_training_without_hints_and_co
     assert summary["finished"]
     weights = [load_file(last_checkpoint(folder))["weights"] for folder in (dead, bare)]
     np.testing.assert_array_equal(*weights)
-    book = record(dead)["hints"]
-    assert book["failures"]["refused"] + book["failures"]["breaker"] == book["failed"] == book["asked"] > 0
-    assert book["calls"] == len(server.of("401")) <= 8, "a hopeless model is left alone"
-    assert total(dead, "asked") == book["asked"]
+    ledger = record(dead)["hints"]
+    assert ledger["failures"]["refused"] + ledger["failures"]["breaker"] == ledger["failed"] == ledger["asked"] > 0
+    assert ledger["calls"] == len(server.of("401")) <= 8, "no more calls after a permanent failure"
+    assert total(dead, "asked") == ledger["asked"]
     assert total(dead, "given") == 0
-    assert total(dead, "failed_breaker") == book["failures"]["breaker"]
+    assert total(dead, "failed_breaker") == ledger["failures"]["breaker"]
 
 
 def test_failures_of_an_unreliable_model_are_counted_by_kind(train: Train, server: FakeServer) -> None:
     folder, summary = train("moody", "moody", steps=160)
     assert summary["finished"]
-    book, asked = record(folder)["hints"], server.of("moody")
-    assert book == summary["hints"]
-    assert book["calls"] == len(asked) == total(folder, "calls")
-    assert book["answered"] == sum(mood(request) == "good" for request in asked)
-    kinds = {kind: int(total(folder, f"failed_{kind}")) for kind in book["failures"]}
-    assert kinds == book["failures"]
+    ledger, asked = record(folder)["hints"], server.of("moody")
+    assert ledger == summary["hints"]
+    assert ledger["calls"] == len(asked) == total(folder, "calls")
+    assert ledger["answered"] == sum(mood(request) == "good" for request in asked)
+    kinds = {kind: int(total(folder, f"failed_{kind}")) for kind in ledger["failures"]}
+    assert kinds == ledger["failures"]
     assert {kind for kind, count in kinds.items() if count} == {"illegal", "not_json", "transport"}
-    assert book["asked"] == total(folder, "asked") == total(folder, "given") + sum(kinds.values())
-    assert book["prompt_tokens"] == total(folder, "prompt_tokens") == 300 * sum(mood(r) != "transport" for r in asked)
-    assert total(folder, "money") == pytest.approx(book["money"], abs=1e-5)
+    assert ledger["asked"] == total(folder, "asked") == total(folder, "given") + sum(kinds.values())
+    assert ledger["prompt_tokens"] == total(folder, "prompt_tokens") == 300 * sum(mood(r) != "transport" for r in asked)
+    assert total(folder, "money") == pytest.approx(ledger["money"], abs=1e-5)
 
 
 def test_equal_questions_cost_one_call(train: Train, prompts: Any) -> None:
@@ -218,7 +218,7 @@ WALKED = 16  # games
 
 @pytest.fixture(scope="module")
 def walk() -> Any:
-    """Random acts: the practice, and before each step the games, what was looked up, own acts and ends."""
+    """Plays random acts; yields the practice and, for each step, the games, their hint context, own acts and ends."""
     game = get_game("deal_or_no_deal")
     settings = game.default_options.settings()
 
@@ -226,7 +226,7 @@ def walk() -> Any:
         return practice.step(settings, batch, practice.unpack(batch), act, u)
 
     practice = HostHintPractice(game, game.bot("heuristic"), None, 1, max_lines(game, settings))
-    begin, look, step = jit_batch(practice.begin), jax.jit(practice.hint_context), jit_batch(advance)
+    begin, context_of, step = jit_batch(practice.begin), jax.jit(practice.hint_context), jit_batch(advance)
     rng, seen = np.random.default_rng(0), []
 
     def luck(count: int) -> Any:
@@ -234,11 +234,11 @@ def walk() -> Any:
 
     batch = begin(settings, luck(practice.begin_uniforms))
     for _ in range(40):
-        looked = jax.device_get(look(settings, batch))
-        draws = [rng.random(mask.shape) * mask for mask in looked.masks]
+        context = jax.device_get(context_of(settings, batch))
+        draws = [rng.random(mask.shape) * mask for mask in context.masks]
         act = tuple(draw.argmax(1).astype(np.int32) for draw in draws)
         after, stepped = step(settings, batch, act, luck(practice.step_uniforms))
-        seen.append((batch, looked, np.stack(act, 1), np.asarray(stepped.over)))
+        seen.append((batch, context, np.stack(act, 1), np.asarray(stepped.over)))
         batch = after
     return game, settings, practice, seen
 
@@ -338,7 +338,7 @@ def test_hints_come_to_their_own_games_and_only_when_due(train: Train, server: F
         return after, seen
 
     monkeypatch.setattr(loop, "play_step", spy)
-    _forget_programs()  # so that none without the spy is used, and none with it remains
+    _forget_programs()  # so that no program without the spy is reused, and none with it remains
     train("oracle")
     jax.effects_barrier()
     _forget_programs()

@@ -1,4 +1,4 @@
-"""Speech: the choice of a speaker, the cache of lines, and matches that go on when a speaker fails."""
+"""Speech: the choice of a speaker, the cache of lines, and matches that continue when a speaker fails."""
 
 from __future__ import annotations
 

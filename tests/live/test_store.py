@@ -1,4 +1,4 @@
-"""SQLite and PostgreSQL pass the same tests, also when they are locked, frozen or full."""
+"""SQLite and PostgreSQL pass the same tests, even when locked, frozen or full."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A language model in a seat: legal acts, the heuristic when it fails, and nothing it should not know."""
+"""A language model in a seat: legal acts, the heuristic when it fails, and no private values of the other seat."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_the_fallback_plays_for_a_model_that_fails_and_the_event_says_why(game: 
 
 
 class Aloud:
-    """A model that thinks aloud of what only its seat knows, and writes no JSON."""
+    """A model that reveals its seat's private values in its reasoning and writes no JSON."""
 
     def ask(self, positions: list[Any]) -> list[Any]:
         position = positions[0]
@@ -113,8 +113,8 @@ def test_the_text_of_a_failing_model_stays_private_to_its_seat(game: Game) -> No
     values = played.events[0].payload["private"]["1"]["utilities"]
     assert mine
     for event in mine:
-        for look in (None, 0):
-            assert "I value" not in json.dumps(event.shown_to(look).payload)
+        for viewer in (None, 0):
+            assert "I value" not in json.dumps(event.shown_to(viewer).payload)
         assert event.payload["fallback"] == "NoAnswer: not_json"
         assert f"I value {values}" in event.shown_to(1).payload["private"]["1"]["reason"]
 

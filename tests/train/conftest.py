@@ -78,7 +78,7 @@ def toy_game() -> Iterator[None]:
 
 @pytest.fixture
 def train(tmp_path: Path) -> Callable[..., tuple[Path, dict[str, Any]]]:
-    """Trains a tiny job into a folder of this name; gives the folder and what the run said."""
+    """Trains a tiny job into a folder of this name; returns the folder and the run's summary."""
 
     def run(name: str, resume: bool = False, report: Any = lambda summary: None, **changes: Any) -> Any:
         one = Run(tiny_job(**changes), tmp_path / name, report)
@@ -113,7 +113,7 @@ class Command:
         return subprocess.CompletedProcess(words, process.returncode, out, err)
 
     def stopped(self, folder: Path, rows_first: int, how: signal.Signals, *words: str) -> tuple[int, str, str]:
-        """Starts, waits until metrics.csv has so many rows, sends the signal: exit code, output, errors."""
+        """Sends the signal once metrics.csv has this many rows; returns exit code, output and errors."""
         with self.start(*words) as process:
             late = time.monotonic() + 120
             while process.poll() is None and time.monotonic() < late and row_count(folder) < rows_first:

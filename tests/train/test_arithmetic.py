@@ -222,7 +222,7 @@ def test_ppo_loss_equals_plain_numpy() -> None:
 
 
 def test_reinforce_loss_equals_plain_numpy_with_the_old_baseline() -> None:
-    """The baseline is what was thought of each position when it was met, whatever the network says now."""
+    """The baseline is the value estimated when the act was chosen, not the network's current one."""
     sample = Sample()
     log_prob, spread, value = sample.plain()
     _, before, _, target = (np.asarray(x, float) for x in sample.numbers)
@@ -232,7 +232,7 @@ def test_reinforce_loss_equals_plain_numpy_with_the_old_baseline() -> None:
 
 
 def test_the_baseline_of_reinforce_does_not_see_the_returns_it_is_compared_with() -> None:
-    """The same games once paid and once not: every baseline is the same number."""
+    """The same games with and without rewards have the same baselines."""
     phase = build(tiny_job(algo="reinforce"), ONE_DEVICE)
     policy = phase.compiled.flat.rebuild(flatten(phase.compiled.policy(0)).vector)
     practice = phase.compiled.practice(jnp.zeros((0, 1)))

@@ -159,7 +159,7 @@ def test_resume_refuses_arguments_that_change_the_run(
 def test_the_example_of_the_help_is_a_number(
     config: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`--set train.lr=1e-3` is what --help shows, and YAML takes 1e-3 for a word: the complaint is about the rest."""
+    """--help shows `--set train.lr=1e-3`. YAML reads 1e-3 as a string, but the error must be about num_envs."""
     words = ["--set", "train.lr=1e-3", "--set", "train.num_envs=0"]
     assert "num_envs" in refused(["train", "--config", config, "--out", "run", *words], capsys, monkeypatch)
 

@@ -41,7 +41,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_run_plays_with_the_adviser_it_was_trained_with(trained: Path) -> None:
-    """Played elsewhere, it earns what the run's own evaluation said, give or take other episodes."""
+    """As a player it earns what the run's own evaluation reported, up to the choice of episodes."""
     bot = bot_of_run(str(trained))
     settings = seated(toy.ToyOptions().settings(), {0: bot})
     played = play_bots(TOY, settings, (bot, TOY.bot("heuristic")), 128, 0, lambda count: None)
@@ -96,7 +96,7 @@ def test_opponents_can_be_mixed_and_the_run_resumed(trained: Path, train: Callab
 
 
 def test_a_run_that_continued_is_another_player(trained: Path, tmp_path: Path) -> None:
-    """A server lives longer than a training; what has not changed keeps its compiled programs."""
+    """A server outlives a training run; an unchanged policy keeps its compiled programs."""
     run = tmp_path / "run"
     shutil.copytree(trained, run)
     first = last_checkpoint(run)
@@ -117,12 +117,12 @@ def test_a_policy_whose_adviser_continued_is_another_player(
     pupil, _ = train("pupil", hints={"mode": "expert", "checkpoint": str(expert)}, **SMALL)
     before = bot_for(TOY, f"policy:{pupil}")
     assert bot_for(TOY, f"policy:{pupil}") is before
-    last_checkpoint(expert).unlink()  # as good as another one that came
+    last_checkpoint(expert).unlink()  # has the same effect as a new checkpoint
     assert bot_for(TOY, f"policy:{pupil}") is not before
 
 
 def test_only_the_weights_of_a_checkpoint_stay_in_memory(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its games may be millions; a server remembers many policies."""
+    """A checkpoint may hold millions of games, and a server caches many policies."""
     monkeypatch.setattr(advisers, "_bot_of", lambda named: (named, []))
     kept: Any = bot_of_run(str(trained))
     assert list(kept.saved.leaves) == ["weights"]

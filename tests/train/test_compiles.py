@@ -18,7 +18,7 @@ def test_a_second_update_reuses_the_compiled_program() -> None:
 
 
 def test_a_second_run_with_another_seed_and_length_compiles_nothing() -> None:
-    """The same programs, not equal ones: what they were compiled for is there already."""
+    """Both runs use the same program objects, so nothing compiles again."""
     devices = tuple(jax.devices()[:1])
     first = build(tiny_job(), devices)
     second = build(tiny_job(seed=5, train={"num_train_steps": 64}, logging={"log_every": 32}), devices)

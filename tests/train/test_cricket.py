@@ -1,4 +1,4 @@
-"""The trainer on cricket, with nothing of cricket in it: tiny runs with hints, and the captain of the config."""
+"""The generic trainer on cricket: tiny runs with hints, and the captain of the config."""
 
 from __future__ import annotations
 

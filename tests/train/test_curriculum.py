@@ -112,7 +112,7 @@ def test_hints_that_fail_at_the_start_of_a_phase_leave_a_run_that_can_be_resumed
 
 
 def test_a_run_plays_with_the_adviser_of_the_phase_it_was_saved_in() -> None:
-    """The border at 150 is not a whole number of updates: a checkpoint at 160 is of the phase before."""
+    """The phase ends at 150, within an update, so a checkpoint at 160 belongs to it."""
     job = tiny_job(**PHASES)
     at = {step: job_at(job, step) for step in (0, 128, 160, 192, 320, 352, 480)}
     assert [found.hints.mode for found in at.values()] == ["none"] * 3 + ["expert"] * 2 + ["none"] * 2
@@ -135,7 +135,7 @@ def pool_of(path: Path) -> Any:
 
 
 def test_self_play_keeps_a_pool_of_earlier_selves(train: Callable[..., Any]) -> None:
-    """With few updates a self is kept before each; the oldest goes when the sixteen places are taken."""
+    """In a short run the pool gains a self before each update; a full pool of sixteen drops the oldest."""
     folder, _ = train(
         "selves", opponent="self", train=SLOW, logging={"save_every": 32, "eval_every": 640, "log_every": 640}
     )

@@ -75,7 +75,7 @@ def hinted(mode: str, cadence: int, rounds: int, steps: int) -> tuple[Any, Any]:
 
 def test_expert_hints_come_on_reset_and_after_every_kth_step_and_are_zeros_between() -> None:
     base, hint = hinted("expert", cadence=3, rounds=5, steps=12)
-    due = [True, False, False, True, False] * 2 + [True, False]  # two whole episodes and a bit
+    due = [True, False, False, True, False] * 2 + [True, False]  # more than two whole episodes
     for number, now in enumerate(due):
         lucky, cap = base[number, 0], base[number, 1] * 2
         if not now:
@@ -143,7 +143,7 @@ def test_a_game_without_words_cannot_have_llm_hints(train: Callable[..., Any], m
 
 
 def test_the_prompt_of_a_run_is_written_atomically_and_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A crash while a later life begins must not cut what `--resume` compares with."""
+    """A crash while a run resumes must not truncate the prompt that `--resume` compares."""
     accounting, prompt = HintAccounting([], tmp_path), tmp_path / "prompt.txt"
     accounting.prompts = {prompt.name: "Lucky {{ lucky }}."}
 

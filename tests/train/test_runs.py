@@ -1,4 +1,4 @@
-"""Runs: the same seed twice, many seeds at once, crashes, Ctrl-C, and what the rows say."""
+"""Runs: the same seed twice, many seeds at once, crashes, Ctrl-C, and the contents of the rows."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_kill_9_at_random_moments_then_resume_equals_an_uninterrupted_run(
     assert code == -signal.SIGKILL, f"killed at row {first}"
     code, _, err = command.stopped(folder, second, signal.SIGKILL, "train", "--resume", "--out", str(folder), "--json")
     assert code == -signal.SIGKILL, f"killed at rows {first} and {second}: {err}"
-    done = command(*words, "--resume")  # the same command again will do
+    done = command(*words, "--resume")  # the same command resumes it
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["finished"]
     assert_same_run(never_stopped, folder)

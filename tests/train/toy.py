@@ -79,7 +79,7 @@ def legal(settings: Settings, state: State, seat: int) -> Any:
 
 
 def step(settings: Settings, state: State, acts: Any, u: Array) -> tuple[State, Array, Array]:
-    assert u.shape == (1,), "a step is given its own chance and no more"
+    assert u.shape == (1,), "a step receives its own chance and no more"
     live = state.left > 0
     pays = (live & (settings.pays > 0)).astype(jnp.int32)
     hits = [(act[0] == state.lucky).astype(jnp.int32) for act in acts]

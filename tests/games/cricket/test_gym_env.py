@@ -1,4 +1,4 @@
-"""`Cricket-v0` as its users meet it: Gymnasium's checks, the vector twin, masks, packs, bad input."""
+"""`Cricket-v0` as its users see it: Gymnasium's checks, the vector environment, masks, packs, bad input."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from kibitz.games.deal_or_no_deal.options import NegotiationOptions
 from kibitz.games.deal_or_no_deal.rules import Items, Settings, State
 from tests.games.deal_or_no_deal import oracle
 
-MOST = 7  # counts and heads of the largest record; its programs serve every pool
+MAX_COUNT = 7  # counts and heads of the largest record; its programs serve every pool
 
 
 def settings_for(**options: Any) -> Settings:
@@ -81,7 +81,7 @@ def _play(settings: Settings, state: State, act: tuple[Any, ...]) -> tuple[State
 
 
 def _masks(settings: Settings, state: State) -> tuple[Any, Any]:
-    return tuple(rules.legal(settings, state, seat, MOST) for seat in (0, 1))  # type: ignore[return-value]
+    return tuple(rules.legal(settings, state, seat, MAX_COUNT) for seat in (0, 1))  # type: ignore[return-value]
 
 
 def _allowed(settings: Settings, state: State, act: tuple[Any, ...]) -> tuple[Any, Any]:
@@ -91,7 +91,7 @@ def _allowed(settings: Settings, state: State, act: tuple[Any, ...]) -> tuple[An
 
 def _answer(settings: Settings, state: State, style: partner.Style, u: Any) -> Any:
     """The act of a partner in seat 1."""
-    game = build(MOST)
+    game = build(MAX_COUNT)
     view, masks = game.rules.view(settings, state, 1), game.rules.legal(settings, state, 1)
     return partner.choose_act(settings, style, view, masks, jnp.reshape(u, (1,)))[1]
 
@@ -111,4 +111,4 @@ def partner_answer(game: oracle.Game, kind: str = "heuristic", u: float = 0.0) -
 
 
 def one_kind(kind: str, **options: Any) -> Settings:
-    return settings_for(partner=kind, max_count=MOST, **options)
+    return settings_for(partner=kind, max_count=MAX_COUNT, **options)

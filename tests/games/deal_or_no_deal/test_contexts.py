@@ -236,11 +236,11 @@ def test_parquet_without_pyarrow_names_the_extra(tmp_path: Path, monkeypatch: py
     assert "kibitz[data]" in error_of(lambda: read_contexts(file, "dialogues"))
 
 
-@pytest.mark.parametrize(("line", "looks"), [(LOG, "a raw dialogue log"), (PROCESSED, "processed dialogues")])
-def test_dialogues_given_as_self_play_are_recognised(tmp_path: Path, line: str, looks: str) -> None:
+@pytest.mark.parametrize(("line", "kind"), [(LOG, "a raw dialogue log"), (PROCESSED, "processed dialogues")])
+def test_dialogues_given_as_self_play_are_recognised(tmp_path: Path, line: str, kind: str) -> None:
     file = write(tmp_path / "selfplay.txt", line)
     sentence = error_of(lambda: read_contexts(file, "self_play"))
-    assert f"{file} looks like {looks}, which is dataset 'dialogues'" in sentence
+    assert f"{file} looks like {kind}, which is dataset 'dialogues'" in sentence
 
 
 def test_self_play_given_as_dialogues_is_recognised(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from tests.games.deal_or_no_deal.oracle import AGREE, DISAGREE, END, INSIST, NOT
 GAMES = 512
 KINDS = list(partner.KINDS)
 PAST = 2  # offers that a state remembers
-RECORD = build(board.MOST, past_offers=PAST)
+RECORD = build(board.MAX_COUNT, past_offers=PAST)
 PLAY = against(RECORD, RECORD.bot("heuristic"))
 BARE = Layout(rules.bit_widths(PAST), RECORD.example)
 # compiled, because eager calls would compile every operation separately
@@ -65,7 +65,7 @@ def random_act(rng: random.Random, game: Game, wild: float) -> Act:
 
 def settings_of(games: list[Game], styles: Any) -> Settings:
     """One row of settings for each game."""
-    base = board.settings_for(max_count=board.MOST, past_offers=PAST)
+    base = board.settings_for(max_count=board.MAX_COUNT, past_offers=PAST)
     n = len(games)
     wide = jax.tree.map(lambda x: np.broadcast_to(np.asarray(x), (n, *x.shape)), base)
     return wide._replace(
@@ -204,7 +204,7 @@ def test_packing_keeps_states_at_the_limits_of_their_fields() -> None:
 
 
 def test_packing_keeps_types_and_stays_small() -> None:
-    example = build(board.MOST).example
+    example = build(board.MAX_COUNT).example
     layout = Layout(rules.bit_widths(0), example)
     back = layout.unpack(layout.pack(example))
     assert [jnp.asarray(a).dtype for a in jax.tree.leaves(back)] == [

@@ -110,10 +110,10 @@ PAST = 2  # own offers that features remember
 
 
 @cache
-def _looker(max_count: int, revealed: bool, seat: int) -> Any:
+def _observer(max_count: int, revealed: bool, seat: int) -> Any:
     game = build(max_count, revealed, PAST)
 
-    def look(options: Any, state: Any) -> Any:
+    def everything(options: Any, state: Any) -> Any:
         view, masks = game.rules.view(options, state, seat), game.rules.legal(options, state, seat)
         return {
             "view": view._replace(seat=np.int32(seat)),
@@ -122,14 +122,14 @@ def _looker(max_count: int, revealed: bool, seat: int) -> Any:
             "observation": observe(options, view, masks),
         }
 
-    return jax.jit(look)
+    return jax.jit(everything)
 
 
 def everything_shown(game: Game, seat: int, **options: Any) -> dict[str, Any]:
     """Everything that the package shows to a seat in this position, and to the public."""
     arrays, state = settings_of(game, past_offers=PAST, **options), board.state_of(game, PAST)
     record = build(4, bool(options), PAST)
-    by_record = {r: jax.device_get(_looker(4, r, seat)(arrays, state)) for r in (False, True)}
+    by_record = {r: jax.device_get(_observer(4, r, seat)(arrays, state)) for r in (False, True)}
     view, masks = by_record[bool(options)]["view"]._replace(seat=seat), by_record[bool(options)]["masks"]
     history = [{"seat": who, "act": (act, *game.claimed(who))} for who, act in enumerate(game.acts) if act is not None]
     shown = {

@@ -199,13 +199,13 @@ def bayes_programs(opponent: str) -> tuple[Any, Any]:
     def begin(settings: Any, state: Any, u: Any) -> Any:
         return play.opening(settings, state, u).solo, bot.start(settings, 0, jnp.zeros(0))
 
-    def advance(settings: Any, solo: Any, mind: Any, u: Any) -> Any:
+    def advance(settings: Any, solo: Any, memory: Any, u: Any) -> Any:
         view = play.game.rules.view(settings, solo.state, 0)
         masks = play.game.rules.legal(settings, solo.state, 0)
-        mind, act = bot.choose(settings, mind, view, masks, jnp.zeros(0))
+        memory, act = bot.choose(settings, memory, view, masks, jnp.zeros(0))
         legal = is_legal(masks, act, MATTERS) | solo.state.over
         after, rewards, over, _ = play.step(settings, solo, act, u)
-        return after, mind, rewards, over, legal
+        return after, memory, rewards, over, legal
 
     return (
         jit_batch(jax.vmap(begin, in_axes=(None, 0, 0))),
@@ -221,11 +221,11 @@ def play_bayes(settings: Any, games: Sequence[Game], opponent: str = "heuristic"
     for first in range(0, len(games), CHUNK):
         here = list(games[first : first + CHUNK])
         states = board.stack([board.state_of(game) for game in here + [here[0]] * (CHUNK - len(here))])
-        solo, mind = begin(settings, states, rng.random((CHUNK, play.new_uniforms), np.float32))
+        solo, memory = begin(settings, states, rng.random((CHUNK, play.new_uniforms), np.float32))
         total, over = np.zeros(CHUNK), np.zeros(CHUNK, bool)
         for _ in range(max(game.max_turns for game in here)):
             u = rng.random((CHUNK, play.step_uniforms), np.float32)
-            solo, mind, rewards, over, legal = advance(settings, solo, mind, u)
+            solo, memory, rewards, over, legal = advance(settings, solo, memory, u)
             assert np.asarray(legal).all(), "an illegal act"
             total += np.asarray(rewards)[:, 0]
             if np.asarray(over).all():

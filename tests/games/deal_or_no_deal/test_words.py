@@ -19,20 +19,20 @@ TABLE = Game((4, 1, 2), ((3, 5, 1), (1, 4, 6)))
 COUNTERED = Game((4, 1, 2), ((3, 5, 1), (1, 4, 6)), seat=1).play((PROPOSE, (0, 0, 2)))
 
 
-def looks(game: Game, seat: int = 0, **options: Any) -> tuple[Any, Any]:
+def view_and_masks(game: Game, seat: int = 0, **options: Any) -> tuple[Any, Any]:
     settings, state = board.settings_for(max_turns=game.max_turns, **options), board.state_of(game)
     view = GAME.rules.view(settings, state, seat)
     return view, tuple(np.asarray(mask) for mask in GAME.rules.legal(settings, state, seat))
 
 
 def parse(text: str, game: Game = COUNTERED) -> tuple[int, ...]:
-    view, masks = looks(game)
+    view, masks = view_and_masks(game)
     return tuple(GAME.words.parse(view, masks, text))
 
 
 def described(game: Game, history: list[Any] | None = None, seat: int = 0, **options: Any) -> dict[str, str]:
     settings = board.settings_for(max_turns=game.max_turns, **options)
-    return dict(GAME.words.prompt_variables(settings, looks(game, seat, **options)[0], history or []))
+    return dict(GAME.words.prompt_variables(settings, view_and_masks(game, seat, **options)[0], history or []))
 
 
 # Texts of acts
@@ -131,12 +131,12 @@ def test_invalid_input_is_explained_in_one_sentence(name: str) -> None:
 
 
 def test_an_illegal_agree_is_never_listed() -> None:
-    view, masks = looks(TABLE)
+    view, masks = view_and_masks(TABLE)
     assert (
         GAME.words.choices_text(view, masks)
         == "propose 0..4 0..1 0..2, insist 0..4 0..1 0..2, disagree, end 0..4 0..1 0..2"
     )
-    view, masks = looks(COUNTERED)
+    view, masks = view_and_masks(COUNTERED)
     assert "agree, disagree" in GAME.words.choices_text(view, masks)
 
 
@@ -144,12 +144,12 @@ def test_an_illegal_agree_is_never_listed() -> None:
 
 
 def test_answer_fields_hold_exactly_the_legal_values() -> None:
-    fields = GAME.words.answer_fields(*looks(TABLE))
+    fields = GAME.words.answer_fields(*view_and_masks(TABLE))
     assert fields["act_type"] == [PROPOSE, INSIST, DISAGREE, END]
     assert fields["oA"] == [[0, 1, 2, 3, 4], [0, 1], [0, 1, 2]]
     assert list(fields) == ["act_type", "oA", "confidence"]
     assert min(fields["confidence"]) == 0 and max(fields["confidence"]) == 1
-    assert GAME.words.answer_fields(*looks(COUNTERED))["act_type"] == [PROPOSE, INSIST, AGREE, DISAGREE, END]
+    assert GAME.words.answer_fields(*view_and_masks(COUNTERED))["act_type"] == [PROPOSE, INSIST, AGREE, DISAGREE, END]
 
 
 def test_every_prompt_variable_of_the_seed_is_a_string() -> None:
