@@ -8,9 +8,9 @@ const ACK_EVENTS = 200;
 
 export class Feed {
   // `since()` returns the last seq that the page has; `take(events)` returns false if events are missing;
-  // `tell(state, delay)` is called whenever the connection changes.
-  constructor({ id, token, since, take, tell }) {
-    Object.assign(this, { id, token, since, take, tell, tries: 0, closed: false, finished: false, any: !id, delay: null, caught: -1, acked: -1 });
+  // `report(state, delay)` is called whenever the connection changes.
+  constructor({ id, token, since, take, report }) {
+    Object.assign(this, { id, token, since, take, report, tries: 0, closed: false, finished: false, any: !id, delay: null, caught: -1, acked: -1 });
     this.open();
   }
 
@@ -93,7 +93,7 @@ export class Feed {
 
   say(state) {
     this.state = state;
-    this.tell(state, this.delay);
+    this.report(state, this.delay);
   }
 
   drop() {

@@ -43,7 +43,7 @@ class Watch extends HTMLElement {
       id: this.episode, token: this.token,
       since: () => (this.timeline && this.feed && this.timeline.id === this.feed.id ? this.timeline.expected - 1 : -1),
       take: (events) => this.take(events),
-      tell: (state, delay) => this.connection(state, delay),
+      report: (state, delay) => this.connection(state, delay),
     });
   }
 
@@ -247,7 +247,7 @@ class Watch extends HTMLElement {
     const go = h("button.at.num", { title: "Go to this moment", "aria-label": `Go to ${state.adapter.unit} ${entry.label}`, onclick: () => this.replay.go(entry.seq) }, entry.label);
     const said = state.adapter.say?.(entry, state);
     node.className = `turn ${entry.kind}${entry.over ? " over" : ""}${said ? ` by${entry.seat}` : ""}`;
-    const notes = [...entry.hints.map((hint) => whisper(hint)), ...entry.decisions.map((one) => thought(one, said, one.seat === state.mine))];
+    const notes = [...entry.hints.map((hint) => hintNote(hint)), ...entry.decisions.map((one) => thought(one, said, one.seat === state.mine))];
     const calls = entry.decisions.flatMap((one) => one.calls.map((call) => [one.seat, call]));
     if (calls.length) notes.push(h("details.calls", h("summary", "Tool calls"), h("ul", calls.map(([seat, call]) => h("li", badge(seat), " ", h("code", `${call.tool}(${Object.entries(call.arguments || {}).map(([k, v]) => `${k}=${JSON.stringify(v)}`).join(", ")})`))))));
     node.replaceChildren(h("div.mark", go, !said && entry.sign && h("span", { class: `chip ${entry.kind}` }, entry.sign)),
@@ -270,7 +270,7 @@ const cost = ({ usage, latency }) => {
 const note = (cls, one, words, spent) => h("div", { class: `note ${cls}` }, badge(one.seat), h("span", words), one.fallback && h("span.fallback", `⚠ fallback: ${one.fallback}`),
   spent && h("span.cost.num", spent), one.reason && text("blockquote", one.reason));
 
-function whisper(hint) {
+function hintNote(hint) {
   const sure = hint.confidence === null || hint.confidence === undefined ? "" : ` (${Math.round(hint.confidence * 100)}% sure)`;
   return note("hint", hint, hint.text ? `Hint: ${hint.text}${sure}` : "A hint, private to this seat until the end", [called(hint.source), cost(hint)].filter(Boolean).join(" · "));
 }
