@@ -43,7 +43,7 @@ def sentence(model: type[BaseModel], error: ValidationError, where: str) -> str:
     if first["type"] == "extra_forbidden":
         known = sorted(_inside(model, first["loc"][:-1]).model_fields)
         close = get_close_matches(name.split(".")[-1], known, 1)
-        hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(known)}."
+        hint = f"did you mean {close[0]!r}?" if close else f"choose one of {', '.join(known)}."
         return f"There is no {where} {name!r}; {hint}"
     if first["type"] == "missing":
         return f"The {where} {name!r} is missing."

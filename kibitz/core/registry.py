@@ -87,7 +87,7 @@ def load_game(name: str, options: Any = None) -> Game:
     """A game's record, built to fit the options; its package is imported only now."""
     entries = registered(GAMES)
     if name not in entries:
-        raise BadInput(f"There is no game {name!r}; there are {', '.join(entries)}.")
+        raise BadInput(f"There is no game {name!r}; choose one of {', '.join(entries)}.")
     loaded = load(entries[name])
     game: Game = loaded(options) if callable(loaded) else loaded
     return game

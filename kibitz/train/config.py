@@ -121,7 +121,7 @@ class EnvOptions(Options):
             names = " or ".join(dict.fromkeys(known.values()))
             raise BadInput(f"The job names no game; use --game {names}, or set env.id.")
         if self.id not in known:
-            raise BadInput(f"There is no environment {self.id!r}; there are {', '.join(known)}.")
+            raise BadInput(f"There is no environment {self.id!r}; choose one of {', '.join(known)}.")
         return known[self.id]
 
     @property

@@ -80,7 +80,7 @@ def _id(game: str | None) -> str | None:
     for env_id, name in env_ids().items():
         if name == game:
             return env_id
-    raise BadInput(f"There is no game {game!r}; there are {', '.join(game_names())}.")
+    raise BadInput(f"There is no game {game!r}; choose one of {', '.join(game_names())}.")
 
 
 def _folder(job: Job) -> Path:

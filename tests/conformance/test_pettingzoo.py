@@ -193,7 +193,7 @@ def test_resets_without_a_seed_continue_the_series_of_the_last_seed(make: Callab
     [
         (
             AGREE,
-            r"0 \(AGREE\) is illegal for agent_0 now; legal are propose 0..1 0..2 0..3, insist",
+            r"0 \(AGREE\) is illegal for agent_0 now; legal choices: propose 0..1 0..2 0..3, insist",
         ),
         (propose([2, 0, 0]), r"PROPOSE: I keep 2 books\) is illegal"),
         (377, "whole number from 0 to 376"),

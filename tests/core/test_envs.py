@@ -212,7 +212,7 @@ def test_an_illegal_act_changes_nothing_and_a_bot_replaces_the_third_in_a_row() 
     assert first.legal == {"arm": [0, 1], "stake": [0, 1]}
     for _ in range(2):
         refused = environment.step(Toy.action(arm=1, stake=2))
-        assert "is illegal now; legal are arm 0 or 1, stake 0 or 1" in refused.error
+        assert "is illegal now; legal choices: arm 0 or 1, stake 0 or 1" in refused.error
         assert refused.model_copy(update={"error": None, "metadata": first.metadata}) == first
     third = environment.step(Toy.action(arm=1, stake=2))
     assert third.played_for_you == "arm 0, stake 0"

@@ -125,7 +125,7 @@ class SeatsTable:
         self, game: str | Game, render_mode: str | None, options: Mapping[str, Any], form: SeatsForm = GENERIC
     ) -> None:
         if render_mode not in (None, "ansi"):
-            raise BadInput(f"There is no render mode {render_mode!r}; there is 'ansi'.")
+            raise BadInput(f"There is no render mode {render_mode!r}; use 'ansi'.")
         record = load_game(game) if isinstance(game, str) else game
         given = {**dict(record.default_options), **options}
         self.options: Any = record.options.read(given, "option of the PettingZoo environments")
@@ -206,7 +206,7 @@ class SeatsTable:
             words = self.game.words
             said = f" ({words.act_text(tuple(act.tolist()))})" if inside else ""
             choices = words.choices_text(view, masks)
-            raise BadInput(f"Action {shown}{said} is illegal for {agent} now; legal are {choices}.")
+            raise BadInput(f"Action {shown}{said} is illegal for {agent} now; legal choices: {choices}.")
         return act
 
     def play(self, acts: Mapping[str, NDArray[np.int64]]) -> None:

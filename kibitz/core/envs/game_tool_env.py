@@ -137,7 +137,7 @@ class GameEnvironment:
         try:
             return tuple(act_of_fields(self._game.heads, declared, masks, given)), ""
         except ValueError:  # a value that is not in the list of legal ones, or an array of another length
-            return (), f"{given} is illegal now; legal are {words.choices_text(view, masks)}."
+            return (), f"{given} is illegal now; legal choices: {words.choices_text(view, masks)}."
 
     def observation(self, view: Any, masks: Any, **common: Any) -> Any:
         """What the caller sees; `common` has error, played_for_you, done, reward, metadata and history."""

@@ -48,7 +48,7 @@ class GameEnv(gymnasium.Env[Any, Any]):
 
     def __init__(self, game: str | Game, *, render_mode: str | None = None, **options: Any) -> None:
         if render_mode not in (None, *self.metadata["render_modes"]):
-            raise BadInput(f"There is no render mode {render_mode!r}; there is 'ansi'.")
+            raise BadInput(f"There is no render mode {render_mode!r}; use 'ansi'.")
         setup = prepare(game, options, self.form)
         self.game, self.options, self.settings, self.opponent = (
             setup.game,

@@ -49,7 +49,7 @@ class GameVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
             self.autoreset_mode = AutoresetMode(autoreset_mode)
         except ValueError:
             modes = ", ".join(mode.value for mode in AutoresetMode)
-            raise BadInput(f"There is no autoreset mode {autoreset_mode!r}; there are {modes}.") from None
+            raise BadInput(f"There is no autoreset mode {autoreset_mode!r}; choose one of {modes}.") from None
         if not isinstance(num_envs, int) or num_envs < 1:
             raise BadInput(f"num_envs is {num_envs!r}; it should be a whole number of at least 1.")
         self.num_envs = num_envs

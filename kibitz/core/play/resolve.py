@@ -64,7 +64,7 @@ class Resolver:
         prefix, colon, rest = name.partition(":")
         kind = _kind_of(name)
         if kind is None:
-            raise BadInput(f"There is no player {name!r} for {game.name}; there are {', '.join(self.forms(game))}.")
+            raise BadInput(f"There is no player {name!r} for {game.name}; choose one of {', '.join(self.forms(game))}.")
         if bool(colon) != bool(kind.placeholder):
             raise BadInput(f"{name!r} is not the name of a player; write {_form(prefix, kind)}.")
         try:

@@ -72,7 +72,7 @@ class NegotiationOptions(Options):
         mix = self.mix
         for kind in mix:
             if kind not in KINDS:
-                raise ValueError(f"There is no partner {kind!r}; there are {', '.join(KINDS)}.")
+                raise ValueError(f"There is no partner {kind!r}; choose one of {', '.join(KINDS)}.")
         if not mix or len(mix) > 16 or not min(mix.values()) >= 0 or not 0 < sum(mix.values()) < float("inf"):
             raise ValueError("A partner mix needs 1 to 16 kinds with weights of at least 0, not all of them 0.")
         return self

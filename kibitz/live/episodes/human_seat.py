@@ -81,7 +81,7 @@ class HumanSeat:
             fits = all(0 <= value < len(mask) for value, mask in zip(chosen, turn.masks, strict=False))
             if not fits or not table_for(self._game).is_legal(turn.masks, chosen):
                 legal = self._game.words.choices_text(turn.view, turn.masks)
-                raise BadInput(f"The act {list(chosen)} is not legal now; legal are: {legal}")
+                raise BadInput(f"The act {list(chosen)} is not legal now; legal choices: {legal}")
             self._answer = chosen
             self._changed.notify_all()
         return self._game.words.act_text(chosen)

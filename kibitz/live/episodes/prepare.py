@@ -155,7 +155,9 @@ def _game_and_options(request: EpisodeRequest, limits: Limits) -> tuple[Game, An
     options = plain.options.read(given, f"option of {request.game}")
     packs = pack_choices(request.game)
     if request.eval_pack_id not in packs:
-        raise BadInput(f"There is no pack {request.eval_pack_id!r} for {request.game}; there are {', '.join(packs)}.")
+        raise BadInput(
+            f"There is no pack {request.eval_pack_id!r} for {request.game}; choose one of {', '.join(packs)}."
+        )
     return get_game(request.game, options), options
 
 

@@ -34,7 +34,7 @@ def parse_lines(body: bytes) -> list[StoredEvent]:
         except ValidationError as error:
             raise BadInput(f"Line {number}: {sentence(Envelope, error, 'key')}") from None
         if given.type not in TYPES:
-            raise BadInput(f"Line {number} has the type {given.type!r}; there are {', '.join(TYPES)}.")
+            raise BadInput(f"Line {number} has the type {given.type!r}; it should be one of {', '.join(TYPES)}.")
         if wrong := _unsound(given.type, given.payload):
             raise BadInput(f"Line {number}: {wrong}")
         listed.append(StoredEvent(event_from_dict(given.model_dump())))

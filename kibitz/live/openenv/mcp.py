@@ -113,7 +113,7 @@ async def _method(
             if fresh:
                 sessions.close(session.id)
             raise
-    raise RpcError(UNKNOWN, f"There is no method {call.method!r:.80}; there are initialize, tools/list and tools/call.")
+    raise RpcError(UNKNOWN, f"There is no method {call.method!r:.80}; use initialize, tools/list or tools/call.")
 
 
 def _initialized(game: str, params: Mapping[str, Any]) -> dict[str, Any]:
@@ -173,7 +173,7 @@ def _play(game: str, session: EnvSession, name: str, arguments: dict[str, Any]) 
     known = [tool.name for tool in tools(environment)]
     if name not in known:
         names = ", ".join([*(tool.name for tool in COMMON), *known])
-        raise BadInput(f"There is no tool {name!r:.80}; there are {names}.")
+        raise BadInput(f"There is no tool {name!r:.80}; choose one of {names}.")
     action = action_of(environment, name, arguments)
     return session.step(action)
 

@@ -74,7 +74,7 @@ ERRORS: dict[int | str, dict[str, Any]] = {status: {"model": Problem} for status
 def router(games: Sequence[str], root: str, sessions: Sessions) -> APIRouter:
     """All routes. The games share `sessions`; call its `aclose()` when the app shuts down."""
     if root not in games:
-        raise BadInput(f"There is no game {root!r} for the root; there are {', '.join(games)}.")
+        raise BadInput(f"There is no game {root!r} for the root; choose one of {', '.join(games)}.")
     whole = APIRouter(responses=ERRORS, tags=["OpenEnv"])
     whole.include_router(_routes(Service(root, sessions)))
     whole.get("/list_environments")(_listed(games))

@@ -119,8 +119,8 @@ async def play(service: Service, session: EnvSession, raw: str) -> str | None:
         return _shown("mcp", answered.body or {})
     if kind == "close":
         return None
-    known = "reset, step, state, mcp and close"
-    return _error("UNKNOWN_TYPE", f"There is no message type {kind!r:.80}; there are {known}.")
+    known = "reset, step, state, mcp or close"
+    return _error("UNKNOWN_TYPE", f"There is no message type {kind!r:.80}; use {known}.")
 
 
 def _shown(kind: str, data: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""The negotiation for agents that call tools: the generic environment with models and tools of its own."""
+"""The negotiation for agents that call tools: the generic environment with its own models and tools."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ class NegotiationEnvironment(GameEnvironment):
         if inside and self._table.is_legal(masks, act):
             return (action.act_type, *action.oA), ""
         words = self._game.words
-        return act, f"{words.act_text(act)} is illegal now; legal are {words.choices_text(view, masks)}."
+        return act, f"{words.act_text(act)} is illegal now; legal choices: {words.choices_text(view, masks)}."
 
     def observation(self, view: Any, masks: Any, **common: Any) -> NegotiationObservation:
         spoken = int(view.other_act) != SILENT

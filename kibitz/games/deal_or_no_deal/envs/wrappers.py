@@ -19,7 +19,7 @@ from kibitz.games.deal_or_no_deal.envs.gym_env import NegotiationEnv
 class MultiDiscreteActions(
     gymnasium.ActionWrapper[dict[str, Any], NDArray[np.int64], dict[str, Any]], gymnasium.utils.RecordConstructorArgs
 ):
-    """Acts as MultiDiscrete([5, n, n, n]), with the concatenated masks MaskablePPO asks for."""
+    """Acts as MultiDiscrete([5, n, n, n]), with the concatenated masks that MaskablePPO requests."""
 
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
         gymnasium.utils.RecordConstructorArgs.__init__(self)
