@@ -13,13 +13,13 @@ from sealed_bids.bots import BOTS
 from sealed_bids.options import GameOptions, Settings
 
 RULES_IN_WORDS = """You bid for items against one other seat. Each item is worth 1 to 10 points to you;
-what it is worth to the other seat is hidden. Both bid at the same time. The higher bid wins the item and pays itself;
+what it is worth to the other seat is hidden. Both bid at the same time. The higher bid wins the item and is paid;
 equal bids win nothing. You earn value minus bid when you win. Your budget must last for all rounds and is worth nothing
 at the end."""
 
 
 def frame(settings: Settings, state: rules.State) -> dict[str, Any]:
-    """What everybody sees; profits stay hidden, because they reveal values."""
+    """What everyone sees; profits stay hidden, because they reveal values."""
     return {
         "items_left": int(state.left),
         "budgets": [int(x) for x in state.budgets],

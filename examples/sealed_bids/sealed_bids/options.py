@@ -17,7 +17,7 @@ class Settings(NamedTuple):
 
 class GameOptions(Options):
     rounds: int = Field(5, ge=1, le=15, description="items sold in an episode")
-    budget: int = Field(20, ge=1, le=60, description="points that a seat may bid in all")
+    budget: int = Field(20, ge=1, le=60, description="points that a seat may spend in total")
 
     def settings(self) -> Settings:
         return Settings(jnp.int32(self.rounds), jnp.int32(self.budget))

@@ -19,7 +19,7 @@ Pair = tuple[Array, Array]  # i32[], by seat
 
 class State(NamedTuple):
     values: Pair  # of the item on sale, each known to its own seat only
-    budgets: Pair  # left for this and later rounds; everybody knows them, because bids are shown
+    budgets: Pair  # left for this and later rounds; public, because bids are shown
     left: Array  # i32[], rounds
     bids: Pair  # of the round before; 0 in the first round
     won: Pair  # items so far
@@ -39,7 +39,7 @@ class View(NamedTuple):
     profit: Array
 
 
-# bits of each field of the state at the greatest options
+# bits of each field of the state, enough for the largest options
 BIT_WIDTHS = State(values=(4, 4), budgets=(6, 6), left=4, bids=(4, 4), won=(4, 4), worth=(8, 8), best=(8, 8))
 
 
@@ -66,7 +66,7 @@ def legal(settings: Settings, state: State, seat: int) -> Masks:
 
 
 def step(settings: Settings, state: State, acts: tuple[Act, Act], u: Array) -> tuple[State, Array, Array]:
-    """One sale: the higher bid wins and pays itself; equal bids win nothing."""
+    """One sale: the higher bid wins and is paid; equal bids win nothing."""
     running = state.left > 0
     bids = tuple(jnp.minimum(acts[seat][0], state.budgets[seat]) for seat in (0, 1))
     wins = (bids[0] > bids[1], bids[1] > bids[0])
@@ -81,7 +81,7 @@ def step(settings: Settings, state: State, acts: tuple[Act, Act], u: Array) -> t
         worth=tuple(state.worth[seat] + jnp.where(wins[seat], state.values[seat], 0) for seat in (0, 1)),
         best=tuple(state.best[seat] + best for seat, best in enumerate(missed)),
     )
-    after = _where(running, after, state)  # a finished game stays as it is
+    after = _where(running, after, state)  # a finished game stays unchanged
     return after, jnp.stack(gains).astype(jnp.float32), after.left <= 0
 
 

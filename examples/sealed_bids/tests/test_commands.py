@@ -75,7 +75,7 @@ def test_gymnasium_makes_it_by_its_generic_id() -> None:
     assert "items_won" in info
 
 
-def test_an_episode_is_served_watched_and_kept(server: str) -> None:
+def test_an_episode_is_served_watched_and_stored(server: str) -> None:
     with httpx.Client(base_url=server, timeout=60) as http:
         assert GAME in http.get("/custom/presets").json()["games"]
         body = {"game": GAME, "players": ["policy:first", "eager"], "options": {"rounds": 3}}

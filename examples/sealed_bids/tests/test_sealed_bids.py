@@ -22,7 +22,7 @@ def test_the_record_keeps_its_promises() -> None:
     kibitz.check_game(GAME)
 
 
-def test_the_higher_bid_wins_the_item_and_pays_itself() -> None:
+def test_the_higher_bid_wins_the_item_and_is_paid() -> None:
     after, rewards = sell(values=(9, 7), bids=(5, 4))
     assert rewards == [4.0, 0.0]
     assert [int(x) for x in after.budgets] == [7, 12]
