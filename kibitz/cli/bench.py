@@ -11,12 +11,12 @@ from kibitz.cli.options import JobOptions, Json
 
 app = typer.Typer(help="Measure speed on this machine, next to the alternatives.", no_args_is_help=True)
 
-Seconds = Annotated[float, typer.Option("--seconds", min=0.1, help="Seconds to time each subject")]
+Seconds = Annotated[float, typer.Option("--seconds", min=0.1, help="Time per subject, in seconds")]
 
 
 @app.command("env")
 def bench_env(seconds: Seconds = 3.0, as_json: Json = False) -> None:
-    """Steps per second: single environment, vector environment, batched rules and OpenSpiel."""
+    """Measure steps per second: single environment, vector environment, batched rules and OpenSpiel."""
     from kibitz.bench import env
 
     with output.progress("timing", len(env.SUBJECTS), quiet=as_json) as advance:
@@ -27,14 +27,16 @@ def bench_env(seconds: Seconds = 3.0, as_json: Json = False) -> None:
 @app.command("train")
 def bench_train(
     seconds: Seconds = 10.0,
-    config: Annotated[str, typer.Option("--config", help="Job to train to 95 %")] = "configs/ppo_fast.yaml",
+    config: Annotated[
+        str, typer.Option("--config", help="Config of the job to train to 95 %")
+    ] = "configs/ppo_fast.yaml",
     options: JobOptions = None,
     max_seconds: Annotated[
         float, typer.Option("--max-seconds", min=1, help="Stop training towards 95 % after this many seconds")
     ] = 300.0,
     as_json: Json = False,
 ) -> None:
-    """Training steps per second and time to 95 % of the reference, next to Stable-Baselines3."""
+    """Measure training steps per second and the time to 95 % of the reference, next to Stable-Baselines3."""
     from kibitz.bench import train
     from kibitz.core.options import parse_settings
     from kibitz.train.config import read_job
@@ -47,12 +49,12 @@ def bench_train(
 
 @app.command("hints")
 def bench_hints(
-    updates: Annotated[int, typer.Option("--updates", min=1, help="Updates in each timed run")] = 20,
-    repeats: Annotated[int, typer.Option("--repeats", min=1, help="Timed runs of each kind")] = 5,
+    updates: Annotated[int, typer.Option("--updates", min=1, help="Number of updates in each timed run")] = 20,
+    repeats: Annotated[int, typer.Option("--repeats", min=1, help="Number of timed runs of each kind")] = 5,
     options: JobOptions = None,
     as_json: Json = False,
 ) -> None:
-    """Training with hints from the host: random hints, cached LLM hints, and calls against their latency."""
+    """Measure training with hints from the host: random hints, cached LLM hints, and calls against their latency."""
     from kibitz.bench import hints
     from kibitz.core.options import parse_settings
 
@@ -63,7 +65,7 @@ def bench_hints(
 
 @app.command("cricket")
 def bench_cricket(as_json: Json = False) -> None:
-    """Cricket: balls per second next to a plain NumPy batch, and milliseconds per win probability."""
+    """Measure cricket: balls per second next to a plain NumPy batch, and milliseconds per win probability."""
     from kibitz.bench.cricket import bench
 
     with output.progress("timing", 1, quiet=as_json):

@@ -16,11 +16,13 @@ app = typer.Typer(help="The cricket simulator: matches, win probability, calibra
 
 @app.command()
 def simulate(
-    out: Annotated[str, typer.Option("--out", help="CSV file with a row for each innings")],
+    out: Annotated[str, typer.Option("--out", help="Output CSV file with a row for each innings")],
     matches: Annotated[int, typer.Option("--matches", min=1, help="Number of matches")] = 1000,
     overs: Annotated[int, typer.Option("--overs", min=1, max=20, help="Overs per innings")] = 20,
-    era: Annotated[str, typer.Option("--era", help="pre2018, 2018-2022 or 2023+")] = "2023+",
-    seed: Annotated[int, typer.Option("--seed", min=0, max=LAST_SEED, help="The same seed gives the same matches")] = 0,
+    era: Annotated[str, typer.Option("--era", help="Era: pre2018, 2018-2022 or 2023+")] = "2023+",
+    seed: Annotated[
+        int, typer.Option("--seed", min=0, max=LAST_SEED, help="Seed; the same seed gives the same matches")
+    ] = 0,
     as_json: Json = False,
 ) -> None:
     """Simulate matches between default captains: inn,total,wkts,legal,pp,mid_,death,fours,sixes,target,won."""
@@ -46,8 +48,8 @@ def simulate(
 
 @app.command()
 def winprob(
-    states: Annotated[str, typer.Option("--states", help="CSV of chase states")],
-    out: Annotated[str, typer.Option("--out", help="Copy of the CSV with a column p_win")],
+    states: Annotated[str, typer.Option("--states", help="CSV file with chase states")],
+    out: Annotated[str, typer.Option("--out", help="Output CSV file: a copy with the column p_win")],
     as_json: Json = False,
 ) -> None:
     """Add the batting side's chance of winning to balls_left,runs_needed,wickets_left,first_innings_total."""
@@ -58,7 +60,7 @@ def winprob(
 
 @app.command()
 def fit(
-    tables: Annotated[str, typer.Option("--tables", help="Folder of calibration tables")],
+    tables: Annotated[str, typer.Option("--tables", help="Folder with the calibration tables")],
     report: Annotated[bool, typer.Option("--report", help="Only report the accuracy of the calibration")] = False,
     winprob: Annotated[bool, typer.Option("--winprob", help="Keep the ball model and refit win probability")] = False,
     as_json: Json = False,

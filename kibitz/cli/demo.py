@@ -44,8 +44,10 @@ LIVE_EPISODES: tuple[dict[str, Any], ...] = (
 
 
 def demo(
-    steps: Annotated[int, typer.Option("--steps", min=1, help="Training steps")] = 2_000_000,
-    episodes: Annotated[int, typer.Option("--episodes", min=1, help="Episodes per player in the comparison")] = 2000,
+    steps: Annotated[int, typer.Option("--steps", min=1, help="Number of training steps")] = 2_000_000,
+    episodes: Annotated[
+        int, typer.Option("--episodes", min=1, help="Number of episodes per player in the comparison")
+    ] = 2000,
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the cockpit in a browser")] = True,
     leave: Annotated[bool, typer.Option("--exit", help="Exit when both live episodes have ended")] = False,
     as_json: Json = False,

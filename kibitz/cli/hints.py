@@ -15,12 +15,16 @@ app = typer.Typer(help="Measure how good an adviser's hints are.", no_args_is_he
 
 @app.command("evaluate")
 def evaluate(
-    source: Annotated[str, typer.Option("--source", help="random, expert, llm:PRESET or a bot of the game")],
+    source: Annotated[
+        str, typer.Option("--source", help="Source of hints: random, expert, llm:PRESET or a bot of the game")
+    ],
     states: Annotated[int, typer.Option("--states", min=1, help="Number of positions")] = 200,
     game: GameName = DEFAULT_GAME,
     opponent: Opponent = None,
     seed: Seed = 0,
-    checkpoint: Annotated[str | None, typer.Option("--checkpoint", help="For expert: a run's folder or file")] = None,
+    checkpoint: Annotated[
+        str | None, typer.Option("--checkpoint", help="Run folder or checkpoint file, for expert")
+    ] = None,
     prompt: PromptPath = None,
     options: GameOptions = None,
     as_json: Json = False,

@@ -35,7 +35,9 @@ def install(as_json: Json = False) -> None:
 
 @app.command("list")
 def list_presets(
-    probe: Annotated[float, typer.Option("--probe", min=0, help="Seconds to try connecting to each server")] = 0.0,
+    probe: Annotated[
+        float, typer.Option("--probe", min=0, help="Connect to each server, for at most this many seconds")
+    ] = 0.0,
     as_json: Json = False,
 ) -> None:
     """List every preset, whether it can be used here and, if not, why."""

@@ -19,11 +19,13 @@ PromptPath = Annotated[
     str | None, typer.Option("--prompt", help="Prompt template; default: the game's", show_default=False)
 ]
 Contexts = Annotated[str, typer.Option("--contexts", help="Starting positions: uniform, or a file")]
-Seed = Annotated[int, typer.Option("--seed", min=0, max=LAST_SEED, help="The same seed gives the same episodes")]
+Seed = Annotated[int, typer.Option("--seed", min=0, max=LAST_SEED, help="Seed; the same seed gives the same episodes")]
 OneSeed = Annotated[int | None, typer.Option("--seed", min=0, max=LAST_SEED, help="Replay the episode with this seed")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object to standard output and nothing else")]
 GameOptions = Annotated[list[str] | None, typer.Option("--set", help="Game option as name=value; repeatable")]
-JobOptions = Annotated[list[str] | None, typer.Option("--set", help="Any config key, e.g. train.lr=1e-3; repeatable")]
+JobOptions = Annotated[
+    list[str] | None, typer.Option("--set", help="Config key as name=value, e.g. train.lr=1e-3; repeatable")
+]
 
 
 def read_game(name: str, settings: list[str] | None, contexts: str | None = None) -> tuple[Any, Any]:

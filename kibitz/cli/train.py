@@ -17,14 +17,20 @@ if TYPE_CHECKING:
 
 
 def train(
-    algo: Annotated[str | None, typer.Option("--algo", help="ppo, reinforce or supervised")] = None,
-    hint: Annotated[str | None, typer.Option("--hint", help="none, random, llm or expert")] = None,
-    config: Annotated[str | None, typer.Option("--config", help="YAML file like those in configs/")] = None,
+    algo: Annotated[str | None, typer.Option("--algo", help="Algorithm: ppo, reinforce or supervised")] = None,
+    hint: Annotated[str | None, typer.Option("--hint", help="Source of hints: none, random, llm or expert")] = None,
+    config: Annotated[str | None, typer.Option("--config", help="Config file in YAML, like those in configs/")] = None,
     game: Annotated[str | None, typer.Option("--game", help="Game to train on; overrides env.id")] = None,
-    opponent: Annotated[str | None, typer.Option("--opponent", help="A bot, expert, self or policy:RUN")] = None,
+    opponent: Annotated[
+        str | None, typer.Option("--opponent", help="Opponent: a bot, expert, self or policy:RUN")
+    ] = None,
     seed: Annotated[int | None, typer.Option("--seed", min=0, help="Seed of the first learner")] = None,
-    seeds: Annotated[int | None, typer.Option("--seeds", min=1, help="Learners to train in one program")] = None,
-    steps: Annotated[int | None, typer.Option("--steps", min=1, help="Overrides train.num_train_steps")] = None,
+    seeds: Annotated[
+        int | None, typer.Option("--seeds", min=1, help="Number of learners to train in one program")
+    ] = None,
+    steps: Annotated[
+        int | None, typer.Option("--steps", min=1, help="Number of steps; overrides train.num_train_steps")
+    ] = None,
     out: Annotated[str | None, typer.Option("--out", help="Folder of the run")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out")] = False,
     options: JobOptions = None,
