@@ -218,7 +218,7 @@ def test_an_orphaned_episode_is_closed_as_interrupted_and_its_record_is_complete
     for one in stored_events("ep-left", end=False):
         store.append(one)
     (left,) = store.orphaned()
-    assert fail_episode(bus, left.episode_id, "interrupted", "The server stopped in the middle of it.")
+    assert fail_episode(bus, left.episode_id, "interrupted", "The server stopped during the episode.")
     events = [decode_event(body) for body in store.events("ep-left", -1)]
     assert [e.seq for e in events] == list(range(7))
     assert events[-1].payload["kind"] == "interrupted"

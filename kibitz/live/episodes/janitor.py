@@ -37,11 +37,11 @@ class OrphanSweeper:
         for episode_id in orphaned & self._missing if store.shared else orphaned:
             if episode_id not in self._bus.unclosed:  # otherwise an earlier sweep has logged it
                 log.warning("episode %s was interrupted", episode_id)
-            fail_episode(self._bus, episode_id, "interrupted", "The server stopped in the middle of it.")
+            fail_episode(self._bus, episode_id, "interrupted", "The server stopped during the episode.")
         self._missing = orphaned
         for row in _running(self._bus):
             if row.origin == "server" and row.owner == store.owner and row.episode_id not in self._running:
-                fail_episode(self._bus, row.episode_id, "error", "It could not be recorded to its end.")
+                fail_episode(self._bus, row.episode_id, "error", "The episode could not be recorded completely.")
         for episode_id in list(self._bus.unclosed):  # another server may have closed it
             found = store.episode(episode_id)
             if found is None or found.status != "running":
@@ -63,7 +63,7 @@ class DriverTimeouts:
             last, since = self._seen.get(row.episode_id, (row.last_seq, now))
             seen[row.episode_id] = row.last_seq, since if last == row.last_seq else now
             if now - seen[row.episode_id][1] > self._seconds:
-                fail_episode(self._bus, row.episode_id, "interrupted", "Its driver sent nothing for too long.")
+                fail_episode(self._bus, row.episode_id, "interrupted", "The driver sent no events for too long.")
         self._seen = seen
 
 

@@ -66,7 +66,7 @@ class RunningEpisode:
 
 
 class Runner:
-    """Checks for a free place and claims it in one step."""
+    """Checks for a free slot and claims it in one step."""
 
     def __init__(self, bus: Bus, config: LiveConfig, speech: TextToSpeech | None = None) -> None:
         self.bus, self.config, self.speech = bus, config, speech
@@ -87,7 +87,7 @@ class Runner:
         return episode
 
     async def start(self, request: EpisodeRequest, branch: BranchPoint | None = None) -> RunningEpisode:
-        """Checks the request, claims a place and starts; BadInput, Busy or StoreUnavailable leave no trace."""
+        """Checks the request, claims a slot and starts; BadInput, Busy or StoreUnavailable leave no trace."""
         request = await asyncio.to_thread(request.completed, self.config.default_game)
         episode = self.claim(request.game, request.seats)
         try:
@@ -99,7 +99,7 @@ class Runner:
         threading.Thread(target=self._play, args=(prepared, episode), name=name, daemon=True).start()
         return episode
 
-    def stop(self, episode_id: str | None, reason: str = "It was stopped by a request.") -> str | None:
+    def stop(self, episode_id: str | None, reason: str = "A request stopped the episode.") -> str | None:
         """Stops this episode, or the newest one; returns its id, or None if it is not running."""
         with self._guard:
             episode = self.running.get(episode_id or next(reversed(self.running), ""))

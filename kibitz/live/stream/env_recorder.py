@@ -92,7 +92,12 @@ class EnvRecorder:
     def ended(self, state: Any) -> list[Event]:
         """Ends as failed if the driver abandoned the episode before its end."""
         if _get(state, "match_over", True) is False:
-            failed = {"kind": "stopped", "reason": "The driver stopped it.", "frame": self._frame, "private": {}}
+            failed = {
+                "kind": "stopped",
+                "reason": "The driver stopped the episode.",
+                "frame": self._frame,
+                "private": {},
+            }
             return [self._stream.emit("episode.failed", failed | {"steps": self._steps})]
         payload = {
             "text": self._last_line,
