@@ -43,7 +43,7 @@ def test_impossible_dates_huge_numbers_and_endless_nesting_are_not_valid_yaml(va
 
 @pytest.mark.parametrize("game", ["deal_or_no_deal", "cricket"])
 def test_invalid_input_never_ends_a_persons_game(game: str) -> None:
-    """The player asks again after any invalid line; only the end of the input ends the game."""
+    """The player asks again; only the end of the input ends the game."""
     record = get_game(game)
     typed = iter(["propose " + "9" * 5000 + " 1 1", b"\xff", "²", "9" * 5000, "agree 1", ""])
     shown: list[str] = []
@@ -57,4 +57,4 @@ def test_invalid_input_never_ends_a_persons_game(game: str) -> None:
     players = [HumanPlayer(record, ask, shown.append), player_named(record, "heuristic")]
     with pytest.raises(EOFError):
         play_episode(record, record.options().settings(), players, seed=1)
-    assert sum("try again" in line for line in shown) >= 2
+    assert sum("cannot be read" in line for line in told) >= 2

@@ -7,16 +7,12 @@ import json
 import threading
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from fastapi.testclient import TestClient
 from websockets.sync.client import connect
 
-from kibitz.live.app import create_app
-from kibitz.live.config import LiveConfig
 from kibitz.live.http import routes_episodes
 from tests.live import record
 from tests.live.conftest import Serve, Served
@@ -32,10 +28,9 @@ def alone(serve: Serve) -> Served:
 
 
 @pytest.fixture
-def other(tmp_path: Path) -> Iterator[TestClient]:
-    """A second server, in this process."""
-    app = create_app(LiveConfig(store=str(tmp_path / "other.db"), warm=False))
-    with TestClient(app, "http://127.0.0.1:8000") as client:
+def other(serve: Serve) -> Iterator[httpx.Client]:
+    """A client of a second server."""
+    with httpx.Client(base_url=serve("--no-warm").url, timeout=60) as client:
         yield client
 
 
@@ -168,7 +163,7 @@ def test_an_unknown_run_or_preset_is_404(served: Served, name: str, word: str) -
     assert answer.status_code == 404 and word in answer.json()["error"]
 
 
-def test_an_export_can_be_imported_and_branched_on_another_server(served: Served, other: TestClient) -> None:
+def test_an_export_can_be_imported_and_branched_on_another_server(served: Served, other: httpx.Client) -> None:
     first = served.start(**BARGAIN | {"captain_preset": "bayes"}, seed=11)
     served.wait_for_end(first)
     text = httpx.get(f"{served.url}/episodes/{first}/events").content
