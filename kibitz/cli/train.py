@@ -10,7 +10,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
 from kibitz.cli import output
-from kibitz.cli.options import JobOptions, Json
+from kibitz.cli.options import DEFAULT_GAME, JobOptions, Json
 
 if TYPE_CHECKING:
     from kibitz.train.run import Run
@@ -43,7 +43,7 @@ def train(
         algo=algo,
         hint=hint,
         config=config,
-        game=game,
+        game=game or (None if config or resume or _names_game(options) else DEFAULT_GAME),
         opponent=opponent,
         seed=seed,
         seeds=seeds,
@@ -53,6 +53,10 @@ def train(
         options=options or [],
     )
     output.result(train_with_progress(run, resume, quiet=as_json), as_json, output.training_table)
+
+
+def _names_game(options: list[str] | None) -> bool:
+    return any(option.startswith("env.id=") for option in options or [])
 
 
 def train_with_progress(run: Run, resume: bool, quiet: bool) -> dict[str, Any]:

@@ -57,4 +57,4 @@ def test_invalid_input_never_ends_a_persons_game(game: str) -> None:
     players = [HumanPlayer(record, ask, shown.append), player_named(record, "heuristic")]
     with pytest.raises(EOFError):
         play_episode(record, record.options().settings(), players, seed=1)
-    assert sum("cannot be read" in line for line in told) >= 2
+    assert sum("cannot be read" in line for line in shown) >= 2

@@ -181,9 +181,11 @@ def test_a_config_for_another_game_is_refused_with_the_flag_to_use(
     assert f"{path} sets env.max_overs, which deal_or_no_deal does not have; use --game cricket or remove" in sentence
 
 
-def test_a_job_without_a_game_is_refused_with_the_games_there_are(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_a_config_without_a_game_is_refused_with_the_games_there_are(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    sentence = refused(["train", "--steps", "64"], capsys, monkeypatch)
+    path = tmp_path / "any.yaml"
+    path.write_text("algo: ppo\n")
+    sentence = refused(["train", "--config", str(path)], capsys, monkeypatch)
     assert "names no game; use --game " in sentence
     assert "deal_or_no_deal" in sentence
