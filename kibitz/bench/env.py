@@ -98,7 +98,7 @@ def batched_steps(game: Game) -> Callable[[], int]:
     """The rules alone, as a trainer runs them: random legal acts, the partner's replies, new contexts."""
     play, player = against(game, game.bot("heuristic")), game.bot("random")
     settings = seated(game.default_options.settings(), {0: player, 1: play.opponent})
-    wanted = player.uniforms + play.step_uniforms + play.new_uniforms
+    uniforms = player.uniforms + play.step_uniforms + play.new_uniforms
 
     def step(settings: Any, packed: Any, u: Array) -> tuple[Any, Array]:
         mine, theirs, fresh = jnp.split(u, [player.uniforms, player.uniforms + play.step_uniforms])
@@ -114,7 +114,7 @@ def batched_steps(game: Game) -> Callable[[], int]:
     def steps(settings: Any, packed: Any, paid: Array, key: Array) -> tuple[Any, Array]:
         def body(carry: Any, key: Array) -> tuple[Any, None]:
             packed, paid = carry
-            packed, rewards = many(settings, packed, block(key, (wanted, GAMES)))
+            packed, rewards = many(settings, packed, block(key, (uniforms, GAMES)))
             return (packed, paid + rewards), None
 
         return lax.scan(body, (packed, paid), jax.random.split(key, STEPS))[0]

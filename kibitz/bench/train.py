@@ -28,7 +28,7 @@ GOAL = 0.95  # of the reference player's mean return
 
 
 def run(
-    seconds: float, job: Job, most_seconds: float, progress: Callable[[int], None] = lambda count: None
+    seconds: float, job: Job, max_seconds: float, progress: Callable[[int], None] = lambda count: None
 ) -> dict[str, Any]:
     """`job` is timed as well, and is the one that runs to 95 %."""
     rates: dict[str, float | None] = {}
@@ -45,7 +45,7 @@ def run(
     ):
         rates[name] = sb3(sizes, masked, seconds)
         progress(1)
-    reached = time_to_goal(job, most_seconds)
+    reached = time_to_goal(job, max_seconds)
     progress(1)
     return {
         "steps_per_s": {name: None if rate is None else round(rate) for name, rate in rates.items()},
@@ -117,7 +117,7 @@ def sb3(sizes: dict[str, int], masked: bool, seconds: float) -> float | None:
     return steps / (time.perf_counter() - began)
 
 
-def time_to_goal(job: Job, most_seconds: float) -> dict[str, Any]:
+def time_to_goal(job: Job, max_seconds: float) -> dict[str, Any]:
     """Seconds of training until greedy acts on fresh contexts earn 95 % of the reference player's return."""
     phase = build(job, tuple(jax.local_devices()[:1]))
     game = phase.game
@@ -129,7 +129,7 @@ def time_to_goal(job: Job, most_seconds: float) -> dict[str, Any]:
     chunk = max(1, job.train.num_train_steps // 75 // batch)
     learner, _ = phase.advance(learner, phase.settings, 0)  # compiles
     phase.judge(learner.weights)
-    while step < job.train.num_train_steps and spent < most_seconds:
+    while step < job.train.num_train_steps and spent < max_seconds:
         began = time.perf_counter()
         learner, _ = phase.advance(learner, phase.settings, chunk)
         jax.block_until_ready(learner.weights)

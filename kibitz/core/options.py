@@ -14,7 +14,7 @@ from kibitz.core.errors import BadInput
 
 # marks an option that names files of this machine or fetches some: only the operator of a server may set it
 OPERATOR: dict[str, JsonValue] = {"operator": True}
-Wanted: TypeAlias = str | dict[str, float]  # a player by name, or several by weight
+PlayerSpec: TypeAlias = str | dict[str, float]  # a player by name, or several by weight
 
 
 class Options(BaseModel):

@@ -12,7 +12,7 @@ from jax import Array
 from pydantic import ConfigDict, Field, model_validator
 
 from kibitz.core.errors import BadInput
-from kibitz.core.options import Options, Wanted, load_yaml
+from kibitz.core.options import Options, PlayerSpec, load_yaml
 from kibitz.core.paths import find
 from kibitz.core.registry import env_ids, usable_games
 from kibitz.games import get_game
@@ -176,7 +176,7 @@ class CurriculumPhase(Options):
     until: int | None = Field(None, ge=1, description="steps at which this phase ends; null: the end of training")
     env: dict[str, Any] = Field(default_factory=dict, description="options of the game that differ")
     hints: dict[str, Any] = Field(default_factory=dict, description="hint options that differ")
-    opponent: Wanted | None = Field(None, description="replaces the opponent")
+    opponent: PlayerSpec | None = Field(None, description="replaces the opponent")
 
 
 class Job(Options):
@@ -184,7 +184,7 @@ class Job(Options):
 
     algo: Algo = "ppo"
     env: EnvOptions = Field(default_factory=EnvOptions)
-    opponent: Wanted | None = Field(
+    opponent: PlayerSpec | None = Field(
         None,
         description="any bot of the game, expert, self, policy:RUN, or a mix by weight; null: heuristic, else random",
     )

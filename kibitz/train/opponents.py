@@ -161,8 +161,8 @@ def opponent_for(job: Job, game: Game, notes: list[str] | None = None) -> Bot | 
             return bot_of_run(name.removeprefix("policy:"), game, notes)
         return bot_named(game, name)
 
-    wanted = game.fallback if job.opponent is None else job.opponent
-    return None if wanted == SELF else bot_for(game, wanted, find)
+    spec = game.fallback if job.opponent is None else job.opponent
+    return None if spec == SELF else bot_for(game, spec, find)
 
 
 def self_bot(game: Game, flat: Any, pool: Any, index: Any) -> Bot:

@@ -160,11 +160,11 @@ def shared(compiled: CompiledPhase) -> CompiledPhase:
     if compiled.opponent is not None and compiled.config.constant:  # then programs do not depend on the length
         length = {"num_train_steps": compiled.config.batch}
         compiled = replace(compiled, config=compiled.config.model_copy(update=length))
-    return kept(compiled)
+    return first_equal(compiled)
 
 
 @lru_cache(maxsize=8)
-def kept(compiled: CompiledPhase) -> CompiledPhase:
+def first_equal(compiled: CompiledPhase) -> CompiledPhase:
     return compiled
 
 

@@ -238,12 +238,12 @@ class Run:
         write_whole(self.folder / "run.json", json.dumps(about, indent=2) + "\n")
 
     def _logs(self, step: int) -> Logs:
-        wanted = self.job.logging
+        logging = self.job.logging
         rows = [
-            Rows(self.folder / name, step) if wanted.csv else None
+            Rows(self.folder / name, step) if logging.csv else None
             for name in ("metrics.csv", "evaluations.csv", "timing.csv")
         ]
-        board = Tensorboard(self.folder / "tensorboard", self.notes) if wanted.tensorboard else None
+        board = Tensorboard(self.folder / "tensorboard", self.notes) if logging.tensorboard else None
         return Logs(rows[0], rows[1], rows[2], board)
 
     def _write(self, logs: Logs, step: int, metrics: Mapping[str, Any], rate: float, seconds: float) -> None:

@@ -352,5 +352,5 @@ def test_hints_come_to_their_own_games_and_only_when_due(train: Train, server: F
 
 
 def _forget_programs() -> None:
-    train_phase.kept.cache_clear()
+    train_phase.first_equal.cache_clear()
     loop.step_programs.cache_clear()

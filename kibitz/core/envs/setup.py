@@ -18,7 +18,7 @@ from kibitz.core.act import Masks
 from kibitz.core.bots import Bot, seated
 from kibitz.core.envs.program import Observe
 from kibitz.core.game import Game
-from kibitz.core.options import Options, Wanted
+from kibitz.core.options import Options, PlayerSpec
 from kibitz.core.play.resolve import bot_for
 from kibitz.core.registry import generic_env_id, load_game
 
@@ -42,7 +42,7 @@ def env_options(options: type[Options]) -> type[Options]:
     return create_model(
         f"{options.__name__}OfEnv",
         __base__=options,
-        opponent=(Wanted | None, Field(None, description="a bot, policy:RUN, or a mix by weight")),
+        opponent=(PlayerSpec | None, Field(None, description="a bot, policy:RUN, or a mix by weight")),
         illegal=(Illegal, Field("error", description="whether an illegal act raises or costs the penalty")),
         illegal_penalty=(float, Field(1.0, ge=0, description="subtracted from the reward of an illegal act")),
     )

@@ -18,7 +18,7 @@ from kibitz.core.bots import Bot, mixed
 from kibitz.core.errors import BadInput, NotFound
 from kibitz.core.game import Game
 from kibitz.core.logs import log_once
-from kibitz.core.options import Wanted
+from kibitz.core.options import PlayerSpec
 from kibitz.core.play.player import BotPlayer, Player
 from kibitz.core.registry import PLAYERS, load, registered
 
@@ -152,19 +152,19 @@ def player_and_bot(game: Game, name: str, resolver: Resolver = ANY_PATH) -> tupl
     return (BotPlayer(game, found), found) if isinstance(found, Bot) else (found, None)
 
 
-def bot_for(game: Game, wanted: Wanted, find: Callable[[Game, str], Bot | None] = bot_named) -> Bot:
+def bot_for(game: Game, spec: PlayerSpec, find: Callable[[Game, str], Bot | None] = bot_named) -> Bot:
     """The bot of a name, or of a mix of names: one of them is drawn for each episode."""
-    if isinstance(wanted, str):
-        bot = find(game, wanted)
+    if isinstance(spec, str):
+        bot = find(game, spec)
         if bot is None:
             kinds = usable_kinds().items()
             known = [*sorted(game.bots), *(_form(prefix, kind) for prefix, kind in kinds if kind.compiled)]
-            raise BadInput(f"{game.name} has no player {wanted!r} that can be compiled; it has {', '.join(known)}.")
+            raise BadInput(f"{game.name} has no player {spec!r} that can be compiled; it has {', '.join(known)}.")
         return bot
-    weights = list(wanted.values())
+    weights = list(spec.values())
     if not 1 <= len(weights) <= MAX_BOTS_IN_MIX or not min(weights) >= 0 or not 0 < sum(weights) < float("inf"):
         raise BadInput(
             f"A mix of players needs 1 to {MAX_BOTS_IN_MIX} names with weights of at least 0, not all of them 0."
         )
     total = sum(weights)
-    return mixed(tuple((bot_for(game, name, find), weight / total) for name, weight in wanted.items() if weight))
+    return mixed(tuple((bot_for(game, name, find), weight / total) for name, weight in spec.items() if weight))

@@ -48,12 +48,16 @@ where before < ? order by seq
 """
 
 
-class ServerSilent(psycopg.OperationalError):
+class ServerUnresponsive(psycopg.OperationalError):
     """PostgreSQL has sent nothing for so long that it cannot even cancel its own statement."""
 
 
 UNAVAILABLE = (psycopg.OperationalError, psycopg.InterfaceError)
-TIMEOUTS = (ServerSilent, psycopg.errors.QueryCanceled, psycopg.errors.ConnectionTimeout)  # a retry would take as long
+TIMEOUTS = (
+    ServerUnresponsive,
+    psycopg.errors.QueryCanceled,
+    psycopg.errors.ConnectionTimeout,
+)  # a retry would take as long
 
 
 class Cursor(psycopg.Cursor[tuple[Any, ...]]):
@@ -85,7 +89,7 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
                     heard = time.monotonic()
                 elif time.monotonic() - heard > self.silence_seconds:
                     self.close()
-                    raise ServerSilent(f"PostgreSQL has not responded for {self.silence_seconds:g} s")
+                    raise ServerUnresponsive(f"PostgreSQL has not responded for {self.silence_seconds:g} s")
                 wanted = gen.send(ready)
         except StopIteration as done:
             return done.value

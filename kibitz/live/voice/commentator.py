@@ -49,8 +49,8 @@ class Commentator:
         chosen = get_preset(preset) if isinstance(preset, str) else preset
         # A late answer must count as a failure, or the breaker would never open for a provider that hangs.
         limits = {"deadline": min(within, chosen.limits.deadline), "breaker_failures": MAX_FAILURES}
-        impatient = chosen.model_copy(update={"limits": chosen.limits.model_copy(update=limits)})
-        self._client = BlockingClient(lambda: connect(impatient))
+        limited = chosen.model_copy(update={"limits": chosen.limits.model_copy(update=limits)})
+        self._client = BlockingClient(lambda: connect(limited))
 
     def __call__(self, event: Mapping[str, Any], frame: Mapping[str, Any]) -> str:
         template_line = self._game.drawing.commentary(event, frame)

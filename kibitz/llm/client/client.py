@@ -238,14 +238,14 @@ class Client:
 
     async def _attempt(self, call: _Call) -> Completion:
         """One request, within the budget."""
-        most = self._most(call)
-        self.budget.reserve(most)
+        max_usage = self._max_usage(call)
+        self.budget.reserve(max_usage)
         call.ledger.add(calls=1)
         call.attempts += 1
         try:
             left = call.deadline - _now() + 0.1  # so that the deadline, not this timeout, ends the last attempt
             completion = await self.provider.ask(call.request, call.requested, min(self.limits.timeout, left))
-            call.usage = self._used(most, completion)  # a completion, good or bad, ends the call
+            call.usage = self._used(max_usage, completion)  # a completion, good or bad, ends the call
             return completion
         except (ProviderError, TimeoutError):
             raise
@@ -256,7 +256,7 @@ class Client:
             reason = f"{self.provider.name} failed with {type(error).__name__}"
             raise transport_error(reason, "provider") from None
         finally:
-            self.budget.release(most)
+            self.budget.release(max_usage)
 
     def _timed_out(self, seconds: float) -> Failure:
         """A call was cut off by its deadline, which is the provider's fault, or by the budget, which is not."""
@@ -290,16 +290,16 @@ class Client:
             fields = complete.check({**fields, CONFIDENCE: first})
         return fields, measured
 
-    def _most(self, call: _Call) -> Usage:
+    def _max_usage(self, call: _Call) -> Usage:
         """The most that one attempt may cost."""
         chars = sum(len(message["content"]) for message in call.question.messages) + 400
         answer = self.preset.sampling.max_tokens or 1_024
         return self.preset.price.of(chars // CHARS_PER_TOKEN, answer)
 
-    def _used(self, most: Usage, completion: Completion) -> Usage:
+    def _used(self, max_usage: Usage, completion: Completion) -> Usage:
         prompt, written = completion.prompt_tokens, completion.completion_tokens
         return self.preset.price.of(
-            most.prompt_tokens if prompt is None else prompt,
+            max_usage.prompt_tokens if prompt is None else prompt,
             len(completion.text) // CHARS_PER_TOKEN + 1 if written is None else written,
         )
 

@@ -70,26 +70,26 @@ class BudgetTracker:
             return float("inf")
         return self.budget.seconds - (self.clock() - self.started)
 
-    def reserve(self, most: Usage) -> None:
+    def reserve(self, max_usage: Usage) -> None:
         """Reserve what a call may cost, or raise ProviderError."""
         budget, ledger = self.budget, self.ledger
         wanted = [
             ("calls", budget.calls, ledger.calls + 1),
-            ("tokens", budget.tokens, ledger.tokens + self.reserved_tokens + most.tokens),
-            ("money", budget.money, ledger.money + self.reserved_money + most.money),
+            ("tokens", budget.tokens, ledger.tokens + self.reserved_tokens + max_usage.tokens),
+            ("money", budget.money, ledger.money + self.reserved_money + max_usage.money),
         ]
         for name, limit, amount in wanted:
             if limit is not None and amount > limit:
                 raise _exhausted(name, limit)
         if self.seconds_left() <= 0:
             raise _exhausted("seconds", budget.seconds)
-        self.reserved_tokens += most.tokens
-        self.reserved_money += most.money
+        self.reserved_tokens += max_usage.tokens
+        self.reserved_money += max_usage.money
 
-    def release(self, most: Usage) -> None:
+    def release(self, max_usage: Usage) -> None:
         """The call is over and its actual cost is in the ledger."""
-        self.reserved_tokens -= most.tokens
-        self.reserved_money -= most.money
+        self.reserved_tokens -= max_usage.tokens
+        self.reserved_money -= max_usage.money
 
 
 def _exhausted(name: str, limit: float | None) -> ProviderError:

@@ -127,11 +127,11 @@ class HostHintLoop:
         used = [ledger.since(earlier) for ledger, earlier in zip(self.source.ledgers, before, strict=True)]
         return learner, means | usage_columns(used)
 
-    def attach_hints(self, games: Games, settings: Any, wanted: NDArray[np.bool_] | None = None) -> Games:
+    def attach_hints(self, games: Games, settings: Any, playing: NDArray[np.bool_] | None = None) -> Games:
         """Hints for all games in which one is due; the step left the others without."""
         due = np.asarray(games.adviser_memory.due)
-        if wanted is not None:
-            due = due & wanted
+        if playing is not None:
+            due = due & playing
         if not due.any():
             return games
         keys = np.asarray(games.adviser_memory.key)
@@ -145,18 +145,18 @@ class HostHintLoop:
 
     def _update(self, learner: Learner, settings: Any) -> tuple[Learner, dict[str, Array]]:
         learner, index, keys = self.programs.begin(learner, settings)
-        wanted: NDArray[np.bool_] | None = None
+        playing: NDArray[np.bool_] | None = None
         if self.compiled.algo == "reinforce":  # it omits what a game plays after its end, so no hint is needed there
-            wanted = np.ones(learner.games.steps.shape, bool)
-        games = self.attach_hints(learner.games, settings, wanted)
+            playing = np.ones(learner.games.steps.shape, bool)
+        games = self.attach_hints(learner.games, settings, playing)
         for step in range(self.compiled.config.rollout):
             seen = self._rollout_buffer(learner, settings)
             games, self._seen = self.programs.step(
                 learner.weights, learner.pool, index, settings, games, seen, keys, step
             )
-            if wanted is not None:
-                wanted &= np.asarray(games.steps) > 0
-            games = self.attach_hints(games, settings, wanted)
+            if playing is not None:
+                playing &= np.asarray(games.steps) > 0
+            games = self.attach_hints(games, settings, playing)
         return self.programs.learn(learner._replace(games=games), index, self._seen, settings)  # type: ignore[no-any-return]
 
     def _report_progress(self) -> None:

@@ -43,7 +43,7 @@ class Style(NamedTuple):
     fields: tuple[float, ...] = (0.0,) * len(FIELDS)
 
 
-def wanted_risk(settings: Settings, view: View, style: Style) -> Array:
+def target_risk(settings: Settings, view: View, style: Style) -> Array:
     """The risk that the position demands of the batters, in units of `tactics.intent_risks`."""
     stage = jnp.asarray(STAGE, jnp.float32)[view.twenty_over]
     par_wickets = settings.par.wickets[view.legal]
@@ -86,7 +86,7 @@ def choose(style: Style, settings: Settings, variant: Array, view: View, masks: 
 
     The shares of `tactics.yaml` are zero where the laws forbid a choice, so only bowlers and batters need masks.
     """
-    risk = (wanted_risk(settings, view, style) - MIN_RISK) * ((RISK_STEPS - 1) / (MAX_RISK - MIN_RISK))
+    risk = (target_risk(settings, view, style) - MIN_RISK) * ((RISK_STEPS - 1) / (MAX_RISK - MIN_RISK))
     step = jnp.clip(jnp.round(risk), 0, RISK_STEPS - 1).astype(jnp.int32)
     intent = _draw(jnp.asarray(intents()), step * (len(INTENTS) - 1), len(INTENTS) - 1, u[0])
     phase = phase_of(view.twenty_over)

@@ -32,17 +32,17 @@ class HeuristicCaptain:
         self._style = bots.STYLES[style]
         self._rng = random.Random(seed)
         self._ball: Any = None
-        self._wanted: list[Call] = []
+        self._pending: list[Call] = []
 
     def act(self, frame: Mapping[str, Any]) -> Call:
         """The next call for a frame of `to_ui_frame`."""
         ball = (frame["episode_id"], frame["turn"])
         if ball != self._ball:
             self._ball = ball
-            self._wanted = self._decide(frame)
+            self._pending = self._decide(frame)
         legal = {entry["name"]: entry for entry in frame["tools"]}
-        while self._wanted and frame["calls_left"] > 0:
-            call = self._wanted.pop(0)
+        while self._pending and frame["calls_left"] > 0:
+            call = self._pending.pop(0)
             if call["tool"] in legal and _changes(call, frame["plans"]):
                 return call
         final = "play_delivery" if frame["role"] == "batting" else "bowl_delivery"

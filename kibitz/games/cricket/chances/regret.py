@@ -110,7 +110,7 @@ def lost(values: Values, settings: Settings, state: State, acts: tuple[Act, Act]
 
 def intent_shares(settings: Settings, state: State) -> Array:
     """f32[intents], the shares of a balanced captain in this position."""
-    risk = bots.wanted_risk(settings, view(settings, state, 0), bots.Style())
+    risk = bots.target_risk(settings, view(settings, state, 0), bots.Style())
     gaps = (jnp.asarray(tactics.intent_risks()) - jnp.clip(risk, bots.MIN_RISK, bots.MAX_RISK)) / bots.SPREAD
     share = jnp.exp(-0.5 * gaps * gaps)
     return share / jnp.sum(share)

@@ -21,7 +21,7 @@ from kibitz.core.envs.gym_env import GameEnv
 from kibitz.core.envs.gym_vector import GameVectorEnv
 from kibitz.core.envs.setup import Form, Illegal, feature_space
 from kibitz.core.errors import BadInput
-from kibitz.core.options import Wanted
+from kibitz.core.options import PlayerSpec
 from kibitz.games.cricket.laws.state import State
 from kibitz.games.cricket.laws.step import Settings
 from kibitz.games.cricket.laws.view import View, features
@@ -35,7 +35,7 @@ FEATURE_LIMIT = 8.0  # features stay well below it
 class EnvOptions(CricketOptions):
     """The game's options and those of the environments."""
 
-    opponent: Wanted = Field("balanced", description="a bot of the game, policy:RUN, or a mix by weight")
+    opponent: PlayerSpec = Field("balanced", description="a bot of the game, policy:RUN, or a mix by weight")
     illegal: Illegal = Field("error", description="whether an illegal act raises or costs the penalty")
     illegal_penalty: float = Field(0.1, ge=0, description="subtracted from the reward of an illegal act")
 

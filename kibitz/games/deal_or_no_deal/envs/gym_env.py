@@ -19,7 +19,7 @@ from kibitz.core.envs.gym_spaces import SampleMasks
 from kibitz.core.envs.gym_vector import GameVectorEnv
 from kibitz.core.envs.setup import EnvSetup, Form, Illegal
 from kibitz.core.errors import BadInput
-from kibitz.core.options import Wanted
+from kibitz.core.options import PlayerSpec
 from kibitz.games.deal_or_no_deal import rules
 from kibitz.games.deal_or_no_deal.options import NegotiationOptions
 from kibitz.games.deal_or_no_deal.rules import ACT_NAMES, ITEM_NAMES, MAX_UTILITY, SILENT, Items, Settings, dot
@@ -33,7 +33,7 @@ NOT_AN_ACTION = "{action!r} is not an action; it should be {{'act_type': 0..4, '
 class EnvOptions(NegotiationOptions):
     """The game's options and those of the environments."""
 
-    opponent: Wanted = "heuristic"
+    opponent: PlayerSpec = "heuristic"
     illegal: Illegal = "error"
     illegal_penalty: float = Field(1.0, ge=0, allow_inf_nan=False)
     clip_offers: bool = False
