@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import pytest
@@ -50,6 +50,56 @@ def frame_shows_a_card(game: Game) -> Game:
     return change("drawing", frame=frame)(game)
 
 
+class Stacked(NamedTuple):
+    """The same state with both cards in one array, as many games keep them."""
+
+    cards: Any  # i32[2]
+    rest: Any
+
+
+def stack(state: Any) -> Stacked:
+    return Stacked(jnp.stack(state.cards), state._replace(cards=(jnp.int32(0), jnp.int32(0))))
+
+
+def unstack(state: Stacked) -> Any:
+    return state.rest._replace(cards=(state.cards[0], state.cards[1]))
+
+
+def with_one_array_of_cards(game: Game) -> Game:
+    rules, drawing = game.rules, game.drawing
+
+    def step(settings: Any, state: Any, acts: Any, u: Any) -> Any:
+        after, *others = rules.step(settings, unstack(state), acts, u)
+        return stack(after), *others
+
+    changed = replace(
+        rules,
+        new=lambda settings, u: stack(rules.new(settings, u)),
+        to_act=lambda state: rules.to_act(unstack(state)),
+        legal=lambda settings, state, seat: rules.legal(settings, unstack(state), seat),
+        step=step,
+        view=lambda settings, state, seat: rules.view(settings, unstack(state), seat),
+    )
+    drawn = replace(
+        drawing,
+        frame=lambda settings, state: drawing.frame(settings, unstack(state)),
+        private=lambda settings, state, seat: drawing.private(settings, unstack(state), seat),
+        cast=lambda settings, state: drawing.cast(settings, unstack(state)),
+        review=lambda settings, state, past: {},
+    )
+    learning = replace(game.learning, bit_widths=None)
+    return replace(game, rules=changed, drawing=drawn, learning=learning, measures=Measures())
+
+
+def view_shows_a_row_of_an_array(game: Game) -> Game:
+    return with_one_array_of_cards(view_shows_the_other_card(game))
+
+
+def seat_acts_twice_in_a_row(game: Game) -> Game:
+    """Seat 1 plays every round alone."""
+    return change("rules", simultaneous=False, to_act=lambda state: (state.left > 0) & (jnp.arange(2) == 1))(game)
+
+
 def bot_turns_illegal(game: Game) -> Game:
     """Legal in the first turn, out of range from the second on."""
 
@@ -66,6 +116,8 @@ def narrow_bits(game: Game) -> Game:
 
 MUTATIONS: list[tuple[str, Callable[[Game], Game], str]] = [
     ("the view shows the other seat's card", view_shows_the_other_card, "`rules.view` shows"),
+    ("the view shows the other seat's part of an array", view_shows_a_row_of_an_array, "`rules.view` shows"),
+    ("a seat acts twice in a row", seat_acts_twice_in_a_row, "`rules.to_act` names a seat twice"),
     ("the frame shows a seat's card", frame_shows_a_card, "`drawing.frame` shows"),
     ("prompt_variables raises", change("words", prompt_variables=raises), "`words.prompt_variables` raised"),
     ("act_text raises", change("words", act_text=raises), "`words.act_text` raised"),
@@ -108,3 +160,7 @@ def test_a_broken_record_fails_with_a_sentence_that_names_the_field(
 
 def test_the_record_as_written_passes(game: Game) -> None:
     check_game(game, games=GAMES)
+
+
+def test_a_game_that_keeps_both_seats_in_one_array_passes(game: Game) -> None:
+    check_game(with_one_array_of_cards(game), games=GAMES)

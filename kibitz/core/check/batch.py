@@ -37,6 +37,8 @@ def _check_turn(game: Game, settings: Any, seen: dict[str, Any], over: Any) -> N
     assert (seen["to_act"].any(1) == running).all(), "`rules.to_act` should name a seat until the end, then none."
     if not game.rules.simultaneous:
         assert (seen["to_act"].sum(1) <= 1).all(), "`rules.to_act` names both seats, but the game is not simultaneous."
+        twice = (seen["to_act"] & seen["after_to_act"])[running].any()
+        assert not twice, "`rules.to_act` names a seat twice in a row; where only one acts at a time, seats alternate."
     assert seen["open"][running].all(), "`rules.legal` returned an empty mask before the end."
     assert seen["legal"][running].all(), "`rules.legal` should allow the values drawn from its own masks."
     assert np.isfinite(seen["rewards"]).all(), "`rules.step` should pay finite rewards."

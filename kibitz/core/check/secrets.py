@@ -50,17 +50,32 @@ def _random_acts(game: Game, settings: Any, state: Any, rng: Any) -> Any:
 
 
 def _changed_secrets(game: Game, settings: Any, state: Any, deals: list[Any], seat: int) -> Iterator[Any]:
-    """States in which one leaf has another deal's value, and only this seat's private values change."""
+    """States in which one leaf, or this seat's row of it, is another deal's, and only this seat's secrets change."""
     leaves, tree = jax.tree.flatten(state)
     dealt = [jax.tree.leaves(deal) for deal in deals]
     for place, leaf in enumerate(leaves):
-        values = [other[place] for other in dealt if not np.array_equal(other[place], leaf)]
-        if not values:
-            continue
-        other = jax.tree.unflatten(tree, [*leaves[:place], np.asarray(values[0], leaf.dtype), *leaves[place + 1 :]])
-        shown = [_same(*(game.drawing.private(settings, one, who) for one in (state, other))) for who in SEATS]
-        if not shown[seat] and shown[1 - seat]:
-            yield other
+        for part in _parts(leaf, seat):
+            values = [_replaced(leaf, other[place], part) for other in dealt]
+            changed = next((value for value in values if not np.array_equal(value, leaf)), None)
+            if changed is None:
+                continue
+            other = jax.tree.unflatten(tree, [*leaves[:place], changed, *leaves[place + 1 :]])
+            shown = [_same(*(game.drawing.private(settings, one, who) for one in (state, other))) for who in SEATS]
+            if not shown[seat] and shown[1 - seat]:
+                yield other
+
+
+def _parts(leaf: Any, seat: int) -> list[Any]:
+    """The whole leaf, and where an axis of it may stand for the seats, the part of this one."""
+    shape = np.shape(leaf)
+    rows = [(*[slice(None)] * axis, seat) for axis, size in enumerate(shape) if size == len(SEATS)]
+    return [..., *rows]
+
+
+def _replaced(leaf: Any, other: Any, part: Any) -> Any:
+    changed = np.array(leaf)
+    changed[part] = np.asarray(other)[part]
+    return changed
 
 
 def _is_public(game: Game, settings: Any, state: Any, other: Any, seat: int) -> bool:
