@@ -13,7 +13,7 @@ from kibitz.core.bots import seated
 from kibitz.core.check import check_game
 from kibitz.core.play.episode import play_episode
 from kibitz.core.play.events import LAST, TYPES, Event
-from kibitz.core.play.player import BotPlayer, Choice, Turn
+from kibitz.core.play.player import BotPlayer, Choice, Turn, TurnRequest
 from kibitz.core.play.recorder import Stopped
 from kibitz.games import get_game
 
@@ -39,6 +39,24 @@ class Scripted:
         if isinstance(answer, BaseException):
             raise answer
         return Choice(answer, self.name, reason="because")
+
+
+class Unaskable(Scripted):
+    """Fails when it describes its turn, as a person's seat does if the game's words raise."""
+
+    def request(self, turn: Turn) -> TurnRequest:
+        raise RuntimeError("no words")
+
+    def choose(self, turn: Turn) -> Choice:
+        self.request(turn)
+        return super().choose(turn)
+
+
+def test_a_player_that_cannot_describe_its_turn_loses_the_turn_and_not_the_episode() -> None:
+    played = play_episode(GAME, SETTINGS, [Unaskable((0, 0, 0, 0)), _heuristic()], seed=1)
+    decisions = [event.payload for event in played.events if event.type == "decision" and event.payload["seat"] == 0]
+    assert {one["fallback"] for one in decisions} == {"RuntimeError: no words"}
+    assert "turn.requested" not in {event.type for event in played.events}
 
 
 def _heuristic() -> BotPlayer:

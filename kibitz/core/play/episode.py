@@ -19,7 +19,7 @@ from kibitz.core.errors import BadInput
 from kibitz.core.game import SEATS, Game
 from kibitz.core.play.events import Event, Observer, Stream
 from kibitz.core.play.packs import is_swapped
-from kibitz.core.play.player import BotPlayer, Choice, Player, Turn
+from kibitz.core.play.player import BotPlayer, Choice, Player, Turn, TurnRequest
 from kibitz.core.play.recorder import Commentate, EpisodeRecorder
 from kibitz.core.xla.jit import jit_single
 
@@ -170,10 +170,19 @@ def _choice(
         hint = ask(table, adviser, turn)
         recorder.hint(turn.seat, turn.number, hint)
         turn = turn._replace(hint=hint)
-    request = getattr(player, "request", None)
+    request = _request(player, turn)
     if request is not None:
-        recorder.turn_requested(turn.seat, turn.number, request(turn))
+        recorder.turn_requested(turn.seat, turn.number, request)
     return ask(table, player, turn)
+
+
+def _request(player: Player, turn: Turn) -> TurnRequest | None:
+    """What the player publishes before it answers; None if it answers in this process, or fails here."""
+    request = getattr(player, "request", None)
+    try:
+        return None if request is None else request(turn)
+    except Exception:  # `choose` meets the same problem, and then the fallback bot plays
+        return None
 
 
 def ask(table: Table, player: Player, turn: Turn) -> Choice:
