@@ -17,6 +17,12 @@ OPERATOR: dict[str, JsonValue] = {"operator": True}
 PlayerSpec: TypeAlias = str | dict[str, float]  # a player by name, or several by weight
 
 
+def operator_options(options: type[BaseModel]) -> list[str]:
+    """The options that only the operator of a server may set."""
+    marked = {name: field.json_schema_extra for name, field in options.model_fields.items()}
+    return [name for name, extra in marked.items() if isinstance(extra, dict) and extra.get("operator")]
+
+
 class Options(BaseModel):
     """Base of every option table: rejects unknown names and coerces nothing."""
 

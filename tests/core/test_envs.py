@@ -11,15 +11,17 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode
+from pydantic import Field
 
 from kibitz.core.bots import seated
 from kibitz.core.envs.both_seats import AGENTS, SeatsTable
-from kibitz.core.envs.game_tool_env import GameEnvironment, tool_environment
+from kibitz.core.envs.game_tool_env import GameEnvironment, reset_options, tool_environment
 from kibitz.core.envs.gym_env import GameEnv
 from kibitz.core.envs.gym_spaces import LegalMultiDiscrete, flat_acts, flat_mask
 from kibitz.core.envs.gym_vector import GameVectorEnv
 from kibitz.core.envs.tool_env import action_of, models, tools
 from kibitz.core.errors import BadInput
+from kibitz.core.options import OPERATOR, Options, operator_options
 from kibitz.core.play.episode import play_episode
 from kibitz.core.play.player import BotPlayer
 from kibitz.core.words import GENERIC
@@ -147,6 +149,16 @@ def test_a_game_with_one_head_has_one_flat_act_for_each_of_its_values() -> None:
     assert acts is not None
     assert acts.tolist() == [[0], [1]]
     assert flat_mask(acts, np.array([False, True]), one).tolist() == [False, True]
+
+
+class FileOptions(Options):
+    path: str | None = Field(None, json_schema_extra={**OPERATOR, "examples": ["sides.yaml"]})
+
+
+def test_an_option_for_the_operator_is_refused_whatever_else_its_schema_says() -> None:
+    assert operator_options(FileOptions) == ["path"]
+    with pytest.raises(BadInput, match="only the operator may set it"):
+        reset_options(FileOptions).read({"path": "/etc/passwd"})
 
 
 def test_a_masked_multi_discrete_space_takes_concatenated_masks() -> None:

@@ -15,7 +15,7 @@ from kibitz.core.chance import episode_luck, seat_luck, seed_key
 from kibitz.core.envs.setup import default_opponent
 from kibitz.core.errors import BadInput
 from kibitz.core.game import SEATS, Game, first_view
-from kibitz.core.options import OPERATOR, Options
+from kibitz.core.options import Options, operator_options
 from kibitz.core.play.episode import ask, table_for
 from kibitz.core.play.player import BotPlayer, Player, Turn
 from kibitz.core.play.resolve import ANY_PATH, Resolver, player_and_bot
@@ -233,7 +233,7 @@ def tool_environment(game: str | Game) -> type[GameEnvironment]:
 @lru_cache(maxsize=64)
 def reset_options(options: type[Options]) -> type[Options]:
     """A game's options without those that only an operator may set, and the two that every environment has."""
-    refused = [name for name, field in options.model_fields.items() if field.json_schema_extra == OPERATOR]
+    refused = operator_options(options)
 
     def hide(schema: dict[str, Any]) -> None:
         for name in refused:

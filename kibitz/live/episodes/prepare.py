@@ -10,7 +10,7 @@ from typing import Any
 from kibitz.core.bots import Bot, seated
 from kibitz.core.errors import BadInput
 from kibitz.core.game import Game
-from kibitz.core.options import Options
+from kibitz.core.options import Options, operator_options
 from kibitz.core.play.episode import Episode, play_episode
 from kibitz.core.play.events import Observer
 from kibitz.core.play.player import BotPlayer, Player
@@ -148,9 +148,8 @@ def _game_and_options(request: EpisodeRequest, limits: Limits) -> tuple[Game, An
     plain = get_game(request.game)
     known = plain.options.model_fields
     given = request.game_options(known)
-    for name, value in given.items():
-        extra = known[name].json_schema_extra if name in known else None
-        if not limits.operator and isinstance(extra, dict) and extra.get("operator") and value != known[name].default:
+    for name in () if limits.operator else operator_options(plain.options):
+        if name in given and given[name] != known[name].default:
             raise BadInput(f"Only the operator of this server may set the option {name!r}; omit it.")
     options = plain.options.read(given, f"option of {request.game}")
     packs = pack_choices(request.game)

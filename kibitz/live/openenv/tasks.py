@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kibitz.core.errors import BadInput, NotFound
+from kibitz.core.options import operator_options
 from kibitz.games import get_environment, get_pack, pack_names
 from kibitz.live.bodies import MAX_EXACT
 
@@ -69,6 +70,9 @@ def read_options(game: str, given: Mapping[str, Any]) -> tuple[dict[str, Any], s
         if not isinstance(split, str) or type(index) is not int:
             raise BadInput("A task is a split's name and an index, as in split='default', index=0.")
         options = {**task(game, split, index)["options"], **options}
+    for name in () if known is None else operator_options(known):
+        if name in options and options[name] != known.model_fields[name].default:
+            raise BadInput(f"Only the operator of this server may set the option {name!r}; omit it.")
     if PACK in options and options[PACK] not in splits(game):
         raise BadInput(f"{game} has no pack {options[PACK]!r:.80}; it has {', '.join(splits(game))}.")
     return options, episode_id
