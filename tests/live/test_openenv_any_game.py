@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
+from kibitz.live.openenv import tasks
 from kibitz.live.openenv.sessions import Sessions
 from tests.live.openenv_server import app, serving
 from tests.train import toy
@@ -42,3 +43,14 @@ def test_a_foreign_games_tasks_are_seeds(http: httpx.Client) -> None:
     assert task["options"] == {"seed": 3}
     by_task = http.post("/reset", json={"split": "default", "index": 3}).json()["observation"]
     assert by_task == http.post("/reset", json={"seed": 3}).json()["observation"]
+
+
+def test_an_environment_that_cannot_play_packs_lists_no_matches(monkeypatch: pytest.MonkeyPatch) -> None:
+    toy.register()
+    try:
+        monkeypatch.setattr(tasks, "pack_names", lambda game: ("small",))
+        assert tasks.splits(toy.NAME) == ("default",)
+        assert tasks.task(toy.NAME, "default", 2)["options"] == {"seed": 2}
+        assert tasks.splits("cricket") == ("small",)
+    finally:
+        toy.unregister()

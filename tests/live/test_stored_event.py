@@ -65,6 +65,15 @@ def test_an_environments_rewards_are_private_unless_the_game_says_otherwise() ->
     assert ["2.5" in text for text in shown["cricket"]] == [True, True, True]
 
 
+@pytest.mark.parametrize("name", ["done", "match_over"])
+def test_an_environment_that_its_driver_abandons_ends_as_failed(name: str) -> None:
+    for over, kind in ((False, "episode.failed"), (True, "episode.ended")):
+        recorder = EnvRecorder("deal_or_no_deal", "ep-1", ("a", "b"), {})
+        recorder.started({"frame": {}})
+        (last,) = recorder.ended({name: over, "seed": 1})
+        assert last.type == kind
+
+
 @pytest.mark.parametrize("size", [0, 125, 126, 65_535, 65_536])
 def test_a_text_is_encoded_as_the_websockets_package_does(size: int) -> None:
     text = "x" * size

@@ -1,6 +1,7 @@
 """Tasks as OpenEnv lists them: a game's packs are splits, their matches are tasks.
 
-A game without packs has one split, `default`, whose tasks are seeds. `reset(split=.., index=..)` plays a task.
+A game without packs, or without an environment that plays them, has one split, `default`, whose tasks are seeds.
+`reset(split=.., index=..)` plays a task.
 """
 
 from __future__ import annotations
@@ -21,14 +22,19 @@ EPISODE_ID = r"^[ -~]{1,255}$"  # one that a caller may give
 
 def splits(game: str) -> tuple[str, ...]:
     """Names of the shipped packs. Elsewhere a pack may also be a user's own file; here a caller cannot name one."""
-    return pack_names(game) or ("default",)
+    return _playable_packs(game) or ("default",)
+
+
+def _playable_packs(game: str) -> tuple[str, ...]:
+    """None where the environment cannot begin a match of a pack, as the generic one cannot."""
+    return pack_names(game) if hasattr(get_environment(game), "task_options") else ()
 
 
 def count(game: str, split: str) -> int:
     known = splits(game)
     if split not in known:
         raise BadInput(f"{game} has no split {split!r:.80}; it has {', '.join(known)}.")
-    return get_pack(game, split).matches if pack_names(game) else MAX_SEEDS
+    return get_pack(game, split).matches if _playable_packs(game) else MAX_SEEDS
 
 
 def task(game: str, split: str, index: int) -> dict[str, Any]:

@@ -91,7 +91,7 @@ class EnvRecorder:
 
     def ended(self, state: Any) -> list[Event]:
         """Ends as failed if the driver abandoned the episode before its end."""
-        if _get(state, "match_over", True) is False:
+        if _get(state, "match_over", _get(state, "done", True)) is False:  # cricket's name, every other game's
             failed = {
                 "kind": "stopped",
                 "reason": "The driver stopped the episode.",
