@@ -61,7 +61,7 @@ def read_options(game: str, given: Mapping[str, Any]) -> tuple[dict[str, Any], s
     inner = values.pop("options", {})
     if not isinstance(inner, Mapping):
         raise BadInput(f"options is {inner!r:.80}; it should be an object.")
-    known = getattr(get_environment(game), "options", None)
+    known: Any = getattr(get_environment(game), "options", None)
     if known is not None:  # also those that the top level overrides
         known.read({key: value for key, value in inner.items() if key not in ("split", "index")}, "option of reset")
     episode_id = values.pop("episode_id", None)
