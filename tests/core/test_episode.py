@@ -236,8 +236,11 @@ def test_a_game_that_raises_ends_the_episode_with_an_event() -> None:
     assert seen[-1].type == "episode.failed" and "the game broke" in seen[-1].payload["reason"]
 
 
-def test_check_game_accepts_the_negotiation() -> None:
-    check_game(GAME, games=64)
+@pytest.mark.conformance
+@pytest.mark.parametrize("options", [{}, {"max_overs": 2}], ids=["deal_or_no_deal", "cricket"])
+def test_check_game_accepts_the_built_in_games(options: dict[str, Any]) -> None:
+    game = get_game("cricket") if options else GAME
+    check_game(game, game.options(**options), games=64)
 
 
 def test_check_game_finds_a_broken_promise() -> None:

@@ -57,6 +57,7 @@ def test_bayes_reaches_its_expected_share_of_the_ceiling() -> None:
     json.dumps(found, allow_nan=False)
 
 
+@pytest.mark.conformance
 def test_random_and_heuristic_stand_below_bayes() -> None:
     shares = {
         name: evaluate(GAME, OPTIONS, name, "heuristic", 500)["share_of_ceiling"] for name in ("random", "heuristic")

@@ -199,7 +199,7 @@ def test_a_pack_cannot_be_combined_with_other_options() -> None:
         evaluate(player="balanced", game="cricket", pack="default", options=["max_overs=3"])
 
 
-@pytest.mark.parametrize("seed", [2**31 - 1, 3_000_000_000, 2**63 - 1])
+@pytest.mark.parametrize("seed", [3_000_000_000, 2**63 - 1])
 def test_every_seed_has_its_own_matches(small: Pack, seed: int) -> None:
     """Matches of different rounds and seeds differ, batched and one by one."""
     count = 2 * small.matches

@@ -110,7 +110,7 @@ def test_the_embedded_model_advises_a_ppo_run_through_the_command(kibitz: Any, t
     assert (folder / "prompt.txt").read_text() == (Path("configs") / "llm_prompt.txt").read_text()
 
 
-@pytest.mark.parametrize("algo", ["ppo", "reinforce"])
+@pytest.mark.parametrize("algo", ["ppo", pytest.param("reinforce", marks=pytest.mark.conformance)])
 def test_training_with_an_unreachable_model_equals_training_without_hints_and_counts_every_failure(
     train: Train, server: FakeServer, algo: str
 ) -> None:

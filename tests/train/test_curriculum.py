@@ -52,6 +52,7 @@ def test_phases_change_the_game_at_the_right_step(train: Callable[..., Any]) -> 
     assert summary["adviser"] == "none"
 
 
+@pytest.mark.conformance
 def test_resuming_inside_a_later_phase_gives_the_same_curve(train: Callable[..., Any]) -> None:
     whole, _ = train("whole", **PHASES)
     for name, step in (("inside", 416), ("border", 352)):

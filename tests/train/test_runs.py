@@ -74,6 +74,7 @@ def test_seeds_trained_together_are_those_trained_alone(train: Callable[..., Any
     assert len({row["return"] for row in found if row["step"] == 160}) > 1, "seeds differ from each other"
 
 
+@pytest.mark.conformance
 def test_kill_9_at_random_moments_then_resume_equals_an_uninterrupted_run(
     never_stopped: Path, command: Command, config: str, tmp_path: Path
 ) -> None:
