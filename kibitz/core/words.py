@@ -83,6 +83,11 @@ def position_text(view: Any) -> str:
     return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in _view_values(view).items()) + "."
 
 
+def is_choice(name: str, values: Any) -> bool:
+    """Whether an answer field is part of the act: neither the confidence nor a free text, which has a limit."""
+    return name != CONFIDENCE and not hasattr(values, "limit")
+
+
 def act_of_fields(heads: tuple[Head, ...], declared: Mapping[str, Any], masks: Masks, fields: Mapping[str, Any]) -> Act:
     """The act that an answer's fields stand for.
 
@@ -95,7 +100,7 @@ def act_of_fields(heads: tuple[Head, ...], declared: Mapping[str, Any], masks: M
     places = {head.name: i for i, head in enumerate(heads)}
     unnamed = iter([i for name, i in places.items() if name not in declared])
     for name, values in declared.items():
-        if name == CONFIDENCE:
+        if not is_choice(name, values):
             continue
         if name in places:
             act[places[name]] = legal[places[name]][list(values).index(fields[name])]

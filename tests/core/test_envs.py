@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
@@ -24,7 +24,7 @@ from kibitz.core.errors import BadInput
 from kibitz.core.options import OPERATOR, Options, operator_options
 from kibitz.core.play.episode import play_episode
 from kibitz.core.play.player import BotPlayer
-from kibitz.core.words import GENERIC
+from kibitz.core.words import GENERIC, act_of_fields
 from tests.train import toy
 from tests.twins import play_beside
 
@@ -159,6 +159,20 @@ def test_an_option_for_the_operator_is_refused_whatever_else_its_schema_says() -
     assert operator_options(FileOptions) == ["path"]
     with pytest.raises(BadInput, match="only the operator may set it"):
         reset_options(FileOptions).read({"path": "/etc/passwd"})
+
+
+class FreeText(NamedTuple):
+    limit: int = 80
+
+
+def test_free_texts_and_ranges_among_the_answer_fields_do_no_harm() -> None:
+    one = replace(GAME, heads=GAME.heads[:1], learning=replace(GAME.learning, matters=None), words=GENERIC)
+    fields = {"arm": range(2), "reason": FreeText(), "confidence": [0.0, 1.0]}
+    one = replace(one, words=replace(one.words, answer_fields=lambda view, masks: fields))
+    environment = tool_environment(one)
+    assert set(models(environment).action.model_fields) == {"arm"}
+    masks = (np.ones(2, bool),)
+    assert act_of_fields(one.heads, fields, masks, {"arm": 1, "reason": "why"}) == (1,)
 
 
 def test_a_masked_multi_discrete_space_takes_concatenated_masks() -> None:

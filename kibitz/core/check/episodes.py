@@ -14,7 +14,7 @@ from kibitz.core.game import Game
 from kibitz.core.play.episode import play_episode, table_for
 from kibitz.core.play.events import Event
 from kibitz.core.play.player import BotPlayer
-from kibitz.core.words import CONFIDENCE, act_of_fields
+from kibitz.core.words import act_of_fields, is_choice
 
 MAX_TURNS = 40  # whose words are checked
 GARBAGE = ("", "?", "9" * 30, "\ud83c\udfcf no such move")
@@ -93,7 +93,7 @@ def _check_position(game: Game, settings: Any, view: Any, masks: Any, history: l
 def _check_answers(game: Game, masks: Any, declared: Mapping[str, Any]) -> None:
     """Fields name heads, an array fills the others, and every value leads to a legal act."""
     heads = {head.name: i for i, head in enumerate(game.heads)}
-    choices = {name: values for name, values in declared.items() if name != CONFIDENCE and not hasattr(values, "limit")}
+    choices = {name: values for name, values in declared.items() if is_choice(name, values)}
     unnamed = [i for name, i in heads.items() if name not in choices]
     known = ", ".join(heads)
     for name, values in choices.items():

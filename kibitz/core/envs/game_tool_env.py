@@ -20,7 +20,7 @@ from kibitz.core.play.episode import ask, table_for
 from kibitz.core.play.player import BotPlayer, Player, Turn
 from kibitz.core.play.resolve import ANY_PATH, Resolver, player_and_bot
 from kibitz.core.registry import load_game
-from kibitz.core.words import CONFIDENCE, act_of_fields
+from kibitz.core.words import act_of_fields, is_choice
 
 MAX_ILLEGAL_ACTS = 3  # in a row; a bot's act replaces the last of them
 
@@ -133,7 +133,7 @@ class GameEnvironment:
         """The action as an act, and why it is illegal, or ""."""
         words = self._game.words
         declared = words.answer_fields(view, masks)
-        given = {name: getattr(action, name) for name in declared if name != CONFIDENCE}
+        given = {name: getattr(action, name) for name, values in declared.items() if is_choice(name, values)}
         try:
             return tuple(act_of_fields(self._game.heads, declared, masks, given)), ""
         except ValueError:  # a value that is not in the list of legal ones, or an array of another length
@@ -142,7 +142,8 @@ class GameEnvironment:
     def observation(self, view: Any, masks: Any, **common: Any) -> Any:
         """What the caller sees; `common` has error, played_for_you, done, reward, metadata and history."""
         game, done = self._game, common["done"]
-        legal = {name: values for name, values in game.words.answer_fields(view, masks).items() if name != CONFIDENCE}
+        declared = game.words.answer_fields(view, masks)
+        legal = {name: _lists(values) for name, values in declared.items() if is_choice(name, values)}
         return GameObservation(
             text=game.words.position_text(view),
             choices="" if done else game.words.choices_text(view, masks),
@@ -212,7 +213,7 @@ def tool_environment(game: str | Game) -> type[GameEnvironment]:
     fields: dict[str, Any] = {
         name: (_type_of(values), Field(description=_description(sizes.get(name))))
         for name, values in record.words.answer_fields(view, masks).items()
-        if name != CONFIDENCE
+        if is_choice(name, values)
     }
     camel = "".join(part.capitalize() for part in record.name.split("_"))
     action = create_model(f"{camel}Action", __base__=GameAction, **fields)
@@ -264,9 +265,14 @@ def _description(size: int | None) -> str:
 
 def _type_of(values: list[Any]) -> Any:
     """Of one field: whole numbers, words, or a list of either."""
-    if values and isinstance(values[0], (list, tuple)):
+    if values and isinstance(values[0], (list, tuple, range)):
         return list[_type_of(list(values[0]))]  # type: ignore[misc]
     return str if values and isinstance(values[0], str) else int
+
+
+def _lists(values: Any) -> Any:
+    """Legal values as JSON has them; a game may give tuples and ranges."""
+    return [_lists(value) for value in values] if isinstance(values, (list, tuple, range)) else values
 
 
 def _game_options(game: str | Game, chosen: Any) -> Any:
