@@ -14,7 +14,10 @@ import pytest
 from kibitz.cli.new_game import write_package
 from kibitz.core.bots import Bot
 from kibitz.core.check import check_game
+from kibitz.core.check.secrets import check_secrets
 from kibitz.core.game import Game, Measures
+from kibitz.core.registry import load_game
+from kibitz.games.deal_or_no_deal.options import NegotiationOptions
 
 NAME = "third_game"
 GAMES = 8
@@ -160,6 +163,11 @@ def test_a_broken_record_fails_with_a_sentence_that_names_the_field(
 
 def test_the_record_as_written_passes(game: Game) -> None:
     check_game(game, games=GAMES)
+
+
+def test_a_value_that_the_rules_reveal_to_the_other_seat_is_no_leak() -> None:
+    options = NegotiationOptions(reveal_partner_utilities=True)
+    check_secrets(load_game("deal_or_no_deal", options), options.settings(), 0)
 
 
 def test_a_game_that_keeps_both_seats_in_one_array_passes(game: Game) -> None:

@@ -90,7 +90,8 @@ def _is_public(game: Game, settings: Any, state: Any, other: Any, seat: int) -> 
     secret = f"the private values of seat {1 - seat}"
     in_view = differs(lambda one: _view(game, settings, one, seat)[0])
     in_frame = differs(partial(game.drawing.frame, settings))
-    assert in_frame or not in_view, f"`rules.view` shows {secret} to seat {seat}."
+    meant = f"if that is meant, `drawing.private` of seat {seat} should list them, too"
+    assert in_frame or not in_view, f"`rules.view` shows {secret} to seat {seat}; {meant}."
     assert in_view or not in_frame, f"`drawing.frame` shows {secret}."
     if in_view:
         return True

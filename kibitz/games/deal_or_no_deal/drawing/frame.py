@@ -14,8 +14,9 @@ def ints(items: Any) -> list[int]:
 
 
 def private(settings: Any, state: State, seat: int) -> dict[str, Any]:
-    """What only this seat knows."""
-    return {"utilities": ints(state.utilities[seat])}
+    """What this seat knows and the public does not."""
+    revealed = {"partner_utilities": ints(state.utilities[1 - seat])} if bool(settings.reveal) else {}
+    return {"utilities": ints(state.utilities[seat])} | revealed
 
 
 def frame(settings: Any, state: State) -> dict[str, Any]:
