@@ -184,7 +184,8 @@ def _summary(game: Game, played: Played, seat: int, reference: NDArray[np.float6
 
 
 def _share(part: float, whole: float) -> float | None:
-    return part / whole if whole else None
+    """None where the whole is a loss: 60 % of it would be better than all of it."""
+    return part / whole if whole > 0 else None
 
 
 def nan_to_none(value: Any) -> Any:

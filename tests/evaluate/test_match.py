@@ -158,3 +158,10 @@ def test_a_person_cannot_be_evaluated() -> None:
     game = get_game("deal_or_no_deal")
     with pytest.raises(BadInput, match="kibitz play"):
         evaluate(game, game.options(), "heuristic", "human", 2)
+
+
+def test_a_share_of_a_loss_or_of_nothing_is_undefined() -> None:
+    """In a zero-sum game the reference may lose on average: a share of that would turn the order round."""
+    assert match._share(0.6, 0.8) == pytest.approx(0.75)
+    assert match._share(0.6, -0.2) is None
+    assert match._share(0.6, 0.0) is None
