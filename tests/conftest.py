@@ -18,7 +18,7 @@ SHARED = ROOT.parent / "shared" / "data"
 # These files take longest with empty caches. They run first, so that both workers finish at about the same time.
 SLOWEST_FIRST = (
     "train/test_cricket", "live/test_security", "llm/test_embedded", "live/test_faults", "train/test_runs",
-    "hints/test_training", "train/test_learning", "games/cricket/test_fuzz", "cli/test_demo", "train/test_curriculum",
+    "advice/test_training", "train/test_learning", "games/cricket/test_fuzz", "cli/test_demo", "train/test_curriculum",
     "train/test_checkpoints", "live/test_stores_and_buses", "conformance/test_sb3", "conformance/test_local_hf",
     "games/cricket/test_captains", "browser/test_access", "browser/test_watching", "evaluate/test_packs",
     "games/cricket/test_gym_env", "games/cricket/test_matches", "games/cricket/test_realism", "cli/test_commands",

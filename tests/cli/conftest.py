@@ -1,5 +1,5 @@
 """The fake presets of the hint tests."""
 
-from tests.hints.conftest import embedded, fake, presets
+from tests.advice.conftest import embedded, fake, presets
 
 __all__ = ["embedded", "fake", "presets"]

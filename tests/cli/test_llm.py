@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 
 from kibitz.cli import app
 from kibitz.core.errors import BadInput
+from tests.advice.conftest import KEY
 from tests.conftest import Finished
-from tests.hints.conftest import KEY
 
 Command = Callable[..., Finished]
 

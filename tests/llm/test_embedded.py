@@ -20,7 +20,7 @@ from kibitz.llm.client.client import Client
 from kibitz.llm.client.types import Question, Reply
 from kibitz.llm.presets import Preset, read_presets
 from kibitz.llm.providers import weights
-from tests.hints.conftest import embedded as installed
+from tests.advice.conftest import embedded as installed
 from tests.llm.conftest import words
 
 __all__ = ["installed"]

@@ -1,5 +1,5 @@
 """The same fake presets as the hints have."""
 
-from tests.hints.conftest import embedded, fake, presets, prompts
+from tests.advice.conftest import embedded, fake, presets, prompts
 
 __all__ = ["embedded", "fake", "presets", "prompts"]

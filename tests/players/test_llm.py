@@ -23,7 +23,7 @@ from kibitz.llm.answers.answer import Answer
 from kibitz.llm.client.types import ProviderError
 from kibitz.players import player_named
 from kibitz.players.llm import LLMPlayer, NoAnswer, llm_player
-from tests.hints.conftest import KEY, Prompts
+from tests.advice.conftest import KEY, Prompts
 
 POOL = {"counts": [1, 2, 3], "my_utilities": [4, 2, 2]}
 

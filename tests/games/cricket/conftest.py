@@ -1,5 +1,5 @@
 """The fake language models that the tests of advice use."""
 
-from tests.hints.conftest import embedded, fake, presets, prompts
+from tests.advice.conftest import embedded, fake, presets, prompts
 
 __all__ = ["embedded", "fake", "presets", "prompts"]

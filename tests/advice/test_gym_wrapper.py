@@ -14,7 +14,7 @@ from gymnasium.utils.env_checker import check_env
 import kibitz
 from kibitz.core.errors import BadInput
 from kibitz.games.deal_or_no_deal.envs.wrappers import FlatActions
-from tests.hints.conftest import KEY, Prompts
+from tests.advice.conftest import KEY, Prompts
 
 OPTIONS = {"context": {"counts": [1, 2, 3], "my_utilities": [4, 2, 2], "partner_utilities": [1, 1, 1]}}
 FIRM = {"act_type": 1, "oA": np.array([1, 2, 3])}  # asks for everything: the partner never agrees

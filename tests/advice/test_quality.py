@@ -10,7 +10,7 @@ import pytest
 from kibitz.advice.quality import draw_positions, evaluate_hints, position
 from kibitz.core.errors import BadInput
 from kibitz.games import get_game
-from tests.hints.conftest import KEY, Prompts
+from tests.advice.conftest import KEY, Prompts
 
 GAME = get_game("deal_or_no_deal")
 
