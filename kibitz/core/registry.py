@@ -18,6 +18,7 @@ import logging
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
+from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 from kibitz.core.errors import BadInput
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("kibitz")
 GAMES, PLAYERS, ENVS = "kibitz.games", "kibitz.players", "kibitz.envs"
+_JAX_LOCK = RLock()
 _PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
 
 
@@ -51,8 +53,20 @@ def _from_checkout(group: str) -> list[EntryPoint]:
     return [EntryPoint(name, value, group) for name, value in sorted(declared.get(group, {}).items())]
 
 
+def import_jax() -> None:
+    """Imports JAX, one thread at a time.
+
+    JAX's modules import each other in cycles. If two threads begin to import it at the same time, Python
+    breaks the deadlock by showing one of them a half-initialised module. Threads that are about to load
+    modules which need JAX call this first.
+    """
+    with _JAX_LOCK:
+        import jax.numpy  # noqa: F401
+
+
 def load(entry: EntryPoint) -> Any:
     """What an entry point names. A package that cannot be imported is the user's to repair: BadInput."""
+    import_jax()
     try:
         return entry.load()
     except BadInput:

@@ -13,6 +13,7 @@ from fastapi import FastAPI
 from fastapi.responses import JSONResponse, PlainTextResponse
 
 import kibitz
+from kibitz.core.registry import import_jax
 from kibitz.games import game_names, usable_games
 from kibitz.live.config import LiveConfig
 from kibitz.live.episodes import janitor
@@ -152,7 +153,8 @@ async def _every(seconds: float, job: Callable[[], Awaitable[None]], at_once: bo
 def _add_plain_routes(app: FastAPI, default_game: str) -> None:
     @cache
     def document() -> dict[str, Any]:
-        from kibitz.live.http.openapi import describe_games  # loads JAX
+        import_jax()
+        from kibitz.live.http.openapi import describe_games
 
         return describe_games(app.openapi(), default_game)
 

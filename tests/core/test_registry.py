@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from importlib.metadata import EntryPoint
 
@@ -48,3 +50,20 @@ def test_another_package_cannot_replace_a_built_in_game(monkeypatch: pytest.Monk
     found = [EntryPoint("cricket", value, registry.GAMES) for value in ("foreign:GAME", "kibitz.games.cricket:game")]
     monkeypatch.setattr(registry, "entry_points", lambda group: found)
     assert registry.registered.__wrapped__(registry.GAMES)["cricket"].value == "kibitz.games.cricket:game"
+
+
+def test_threads_that_load_games_at_the_same_time_all_succeed() -> None:
+    """JAX imports itself in cycles: without a lock, one of several threads can see half of it."""
+    code = (
+        "import threading\n"
+        "from kibitz.core.registry import game_names, load_game\n"
+        "errors = []\n"
+        "def load(name):\n"
+        "    try: load_game(name)\n"
+        "    except Exception as error: errors.append(repr(error))\n"
+        "threads = [threading.Thread(target=load, args=(name,)) for name in game_names() * 2]\n"
+        "[thread.start() for thread in threads]; [thread.join() for thread in threads]\n"
+        "print(errors)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]", done.stdout

@@ -87,7 +87,7 @@ def test_every_answer_parses_and_is_legal() -> None:
 
 
 @pytest.mark.conformance
-def test_two_hundred_random_positions_all_parse_and_are_legal() -> None:
+def test_eighty_random_positions_all_parse_and_are_legal() -> None:
     all_legal(positions(80, seed=2))
 
 

@@ -29,7 +29,6 @@ HEAVY = pytest.mark.conformance  # half a minute each, nearly all of it compilin
 @pytest.mark.parametrize(
     ("algo", "hint"),
     [
-        pytest.param("ppo", "random", marks=HEAVY),
         pytest.param("ppo", "expert", marks=HEAVY),
         pytest.param("reinforce", "expert", marks=HEAVY),
     ],

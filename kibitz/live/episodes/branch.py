@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from kibitz.core.errors import NotFound
 from kibitz.core.play.events import Event
+from kibitz.core.registry import import_jax
 from kibitz.live.episodes.request import FRESH, BranchRequest, EpisodeRequest
 from kibitz.live.store.base import Row
 from kibitz.live.store.sql import Store
@@ -97,7 +98,8 @@ def _events(store: Store, episode_id: str) -> Iterator[Event]:
 
 def _choice(row: Row, seat: int, act: list[int] | None, decisions: Mapping[int, Mapping[str, Any]]) -> Choice | None:
     """The act of the step; its source and reason come from the seat's decision, if there is one."""
-    from kibitz.core.play.player import Choice  # loads JAX
+    import_jax()
+    from kibitz.core.play.player import Choice
 
     if act is None:
         return None

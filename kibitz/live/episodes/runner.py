@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from kibitz.core.errors import BadInput, Stopped
+from kibitz.core.registry import import_jax
 from kibitz.live.config import LiveConfig
 from kibitz.live.episodes.janitor import fail_episode
 from kibitz.live.episodes.request import EpisodeRequest
@@ -123,7 +124,8 @@ class Runner:
         return episode.seats.get(token) if episode is not None and token else None
 
     def _begin(self, request: EpisodeRequest, branch: BranchPoint | None, episode: RunningEpisode) -> PreparedEpisode:
-        from kibitz.core.play.resolve import Resolver  # loads JAX
+        import_jax()
+        from kibitz.core.play.resolve import Resolver
         from kibitz.live.episodes.prepare import Limits, prepare
 
         config = self.config

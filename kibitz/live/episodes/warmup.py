@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 from kibitz.core.errors import Stopped
+from kibitz.core.registry import import_jax
 from kibitz.live.episodes.timeouts import StopSignal
 
 log = logging.getLogger("kibitz.live")
@@ -31,6 +32,7 @@ class Warmup:
     def _work(self, runs: Path) -> None:
         began = time.monotonic()
         try:
+            import_jax()
             from kibitz.games import usable_games
 
             for name in usable_games():

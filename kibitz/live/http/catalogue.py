@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from kibitz.core.registry import import_jax
 from kibitz.live.episodes.request import HUMAN
 
 MAX_POINTS = 500  # of a curve: more than a page can draw
@@ -26,6 +27,7 @@ def games(runs: Path, default_game: str = "") -> dict[str, Any]:
 
 @cache
 def _game(name: str) -> dict[str, Any]:
+    import_jax()
     from kibitz.games import get_game
     from kibitz.live.episodes.prepare import pack_choices
 
@@ -44,6 +46,7 @@ def _game(name: str) -> dict[str, Any]:
 
 def players_of(game: str, runs: Path) -> list[dict[str, Any]]:
     """Every name that a start may use, and why some cannot play here."""
+    import_jax()
     from kibitz.core.play.resolve import PlayerInfo, Resolver
     from kibitz.games import get_game
 

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from kibitz.core.envs.tool_env import models
 from kibitz.core.errors import BadInput
-from kibitz.core.registry import is_usable
+from kibitz.core.registry import import_jax, is_usable
 from kibitz.games import get_environment, get_game
 from kibitz.live.bodies import MAX_EXACT, Problem, Strict
 from kibitz.live.openenv import mcp as openenv_mcp
@@ -130,7 +130,8 @@ def _describe_step(game: str, schema: dict[str, Any]) -> None:
 
 
 def _describe_reset(game: str, schema: dict[str, Any]) -> None:
-    from kibitz.live.openenv.schemas import reset_properties  # loads JAX
+    import_jax()
+    from kibitz.live.openenv.schemas import reset_properties
 
     schema["properties"] |= reset_properties(game)
     schema["additionalProperties"] = {"type": "null"}  # null counts as omitted

@@ -21,6 +21,7 @@ from pydantic import ValidationError
 
 from kibitz.core.envs.tool_env import Environment, models
 from kibitz.core.errors import BadInput
+from kibitz.core.registry import import_jax
 from kibitz.games import get_environment
 from kibitz.live.openenv.tasks import read_options
 
@@ -68,7 +69,8 @@ class EnvSession:
     @property
     def environment(self) -> Environment:
         if self._environment is None:
-            from kibitz.core.play.resolve import Resolver  # loads JAX
+            import_jax()
+            from kibitz.core.play.resolve import Resolver
 
             self._environment = get_environment(self.game)(resolver=Resolver(self._runs))
         return self._environment
