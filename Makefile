@@ -7,8 +7,9 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 # installed modules are ever imported: Python compiles those on first import and caches the result.
 INSTALL := $(PIP) install --no-compile --constraint requirements.lock
 unexport PYTHONDONTWRITEBYTECODE
-# One file at a time per core, slow files first (tests/conftest.py).
-SPREAD := --durations 20 -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
+# One file at a time per worker, slow files first (tests/conftest.py). Quick tests wait for servers and browsers often
+# enough to keep three workers busy on two cores; the heavy ones compute, so they get one worker per core.
+SPREAD := --durations 20 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 # Seconds after which a test of a third-party suite counts as hung.
 THIRD_PARTY_TIMEOUT := -o faulthandler_timeout=1200
 # Python packages and the model's weights install while apt installs system packages.
@@ -21,11 +22,11 @@ demo: $(VENV)/.demo weights
 
 test:
 	$(SETUP) ready-test system
-	$(BIN)/python -m pytest -m "not conformance" $(SPREAD)
+	$(BIN)/python -m pytest -m "not conformance" -n 3 $(SPREAD)
 
 conformance:
 	$(SETUP) ready-conformance system
-	$(BIN)/python -m pytest -m "conformance and not timed" $(SPREAD) $(THIRD_PARTY_TIMEOUT)
+	$(BIN)/python -m pytest -m "conformance and not timed" -n 2 $(SPREAD) $(THIRD_PARTY_TIMEOUT)
 	$(BIN)/python -m pytest -m "conformance and timed" $(THIRD_PARTY_TIMEOUT)
 	$(MAKE) --no-print-directory examples
 

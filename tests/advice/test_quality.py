@@ -15,6 +15,7 @@ from tests.advice.conftest import KEY, Prompts
 GAME = get_game("deal_or_no_deal")
 
 
+@pytest.mark.conformance
 def test_the_reference_as_a_source_is_perfect_and_random_is_not() -> None:
     best = evaluate_hints(GAME, GAME.options(), "expert", 64)
     assert (best["agreement"], best["regret_mean"], best["distance"], best["brier"]) == (1.0, 0.0, 0.0, 0.0)
@@ -26,6 +27,7 @@ def test_the_reference_as_a_source_is_perfect_and_random_is_not() -> None:
     assert poor == evaluate_hints(GAME, GAME.options(), "random", 64)
 
 
+@pytest.mark.conformance
 def test_a_position_comes_with_the_dialogue_that_led_to_it() -> None:
     settings, drawn = draw_positions(GAME, GAME.options(), 64, "heuristic", 1)
     lengths = set()

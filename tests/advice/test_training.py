@@ -29,6 +29,8 @@ from tests.llm.fake_server import FakeServer, mood
 from tests.train import toy
 from tests.train.conftest import assert_same_run, last_checkpoint, tiny_job
 
+pytestmark = pytest.mark.conformance  # compiles a dozen training programs
+
 Train = Callable[..., tuple[Path, dict[str, Any]]]
 WORDS = "Lucky {{ lucky }}, cap {{ cap }}, {{ left }} left.\n{{ history_str }}\n"
 SHORT = {"train": {"num_train_steps": 96}, "logging": {"log_every": 32, "eval_every": 96, "save_every": 32}}
@@ -90,7 +92,6 @@ def record(folder: Path) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.conformance  # most of a minute
 @pytest.mark.usefixtures("embedded")
 def test_the_embedded_model_advises_a_ppo_run_through_the_command(kibitz: Any, tmp_path: Path) -> None:
     sizes = ["num_envs=2", "rollout=4", "minibatch=8", "epochs=1"]
@@ -110,7 +111,7 @@ def test_the_embedded_model_advises_a_ppo_run_through_the_command(kibitz: Any, t
     assert (folder / "prompt.txt").read_text() == (Path("configs") / "llm_prompt.txt").read_text()
 
 
-@pytest.mark.parametrize("algo", ["ppo", pytest.param("reinforce", marks=pytest.mark.conformance)])
+@pytest.mark.parametrize("algo", ["ppo", "reinforce"])
 def test_training_with_an_unreachable_model_equals_training_without_hints_and_counts_every_failure(
     train: Train, server: FakeServer, algo: str
 ) -> None:

@@ -74,6 +74,7 @@ def test_host_players_play_and_are_judged_like_compiled_bots(mixed: Pack) -> Non
     assert not host.fallbacks.any()
 
 
+@pytest.mark.conformance
 def test_another_round_and_another_seed_have_other_luck(small: Pack) -> None:
     bots = (GAME.bot("aggressive"), GAME.bot("random"))
     twice = play_bots(GAME, small, bots, 2 * small.matches, 0, _nothing).turns[:, 0]
@@ -199,6 +200,7 @@ def test_a_pack_cannot_be_combined_with_other_options() -> None:
         evaluate(player="balanced", game="cricket", pack="default", options=["max_overs=3"])
 
 
+@pytest.mark.conformance
 @pytest.mark.parametrize("seed", [3_000_000_000, 2**63 - 1])
 def test_every_seed_has_its_own_matches(small: Pack, seed: int) -> None:
     """Matches of different rounds and seeds differ, batched and one by one."""

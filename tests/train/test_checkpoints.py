@@ -76,6 +76,7 @@ def test_the_command_evaluates_a_run_and_a_file(trained: Path, command: Command)
         assert 0.3 < summary["share_of_ceiling"] <= 1
 
 
+@pytest.mark.conformance
 def test_a_run_can_be_expert_and_opponent_at_once(trained: Path, train: Callable[..., Any]) -> None:
     hints = {"mode": "expert", "checkpoint": str(trained)}
     folder, summary = train("pupil", opponent=f"policy:{trained}#1", hints=hints, **SMALL)
@@ -84,6 +85,7 @@ def test_a_run_can_be_expert_and_opponent_at_once(trained: Path, train: Callable
     assert json.loads((folder / "run.json").read_text())["advisers"] == [summary["adviser"]]
 
 
+@pytest.mark.conformance
 def test_opponents_can_be_mixed_and_the_run_resumed(trained: Path, train: Callable[..., Any]) -> None:
     mix = {f"policy:{trained}#1": 1.0, "heuristic": 1.0, "expert": 2.0}
     whole, summary = train("whole", opponent=mix, **SMALL)
@@ -109,6 +111,7 @@ def test_a_run_that_continued_is_another_player(trained: Path, tmp_path: Path) -
     assert after is not before and bot_for(TOY, name) is after
 
 
+@pytest.mark.conformance
 def test_a_policy_whose_adviser_continued_is_another_player(
     trained: Path, train: Callable[..., Any], tmp_path: Path
 ) -> None:

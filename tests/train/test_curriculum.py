@@ -23,6 +23,8 @@ from tests.train import toy
 from tests.train.conftest import assert_same_run, rows, tiny_job
 from tests.train.test_runs import crash_after
 
+pytestmark = pytest.mark.conformance  # compiles a dozen training programs
+
 ONE_DEVICE = tuple(jax.local_devices()[:1])
 
 # slow enough to play as at the start for a while; the same for most tests, so that they share what is compiled
@@ -52,7 +54,6 @@ def test_phases_change_the_game_at_the_right_step(train: Callable[..., Any]) -> 
     assert summary["adviser"] == "none"
 
 
-@pytest.mark.conformance
 def test_resuming_inside_a_later_phase_gives_the_same_curve(train: Callable[..., Any]) -> None:
     whole, _ = train("whole", **PHASES)
     for name, step in (("inside", 416), ("border", 352)):

@@ -61,6 +61,7 @@ def test_the_same_seed_gives_the_same_run_and_another_seed_another(train: Callab
         assert (one / name).read_bytes() != (other / name).read_bytes()
 
 
+@pytest.mark.conformance
 def test_seeds_trained_together_are_those_trained_alone(train: Callable[..., Any]) -> None:
     """Equal up to float32 rounding in a short run: products are batched over the seeds."""
     together, summary = train("together", seed=3, seeds=3, train={"num_train_steps": 160})
@@ -207,6 +208,7 @@ def test_the_folder_records_job_versions_and_devices(train: Callable[..., Any]) 
     assert np.isfinite(summary["return_mean"]).all()
 
 
+@pytest.mark.conformance
 def test_entropy_and_learning_rate_end_where_they_should(train: Callable[..., Any]) -> None:
     folder, _ = train("annealed", train={"ent": 0.2, "ent_final": 0.0, "lr_final": 0.0}, logging={"log_every": 32})
     ent = [row["ent"] for row in rows(folder / "metrics.csv")]
