@@ -28,7 +28,7 @@ def frame(turn: int) -> dict[str, Any]:
         "rounds": 5,
         "open": turn < 5,
         "share": 1 / 3,
-        "phase": "sealed_bids",
+        "phase": "secret_offers",
         "nothing": None,
         "budget": [20 - turn, 20 - 2 * turn],
         "names": ["north", None],
@@ -96,7 +96,7 @@ def test_a_game_without_a_page_is_drawn_from_its_frame(auction: str, open_page: 
     assert table(page, "Position", "Round") == ["6"]
     assert table(page, "Position", "Open") == ["no"]
     assert table(page, "Position", "Share") == ["0.333"]
-    assert table(page, "Position", "Phase") == ["sealed bids"]
+    assert table(page, "Position", "Phase") == ["secret offers"]
     assert table(page, "Position", "Nothing") == [NONE]
     assert table(page, "Position", "Budget") == ["15", "10"]
     assert table(page, "Position", "Names") == ["north", NONE]
