@@ -37,6 +37,10 @@ def serve(
     starts: Annotated[
         float, typer.Option("--starts", min=0.1, help="Limit on starts per second and client address")
     ] = 10.0,
+    trusted_proxies: Annotated[
+        int,
+        typer.Option("--trusted-proxies", min=0, max=10, help="Number of proxies in front that set X-Forwarded-For"),
+    ] = 0,
     runs: Annotated[Path, typer.Option("--runs", help="Folder with the training runs")] = Path("runs"),
     default_game: Annotated[
         str, typer.Option("--default-game", help="Game for requests that name none; empty: the first registered")
@@ -55,8 +59,9 @@ def serve(
         LiveConfig(
             host=host, port=port, store=store, bus=bus, token=token or os.environ.get("KIBITZ_TOKEN", ""),
             max_episodes=max_episodes, pace=pace, player_timeout=player_timeout, store_timeout=store_timeout,
-            human_seconds=human_seconds, connections=connections, starts=starts, runs=runs,
-            default_game=default_game, commentator=commentator, warm=warm,
+            human_seconds=human_seconds, connections=connections, starts=starts,
+            trusted_proxies=trusted_proxies, runs=runs, default_game=default_game,
+            commentator=commentator, warm=warm,
         ),
         as_json,
     )  # fmt: skip

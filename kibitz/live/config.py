@@ -26,6 +26,7 @@ class LiveConfig:
     driver_timeout: float = 600.0  # seconds without an event after which a driver's episode counts as interrupted
     connections: int = 200  # sockets and streams per address
     starts: float = 10.0  # episodes that one address may start, stop or load per second
+    trusted_proxies: int = 0  # in front of the server, each of which appends to X-Forwarded-For
     runs: Path = Path("runs")  # training runs that may play, and are listed
     default_game: str = ""  # of a start that names none, and of OpenEnv at the root; empty: the first registered
     audio: Path | None = None  # folder of the spoken lines
@@ -36,6 +37,8 @@ class LiveConfig:
         """BadInput if the configuration is unsafe or malformed."""
         if not self.local and not self.token:
             raise BadInput(f"{self.host} can be reached from other machines; give a --token, or use 127.0.0.1.")
+        if self.trusted_proxies and not self.token:
+            raise BadInput("Behind a proxy the server can be reached from other machines; give a --token.")
         if self.token and (len(self.token) < 8 or not self.token.isascii() or not self.token.isprintable()):
             raise BadInput("The token is too weak; give at least 8 printable ASCII characters.")
         if self.bus and not self.bus.startswith(("redis://", "rediss://", "unix://")):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import math
 import resource
 import socket
 import sys
@@ -57,8 +58,10 @@ def serve(config: LiveConfig, as_json: bool = False) -> None:
     line = (
         json.dumps({"url": url, "store": config.store.split("@")[-1]}) if as_json else f"kibitz: watch at {url}/custom"
     )
+    # behind a proxy every connection comes from the proxy, which has to limit them itself
+    most = math.inf if config.trusted_proxies else 2 * config.connections
     settings = uvicorn.Config(
-        app, http=plain_socket(2 * config.connections), ws=FastSocket, ws_per_message_deflate=False,
+        app, http=plain_socket(most, app.state.guard.refused), ws=FastSocket, ws_per_message_deflate=False,
         ws_max_size=MAX_MESSAGE_BYTES, log_level="warning", access_log=False, proxy_headers=False, server_header=False,
         lifespan="on", timeout_graceful_shutdown=GRACE_SECONDS,
     )  # fmt: skip

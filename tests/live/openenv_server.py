@@ -29,10 +29,10 @@ def app(sessions: Sessions, games: list[str], default: str) -> FastAPI:
 
 
 @contextmanager
-def serving(made: FastAPI, **more: Any) -> Iterator[str]:
+def serving(made: FastAPI, host: str = "127.0.0.1", **more: Any) -> Iterator[str]:
     """Serves the app on a free port; yields its URL."""
     with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
+        listener.bind((host, 0))
         listener.listen(256)
         port = listener.getsockname()[1]
         config = uvicorn.Config(

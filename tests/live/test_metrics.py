@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from prometheus_client.parser import text_string_to_metric_families
 
 from kibitz.live.http.metrics import Metrics
+from kibitz.live.openenv.sessions import Sessions
 from kibitz.live.store.base import open_store
 from kibitz.live.stream.bus import Bus
 from kibitz.live.stream.channel import Watcher
@@ -27,6 +28,9 @@ NAMES = {
     "kibitz_bus_away",
     "kibitz_bus_left_out_total",
     "kibitz_refused_total",
+    "kibitz_sessions",
+    "kibitz_sessions_refused_total",
+    "kibitz_sockets_refused_total",
     "process_cpu_seconds_total",
     "process_resident_memory_bytes",
     "process_start_time_seconds",
@@ -42,7 +46,8 @@ def test_names_stay_and_every_event_is_timed_once_from_commit_to_delivery(tmp_pa
     store = open_store(str(tmp_path / "a.db"))
     bus = Bus(store)
     runner, guard = SimpleNamespace(running={}, played=2), SimpleNamespace(refused={429: 3})
-    metrics = Metrics(SimpleNamespace(bus=bus, runner=runner, guard=guard))
+    bus.hub.refused[1008] += 1
+    metrics = Metrics(SimpleNamespace(bus=bus, runner=runner, guard=guard, sessions=Sessions()))
     events = stored_events(steps=20)
 
     async def play() -> None:

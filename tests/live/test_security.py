@@ -119,7 +119,9 @@ def test_a_watcher_that_sends_anything_but_an_acknowledgement_is_disconnected(se
         with pytest.raises(ConnectionClosed):
             socket.recv(5)
         assert socket.protocol.close_rcvd is not None
-        assert socket.protocol.close_rcvd.code in (1003, 1008, 1009)
+        code = socket.protocol.close_rcvd.code
+        assert code in (1003, 1008, 1009)
+    assert metric(served, f'kibitz_sockets_refused_total{{code="{code}"}}') >= 1
 
 
 @pytest.mark.parametrize("name", ["../../etc/passwd", "..%2F..%2Fetc%2Fpasswd", "%00", "a" * 100, "-x", "x y"])
@@ -142,6 +144,11 @@ def test_markup_in_events_is_served_as_json(served: Served) -> None:
     assert served.get("/episodes/ep-markup")["text"] == MARKUP
     page = httpx.get(f"{served.url}/custom").text
     assert MARKUP not in page and "innerHTML" not in page
+
+
+def metric(served: Served, name: str) -> float:
+    found = [line for line in httpx.get(f"{served.url}/metrics").text.splitlines() if line.startswith(f"{name} ")]
+    return float(found[0].split()[-1]) if found else 0.0
 
 
 def test_one_address_may_open_only_so_many_sockets(guarded: Served) -> None:
@@ -170,7 +177,8 @@ def test_one_address_may_open_only_so_many_sockets(guarded: Served) -> None:
 
 @pytest.mark.parametrize("sent", [b"", b"GET /health HTTP/1.1\r\nHost: 127."], ids=["nothing", "half a request"])
 def test_idle_connections_count_towards_an_addresss_limit(guarded: Served, sent: bytes) -> None:
-    """The limit is 40 here; other addresses are still served."""
+    """The limit is 40 here; other addresses are still served, and the server counts what it refuses."""
+    refused_before = metric(guarded, 'kibitz_refused_total{status="429"}')
     host, port = guarded.url.removeprefix("http://").split(":")
     opened = []
     try:
@@ -187,6 +195,7 @@ def test_idle_connections_count_towards_an_addresss_limit(guarded: Served, sent:
         for one in opened:
             one.close()
     wait_until(lambda: httpx.get(f"{guarded.url}/health").status_code == 200, what="a free connection")
+    assert metric(guarded, 'kibitz_refused_total{status="429"}') >= refused_before + 900
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET /health HT", b"GET /health HTTP/1.1\r\nHost: x\r\n\r\nGET /hea"])

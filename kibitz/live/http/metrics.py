@@ -31,6 +31,7 @@ class Metrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         bus, runner, guard = self._state.bus, self._state.runner, self._state.guard
+        sessions = self._state.sessions
         hub, link, writer = bus.hub, bus.link, bus.store.writer
         yield GaugeMetricFamily("kibitz_episodes_running", "Episodes this server plays", len(runner.running))
         yield CounterMetricFamily("kibitz_episodes_played", "Episodes this server has played", runner.played)
@@ -55,7 +56,13 @@ class Metrics(Collector):
             "Events dropped from a full queue to the bus; other servers read them from the store",
             link.left_out if link else 0,
         )
-        refused = CounterMetricFamily("kibitz_refused", "Requests refused, by status", labels=["status"])
-        for status, count in sorted(guard.refused.items()):
-            refused.add_metric([str(status)], count)
-        yield refused
+        yield GaugeMetricFamily("kibitz_sessions", "Open OpenEnv sessions", len(sessions))
+        yield CounterMetricFamily("kibitz_sessions_refused", "OpenEnv sessions refused at the limit", sessions.refused)
+        for name, help_text, label, counts in (
+            ("kibitz_refused", "Requests and connections refused, by status", "status", guard.refused),
+            ("kibitz_sockets_refused", "Watchers' sockets closed with an error, by close code", "code", hub.refused),
+        ):
+            family = CounterMetricFamily(name, help_text, labels=[label])
+            for value, count in sorted(counts.items()):
+                family.add_metric([str(value)], count)
+            yield family

@@ -12,6 +12,8 @@ from typing import Any, ClassVar
 
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
+from kibitz.live.http.client_address import UNKNOWN, limit_key
+
 IDLE_SECONDS = 20.0  # without a complete request head
 BODY = b'{"error":"There are too many connections from your address."}'
 REFUSAL = (
@@ -24,11 +26,13 @@ _Base: Any = AutoHTTPProtocol
 class PlainSocket(_Base):  # type: ignore[misc]
     """A WebSocket leaves this class with its upgrade; `security.Guard` counts it from then on."""
 
-    max_connections: ClassVar[int] = 400  # from one address
+    max_connections: ClassVar[float]  # from one address
     open_by_address: ClassVar[Counter[str]]
+    refused: ClassVar[Counter[int]]  # by status, with those that `security.Guard` refuses
 
     def connection_made(self, transport: asyncio.Transport) -> None:
-        self._address = (transport.get_extra_info("peername") or ("?",))[0]
+        peer = transport.get_extra_info("peername")
+        self._address = limit_key(peer[0]) if peer else UNKNOWN
         self._counted = self.open_by_address[self._address] < self.max_connections
         self._last_cycle: Any = None
         self._timer = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._close_if_idle)
@@ -36,6 +40,7 @@ class PlainSocket(_Base):  # type: ignore[misc]
             self.open_by_address[self._address] += 1
         super().connection_made(transport)
         if not self._counted:
+            self.refused[429] += 1
             transport.write(REFUSAL)
             transport.close()
 
@@ -69,6 +74,7 @@ class PlainSocket(_Base):  # type: ignore[misc]
         self._timer = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._close_if_idle)
 
 
-def plain_socket(max_connections: int) -> type[Any]:
-    """A class with its own counter: uvicorn takes a class, not an instance."""
-    return type("PlainSocket", (PlainSocket,), {"max_connections": max_connections, "open_by_address": Counter()})
+def plain_socket(max_connections: float, refused: Counter[int] | None = None) -> type[Any]:
+    """A class with its own counters: uvicorn takes a class, not an instance."""
+    counters = {"open_by_address": Counter(), "refused": Counter() if refused is None else refused}
+    return type("PlainSocket", (PlainSocket,), {"max_connections": max_connections, **counters})

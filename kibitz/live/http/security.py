@@ -7,7 +7,6 @@ import hmac
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, MutableMapping
-from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -15,6 +14,7 @@ import orjson
 from fastapi import HTTPException
 
 from kibitz.live.config import LiveConfig
+from kibitz.live.http.client_address import client_address, is_loopback, is_this_machine
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -74,7 +74,7 @@ class Guard:
             await self.app(scope, receive, send)
             return
         headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
-        address = (scope.get("client") or ("?",))[0]
+        address = client_address(scope, self.config.trusted_proxies)
         problem = self._problem(scope, headers, address)
         if problem is not None:
             self.refused[problem[0]] += 1
@@ -106,7 +106,9 @@ class Guard:
         socket = scope["type"] == "websocket"
         changes = (socket and path != WATCH_PATH) or (not socket and scope["method"] not in ("GET", "HEAD", "OPTIONS"))
         host = headers.get(b"host", "")
-        if config.local and not config.token and not _is_local(host):
+        if not config.token and not is_this_machine(scope):
+            return 403, "This server answers only its own machine; to reach it from elsewhere, start it with a token."
+        if not config.token and not _is_local(host):
             return 403, "This server accepts only localhost or 127.0.0.1 as its host name."
         origin = headers.get(b"origin")
         if origin is not None and (socket or changes) and _netloc(origin) != host.lower():
@@ -145,12 +147,7 @@ def _too_large(path: str) -> str:
 def _is_local(host: str) -> bool:
     """Only localhost and loopback addresses: another site may point its own name at this machine."""
     name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
-    if name == "localhost":
-        return True
-    try:
-        return ip_address(name.strip("[]")).is_loopback
-    except ValueError:  # 127.example.org is a name, not an address
-        return False
+    return name == "localhost" or is_loopback(name)
 
 
 def _limited(scope: Scope, receive: Receive) -> Receive:

@@ -21,7 +21,7 @@ from kibitz.live.stream.hub import Hub
 
 MAX_MESSAGE_CHARACTERS = 4096  # from a watcher
 KEEPALIVE_SECONDS = 15  # proxies close silent streams
-GOING_AWAY, POLICY_VIOLATION, TRY_AGAIN_LATER = 1001, 1008, 1013  # WebSocket close codes
+NORMAL, GOING_AWAY, POLICY_VIOLATION, TRY_AGAIN_LATER = 1000, 1001, 1008, 1013  # WebSocket close codes
 DISCONNECTED = (WebSocketDisconnect, RuntimeError, OSError)  # raised when the watcher left first
 log = logging.getLogger("kibitz.live")
 
@@ -147,7 +147,9 @@ async def _watch(socket: WebSocket) -> None:
             await _close(socket, TRY_AGAIN_LATER, "the server had a problem; reconnect")
         elif not receiving.done():
             closing = session.hub.closing
-            await _close(socket, GOING_AWAY if closing else 1000, "the server is shutting down" if closing else "ended")
+            await _close(
+                socket, GOING_AWAY if closing else NORMAL, "the server is shutting down" if closing else "ended"
+            )
         elif (problem := receiving.result()) is not None:
             await _close(socket, *problem)
     finally:
@@ -157,6 +159,8 @@ async def _watch(socket: WebSocket) -> None:
 
 
 async def _close(socket: WebSocket, code: int, reason: str) -> None:
+    if code not in (NORMAL, GOING_AWAY):
+        socket.app.state.bus.hub.refused[code] += 1
     with suppress(*DISCONNECTED):
         await socket.close(code, reason)
 

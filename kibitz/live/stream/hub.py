@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Coroutine
 from typing import Any
 
@@ -29,6 +30,7 @@ class Hub:
         self.watchers = 0
         self.sent = 0  # events sent, counted once for each watcher
         self.resyncs = 0
+        self.refused: Counter[int] = Counter()  # watchers' sockets closed with an error, by close code
         self.delivery_seconds = Histogram(
             "kibitz_delivery_seconds", "From an event's commit until this server first sent it to watchers",
             buckets=DELAY_SECONDS, registry=None,
