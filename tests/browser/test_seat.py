@@ -111,3 +111,48 @@ def test_another_page_cannot_take_the_seat(stage: Served, open_page: Open) -> No
         other.evaluate("() => JSON.stringify(document.querySelector('kibitz-watch')?.timeline?.live.private)")
     )
     assert known == {}
+
+
+@pytest.mark.conformance
+def test_two_people_play_from_the_links_that_the_start_shows(stage: Served, open_page: Open) -> None:
+    starter = open_page("/custom")
+    start_from_page(starter, "Deal or no deal", Seat_0="human", Seat_1="human", Agent_starts="true", Seed="3")
+    links = starter.get_by_role("dialog", name="Two people play").get_by_role("link")
+    links.nth(1).wait_for()
+    addresses = [link.get_attribute("href") for link in links.all()]
+    pages = [open_page("/lobby") for _ in addresses]  # each in a context of its own, as on two machines
+    messages = [received(page) for page in pages]
+    for page, address in zip(pages, addresses, strict=True):
+        page.goto(stage.url + address)
+    first, second = pages
+    first.locator(".seat.mine").wait_for()
+    assert "#" not in first.url, "the address holds no secret"
+    second.get_by_text("Waiting for the other side").wait_for()
+    first.get_by_role("button", name="Propose").click()
+    second.locator(".seat.mine").wait_for()
+    assert [page.locator(".who b").all_inner_texts() for page in pages] == [["You", "a person"], ["a person", "You"]]
+    for seat, (page, seen) in enumerate(zip(pages, messages, strict=True)):
+        memory = page.evaluate(MEMORY)
+        assert secrets(memory, seat) and not secrets(memory, 1 - seat)
+        assert not any(secrets(line, 1 - seat) for line in seen)
+    assert starter.locator(".seat").count() == 0 and not secrets(starter.evaluate(MEMORY), 0)
+    second.get_by_role("button", name="Agree", exact=True).click()
+    ended(first), ended(second)
+
+
+@pytest.mark.conformance
+def test_the_countdown_shows_the_servers_seconds_whatever_the_clock_of_the_machine_says(
+    stage: Served, open_page: Open
+) -> None:
+    page = open_page("/custom", init="const now = Date.now; Date.now = () => now() + 3600e3;")
+    start_from_page(page, "Deal or no deal", Seat_0="human", Seat_1="heuristic", Agent_starts="true")
+    page.locator(".seat.mine").wait_for()
+    assert 50 < int(page.get_by_role("timer").inner_text().split()[0]) <= 60
+
+    def later(route: Any) -> None:
+        answer = route.fetch()
+        route.fulfill(response=answer, json=answer.json() | {"seconds_left": 17.2})
+
+    page.route("**/turn?*", later)
+    page.reload()
+    page.get_by_text("17 s left").wait_for()

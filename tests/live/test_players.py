@@ -91,7 +91,22 @@ def test_an_answered_turn_is_closed_even_before_the_episode_continues() -> None:
     seat.request(Turn(settings, 0, 4, view, masks, [], seed_key(0)))  # `choose` has not run yet
     assert seat.asked()["turn"] == 4
     seat.submit([0, 0, 0, 0], None, 4)
-    assert seat.asked() == {"your_turn": False, "deadline": None, "turn": None}
+    assert seat.asked() == {"your_turn": False, "seconds_left": None, "turn": None}
+
+
+def test_a_person_learns_the_seconds_left_by_the_servers_monotonic_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    game = get_game("deal_or_no_deal")
+    settings = game.options().settings()
+    seat, passed = HumanSeat(game, 60.0, StopSignal()), 0.0
+    monkeypatch.setattr(time, "monotonic", lambda: 1000.0 + passed)
+    asked = seat.request(Turn(settings, 0, 4, *first_view(game, settings), [], seed_key(0)))
+    assert asked.seconds == seat.asked()["seconds_left"] == 60.0
+    assert not [name for name in asked.details if name in ("deadline", "seconds_left")], "a record has no use for times"
+    passed = 42.5
+    monkeypatch.setattr(time, "time", lambda: 0.0)  # the machine's clock is set back
+    assert seat.asked()["seconds_left"] == 17.5
+    passed = 61.0
+    assert seat.asked()["seconds_left"] == 0.0
 
 
 def test_a_persons_turn_is_an_event_whose_details_reach_that_seat_only(bus: Bus) -> None:

@@ -11,6 +11,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
 from tests.live.conftest import Served
+from tests.live.machines import wait_until
 
 NEGOTIATION = {"game": "deal_or_no_deal", "captain_preset": "heuristic", "opponent_choice": "heuristic"}
 LONG = {
@@ -117,3 +118,35 @@ def test_an_open_episode_shows_private_values_at_once(served: Served) -> None:
         data = json.loads(socket.recv(10))
     first = (data.get("events") or [data])[0]
     assert set(first["payload"]["private"]) == {"0", "1"}
+
+
+def test_two_people_play_each_by_their_own_link_and_see_only_their_own_values(served: Served) -> None:
+    request = NEGOTIATION | {"opponent_choice": "human", "captain_preset": "human", "options": {"agent_starts": True}}
+    answer = httpx.post(f"{served.url}/custom/start_episode", json=request, timeout=60).json()
+    episode_id, seats = answer["episode_id"], answer["seats"]
+    assert [one["seat"] for one in seats] == [0, 1] and answer["seat_token"] == seats[0]["token"]
+    assert [one["url"] for one in seats] == [f"/e/{episode_id}#seat={one['token']}" for one in seats]
+    tokens = [one["token"] for one in seats]
+
+    def turn(seat: int) -> Any:
+        return served.get(f"/episodes/{episode_id}/turn", seat_token=tokens[seat])
+
+    def act(seat: int, text: str) -> httpx.Response:
+        return httpx.post(f"{served.url}/episodes/{episode_id}/act", json={"seat_token": tokens[seat], "text": text})
+
+    wait_until(lambda: turn(0)["your_turn"])
+    assert not turn(1)["your_turn"] and act(1, "disagree").status_code == 409
+    assert act(0, "propose 0 0 0").status_code == 200
+    wait_until(lambda: turn(1)["your_turn"])
+    for seat, token in enumerate(tokens):
+        seen = served.events(episode_id, seat_token=token)
+        shown = {key for event in seen for key in event["payload"].get("private", {})}
+        assert shown == {str(seat)}
+        with connect(f"{served.ws}?episode_id={episode_id}&seat_token={token}") as socket:
+            socket.recv(10)
+            watched = json.loads(socket.recv(10))
+        assert watched["events"] == seen
+    assert act(1, "agree").status_code == 200
+    assert served.wait_for_end(episode_id)["status"] == "ended"
+    made = [event["payload"] for event in served.events(episode_id) if event["type"] == "decision"]
+    assert [(one["seat"], one["source"], one["fallback"]) for one in made] == [(0, "human", ""), (1, "human", "")]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 import threading
 import time
 from typing import Any
@@ -17,7 +16,7 @@ from kibitz.core.play.player import Choice, Turn, TurnRequest
 from kibitz.live.episodes.request import HUMAN
 from kibitz.live.episodes.timeouts import POLL_SECONDS, EpisodeStopped, StopSignal
 
-NOT_ASKED: dict[str, Any] = {"your_turn": False, "deadline": None, "turn": None}
+NOT_ASKED: dict[str, Any] = {"your_turn": False, "seconds_left": None, "turn": None}
 
 
 class NotYourTurn(Exception):
@@ -30,7 +29,6 @@ class HumanSeat:
     name = HUMAN
 
     def __init__(self, game: Game, seconds: float, signal: StopSignal) -> None:
-        self.token = secrets.token_urlsafe(24)
         self._game, self._seconds, self._signal = game, seconds, signal
         self._changed = threading.Condition()  # reentrant
         self._turn: Turn | None = None
@@ -87,9 +85,14 @@ class HumanSeat:
         return self._game.words.act_text(chosen)
 
     def asked(self) -> dict[str, Any]:
-        """The open turn, or that there is none; an answered turn counts as closed."""
+        """The open turn, or that there is none; an answered turn counts as closed.
+
+        `seconds_left` counts from now, so that nobody has to compare two clocks.
+        """
         with self._changed:
-            return NOT_ASKED if self._turn is None or self._answer is not None else self._details
+            if self._turn is None or self._answer is not None:
+                return NOT_ASKED
+            return self._details | {"seconds_left": max(0.0, self._ends - time.monotonic())}
 
     def _describe(self, turn: Turn) -> dict[str, Any]:
         words, hint, advice = self._game.words, turn.hint, None
@@ -97,7 +100,6 @@ class HumanSeat:
             advice = {"act": list(hint.act), "text": words.act_text(hint.act), "reason": hint.reason}
         return {
             "your_turn": True,
-            "deadline": time.time() + self._seconds,
             "turn": turn.number,
             "seat": turn.seat,
             "view_text": words.position_text(turn.view),

@@ -52,7 +52,9 @@ class RunningEpisode:
     players: tuple[str, str]
     started_at: float  # seconds since 1970
     signal: StopSignal = field(default_factory=StopSignal)
-    seats: dict[str, tuple[int, HumanSeat]] = field(default_factory=dict)  # by token
+    seats: dict[str, tuple[int, HumanSeat]] = field(
+        default_factory=dict
+    )  # by token, which begins with the seat's number
     done: threading.Event = field(default_factory=threading.Event)
 
     def meta(self) -> dict[str, Any]:
@@ -131,7 +133,9 @@ class Runner:
         config = self.config
         limits = Limits(Resolver(config.runs), False, config.player_timeout, config.human_seconds)
         prepared = prepare(request, limits, episode.signal, branch)
-        episode.seats = {human.token: (seat, human) for seat, human in prepared.humans.items()}
+        episode.seats = {
+            f"{seat}-{secrets.token_urlsafe(24)}": (seat, human) for seat, human in prepared.humans.items()
+        }
         self.bus.begin(
             Row(
                 episode.episode_id, episode.game, episode.players, episode.started_at, open_table=request.open,

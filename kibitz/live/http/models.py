@@ -19,12 +19,19 @@ class GapProblem(Problem):
     expected: int | None = Field(None, description="seq of the next event, if an event is missing")
 
 
+class SeatLink(BaseModel):
+    seat: int
+    token: str = Field(description="secret of this seat: whoever has it sees the seat's private values and plays it")
+    url: str = Field(description="the page of this seat, with the token behind #, which browsers do not send")
+
+
 class StartAnswer(BaseModel):
     episode_id: str
     game: str
     players: list[str]
     url: str
-    seat_token: str | None = Field(None, description="secret of the person's seat")
+    seats: list[SeatLink] = Field(description="one for each person")
+    seat_token: str | None = Field(None, description="the token of the first of `seats`")
 
 
 class StopRequest(Strict):

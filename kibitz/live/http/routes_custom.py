@@ -92,10 +92,14 @@ async def begin(request: Request, asked: EpisodeRequest, branch: BranchPoint | N
         episode: RunningEpisode = await request.app.state.runner.start(asked, branch)
     except Busy as busy:
         return JSONResponse({"error": str(busy), "current": busy.current}, 409)
+    url = f"/e/{episode.episode_id}"
     return {
         "episode_id": episode.episode_id,
         "game": episode.game,
         "players": list(episode.players),
-        "url": f"/e/{episode.episode_id}",
+        "url": url,
+        "seats": [
+            {"seat": seat, "token": token, "url": f"{url}#seat={token}"} for token, (seat, _) in episode.seats.items()
+        ],
         "seat_token": next(iter(episode.seats), None),
     }

@@ -41,9 +41,14 @@ const app = {
 };
 
 async function route() {
-  const { pathname, search } = location;
+  const { pathname, search, hash } = location;
   app.shown = null; // the page for the old address must not change the new one
   const [, episode] = pathname.match(/^\/e\/([^/]+)$/) || [];
+  const [, held] = hash.match(/^#seat=([\w-]+)$/) || [];
+  if (episode && held) { // a seat's link: this tab keeps the token, the address does not
+    sessionStorage.setItem(`seat:${episode}`, held);
+    history.replaceState(null, "", pathname + search);
+  }
   const name = episode ? "watch" : { "/lobby": "episodes", "/leaderboard": "leaderboard", "/runs": "runs" }[pathname] || "watch";
   for (const one of document.querySelectorAll("nav a")) set(one, "aria-current", one.pathname === pathname ? "page" : null);
   if (!(await app.need(name)) || location.pathname !== pathname) return;

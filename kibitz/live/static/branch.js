@@ -2,8 +2,9 @@
 import { ask, h, many, put } from "./dom.js";
 import { openDialog } from "./dialog.js";
 import { field } from "./form.js";
+import { goTo } from "./people.js";
 
-export async function openBranch(timeline, done) {
+export async function openBranch(app, timeline) {
   const { shown } = timeline;
   const { data } = await ask("/custom/presets");
   const game = (data.games || {})[shown.game] || { players: [] };
@@ -18,8 +19,7 @@ export async function openBranch(timeline, done) {
     button.disabled = false;
     if (!answer.ok) return put(error, answer.error);
     dialog.close();
-    if (answer.data.seat_token) sessionStorage.setItem(`seat:${answer.data.episode_id}`, answer.data.seat_token);
-    return done(answer.data);
+    return goTo(app, answer.data);
   };
   openDialog("Branch from here", "small", (dialog) => [
     h("h2", "Branch from here"), h("p.dim", `The first ${many(turn, unit)} are kept; these players continue from there.`),

@@ -68,7 +68,7 @@ const kinds = {
   },
   // who is being asked; the choices are private to that seat
   "turn.requested"(state, p) {
-    state.asked = { ...p.private?.[p.seat], seat: p.seat, turn: p.turn };
+    state.asked = { ...p.private?.[p.seat], seat: p.seat, turn: p.turn, seconds: p.seconds };
   },
   decision(state, p, event) {
     if (state.asked?.seat === p.seat) state.asked = null;

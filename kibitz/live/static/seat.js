@@ -9,11 +9,11 @@ import { over } from "./reduce.js";
 await style(import.meta.url);
 
 const MAX_BUTTONS = 6; // more choices than this become a list
-const CLOCK_MS = 500;
+const CLOCK_MS = 250;
 
 export class Seat {
   constructor(timeline, token) {
-    Object.assign(this, { timeline, token, drawn: "", sent: null, chosen: {} });
+    Object.assign(this, { timeline, token, drawn: "", sent: null, chosen: {}, ends: null });
     this.clock = h("span.clock.num", { role: "timer" });
     this.title = h("h2");
     this.view = h("p.dim");
@@ -39,9 +39,20 @@ export class Seat {
     return asked?.turn === this.sent ? null : asked;
   }
 
+  // The server says how many seconds are left; only this page's own stopwatch counts them down. The event may be old
+  // (after a reload), so the server is asked again.
+  async time({ turn, seconds }) {
+    const start = (left) => { this.ends = Number.isFinite(left) ? performance.now() + 1000 * left : null; };
+    start(seconds);
+    const { data } = await ask(`/episodes/${this.timeline.id}/turn?seat_token=${encodeURIComponent(this.token)}`);
+    if (data.turn !== turn || this.asked?.turn !== turn) return;
+    start(data.seconds_left);
+    this.count();
+  }
+
   count() {
     const { turn } = this;
-    const left = turn?.deadline ? Math.max(0, Math.round(turn.deadline - Date.now() / 1000)) : null;
+    const left = turn && this.ends !== null ? Math.max(0, Math.round((this.ends - performance.now()) / 1000)) : null;
     put(this.clock, left === null ? "" : `${left} s left`);
     this.clock.classList.toggle("late", left !== null && left <= 10);
   }
@@ -52,8 +63,9 @@ export class Seat {
     put(this.title, over(live) ? "The episode is over" : turn ? "Your turn" : "Waiting for the other side");
     this.node.classList.toggle("mine", Boolean(turn));
     this.body.inert = !turn; // what was chosen stays until the act is accepted
-    this.count();
     const stamp = `${asked?.turn}`;
+    if (stamp !== this.drawn && asked) this.time(asked);
+    this.count();
     if (stamp === this.drawn) return;
     this.drawn = stamp;
     const hint = asked?.hint;

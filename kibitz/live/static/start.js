@@ -4,6 +4,7 @@ import { episodes } from "./episodes.js";
 import { openDialog } from "./dialog.js";
 import { field } from "./form.js";
 import { ago } from "./pages.js";
+import { goTo } from "./people.js";
 
 await style(import.meta.url);
 
@@ -100,9 +101,8 @@ function gamePanel(app, name, game, speech, done) {
     go.disabled = false;
     if (answer.status === 409) return trouble.replaceChildren(...busy(answer, () => send(event), done));
     if (!answer.ok) return trouble.replaceChildren(text("p.error", answer.error));
-    if (answer.data.seat_token) sessionStorage.setItem(`seat:${answer.data.episode_id}`, answer.data.seat_token);
     if (done) done();
-    return app.go(answer.data.url || `/e/${answer.data.episode_id}`);
+    return goTo(app, answer.data);
   };
   const why = missing.length > 0 && h("details.missing", h("summary", `${many(missing.length, "player")} not available here`), h("dl", missing.flatMap((p) => [text("dt", titled(p)), text("dd", p.why || "not set up")])));
   const box = (input, line) => h("label.check", input, h("span", line));

@@ -13,7 +13,8 @@ const frame = () => new Promise((done) => {
 
 export class Timeline {
   constructor(id, token) {
-    Object.assign(this, { id, token, log: [], base: 0, live: fresh(), following: true, queue: [], pumping: false, job: 0, stops: [], goal: null, drawn: 0, timer: 0 });
+    const mine = token ? Number(token[0]) : undefined; // a token begins with the number of its seat
+    Object.assign(this, { id, token, mine, log: [], base: 0, live: fresh(mine), following: true, queue: [], pumping: false, job: 0, stops: [], goal: null, drawn: 0, timer: 0 });
     this.shown = this.live;
     this.onchange = () => {};
     this.onevent = () => {};
@@ -67,18 +68,8 @@ export class Timeline {
     this.log.push(event);
     if (this.log.length > MAX_EVENTS) this.base += this.log.splice(0, MAX_EVENTS / 6).length;
     this.mark(event);
-    if (!event.seq) this.live.mine = this.mine = this.seatOf(event.payload);
     reduce(this.live, event);
     this.onevent(event);
-  }
-
-  // The seat that this page's token opens: the only one whose private values it receives, or the only person.
-  seatOf({ private: values, players }) {
-    if (!this.token) return undefined;
-    const known = Object.keys(values || {});
-    if (known.length === 1) return Number(known[0]);
-    const people = players.flatMap((name, seat) => (name === "human" ? [seat] : []));
-    return people.length === 1 ? people[0] : undefined;
   }
 
   // Remembers where a step forward or back stops: after each turn and its commentary.

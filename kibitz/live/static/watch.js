@@ -79,7 +79,7 @@ class Watch extends HTMLElement {
     this.home = false;
     const timeline = new Timeline(id, this.token);
     Object.assign(this, { timeline, draw: null, from: null, lastLine: 0, revealed: false });
-    this.replay = new Replay(timeline, { say: (text) => this.app.toast(text), branch: async () => (await this.app.need("branch"))?.openBranch(timeline, (data) => this.app.go(data.url)) });
+    this.replay = new Replay(timeline, { say: (text) => this.app.toast(text), branch: async () => (await this.app.need("branch"))?.openBranch(this.app, timeline) });
     timeline.onchange = () => this.paint();
     timeline.onevent = (event) => this.heard(event);
     this.score = h("div.card.score", { role: "group", "aria-label": "Score" });

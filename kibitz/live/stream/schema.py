@@ -41,7 +41,7 @@ class TurnRequested(Payload):
     seat: int = Field(ge=0, le=1)
     turn: int = Field(ge=0)
     seconds: float | None = Field(description="time limit; null: unlimited")
-    private: Private = Field(description="for this seat only: what GET /episodes/{id}/turn answers")
+    private: Private = Field(description="for this seat only: what GET /episodes/{id}/turn answers, without the time")
 
 
 class Decision(Asked):
