@@ -15,7 +15,7 @@ class LiveConfig:
 
     host: str = "127.0.0.1"
     port: int = 8000
-    store: str = "kibitz.db"  # a file, or postgresql://...
+    store: str = "kibitz.db"  # a file, sqlite:///FILE, or postgresql://...
     bus: str = ""  # redis://..., or empty: in process
     token: str = ""  # once it is set, every route that changes something requires it
     max_episodes: int = 1  # played at once by this server

@@ -8,6 +8,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -252,7 +253,28 @@ def test_a_second_server_cannot_open_the_same_file(tmp_path: Path) -> None:
     store.close()
 
 
-@pytest.mark.parametrize("url", ["mysql://x/y", "/proc/nowhere/a.db", "postgresql://nobody@127.0.0.1:1/x"])
+@pytest.mark.parametrize("written", ["sqlite:///a.db", "sqlite:////{folder}/a.db", "a.db"])
+def test_a_store_may_be_named_by_a_url_or_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    open_store(written.format(folder=str(tmp_path)[1:])).close()
+    assert (tmp_path / "a.db").is_file()
+
+
+@pytest.mark.conformance
+def test_servers_that_start_at_once_on_an_empty_postgresql_all_start(postgres: Postgres) -> None:
+    for _ in range(4):  # without the lock, eight starts collide in every round
+        url, together = postgres.fresh(), threading.Barrier(8)
+
+        def start(url: str = url, together: threading.Barrier = together) -> Store:
+            together.wait()
+            return open_store(url)
+
+        with ThreadPoolExecutor(8) as pool:
+            for started in [pool.submit(start) for _ in range(8)]:
+                started.result().close()
+
+
+@pytest.mark.parametrize("url", ["mysql://x/y", "sqlite://a.db", "sqlite:///", "/proc/nowhere/a.db", "postgresql://nobody@127.0.0.1:1/x"])
 def test_an_unusable_store_is_a_bad_input(url: str) -> None:
     with pytest.raises(BadInput):
         open_store(url)

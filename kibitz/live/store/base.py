@@ -79,14 +79,18 @@ class Query:
 
 
 def open_store(url: str, store_timeout: float = 10.0) -> Store:
-    """Opens `postgresql://...` or an SQLite file. `store_timeout`: seconds to retry while the store is unavailable."""
+    """Opens `postgresql://...`, or an SQLite file by its path or as `sqlite:///PATH`.
+
+    `store_timeout`: seconds to retry while the store is unavailable.
+    """
     if url.startswith(("postgresql://", "postgres://")):
         from kibitz.live.store.postgres import PostgresStore
 
         return PostgresStore(url, store_timeout)
-    if "://" in url:
-        scheme = url.split("://")[0]
-        raise BadInput(f"Unknown kind of store {scheme}://; give a file name or postgresql://USER@HOST/NAME.")
+    path = url.removeprefix("sqlite:///")  # sqlite:////srv/a.db is absolute, sqlite:///a.db is not
+    if "://" in path or not path:
+        known = "a file name, sqlite:///FILE or postgresql://USER@HOST/NAME"
+        raise BadInput(f"The store {url.split('@')[-1]!r} is of no known kind; give {known}.")
     from kibitz.live.store.sqlite import SqliteStore
 
-    return SqliteStore(named(url), store_timeout)
+    return SqliteStore(named(path), store_timeout)

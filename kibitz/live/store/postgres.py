@@ -24,6 +24,7 @@ MAX_STATEMENT_SECONDS = 10.0  # includes waiting for locks; PostgreSQL itself ca
 SILENCE_SECONDS = 2.0  # beyond the statement's limit, before the server counts as frozen
 CONNECT_SECONDS = 5
 LIVENESS_LOCK = 0x6B696269  # first key of the advisory locks that running servers hold
+SCHEMA_LOCK = 0x6B69626A  # advisory lock: `create table if not exists` fails if two servers run it at once
 # PostgreSQL notices within half a minute that a server's machine is gone
 KEEPALIVES = ("set tcp_keepalives_idle = 10", "set tcp_keepalives_interval = 5", "set tcp_keepalives_count = 3")
 SCHEMA = """
@@ -114,7 +115,7 @@ class PostgresStore(Store):
         self._db: Connection | None = None
         super().__init__(store_timeout, UNAVAILABLE)
         try:
-            self._transact([lambda db: db.execute(SCHEMA)])
+            self._transact([_create_schema])
         except psycopg.Error as error:
             self.writer.close()
             raise BadInput(f"The store cannot be opened: {_first_line(error)}") from None
@@ -189,6 +190,11 @@ class PostgresStore(Store):
         with self._guard:
             for db in self._connections:
                 db.close()
+
+
+def _create_schema(db: Connection) -> None:
+    db.execute("select pg_advisory_xact_lock(?)", (SCHEMA_LOCK,))
+    db.execute(SCHEMA)
 
 
 def _lock_key(owner: str) -> int:
