@@ -17,7 +17,9 @@ def serve(
         str, typer.Option("--host", help="Address to listen on; a public address requires --token")
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port to listen on; 0: any free port")] = 8000,
-    store: Annotated[str, typer.Option("--store", help="Event store: a SQLite file, also as sqlite:///FILE, or postgresql://...")] = "kibitz.db",
+    store: Annotated[
+        str, typer.Option("--store", help="Event store: FILE, sqlite:///FILE or postgresql://...")
+    ] = "kibitz.db",
     bus: Annotated[str, typer.Option("--bus", help="Event bus between servers: redis://...; empty: none")] = "",
     token: Annotated[str, typer.Option("--token", help="Token that changes require; default: $KIBITZ_TOKEN")] = "",
     max_episodes: Annotated[

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import secrets
 import sys
 
 from kibitz.cli import output
 from kibitz.cli.options import DEFAULT_GAME, Contexts, GameName, GameOptions, Json, OneSeed, Opponent, read_game
 from kibitz.core.errors import BadInput
+from kibitz.core.seed import fresh_seed
 
 
 def play(
@@ -54,7 +54,7 @@ def play(
             say(line)
 
     say("Setting up the table ...")
-    drawn = secrets.randbelow(2**31) if seed is None else seed
+    drawn = fresh_seed() if seed is None else seed
     try:
         played = play_episode(record, settings, [me, other], seed=drawn, observers=(on_event,))
     except EOFError:

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
-MAX_EXACT = 2**53  # the first integer that not every JSON reader can represent
+MAX_EXACT = 2**53  # from here on a float stands for several integers
 MAX_DEPTH = 100  # of nested lists and objects
 
 

@@ -80,6 +80,11 @@ def test_no_index_is_out_of_range_at_either_end() -> None:
         assert 0 <= int(pick(u, 3)[0]) <= 2
 
 
+def test_every_bit_of_a_seed_enters_the_luck() -> None:
+    lucks = {tuple(np.asarray(episode_luck(seed_key(seed), 0)).tolist()) for seed in [0, *(1 << b for b in range(63))]}
+    assert len({first for first, _ in lucks}) == len({second for _, second in lucks}) == 64
+
+
 def test_seeds_episodes_turns_and_seats_each_have_different_luck() -> None:
     lucks = [episode_luck(seed_key(seed), number) for seed in (0, 1, 2**32, 2**40) for number in (0, 1)]
     lucks += [seat_luck(lucks[0], 0), seat_luck(lucks[0], 1)]

@@ -47,6 +47,15 @@ def test_the_seeds_empty_request_is_a_cricket_match_of_five_overs() -> None:
     assert prepared.about["options"]["max_overs"] == 5
 
 
+def test_a_request_without_a_seed_draws_63_bits_and_small_seeds_stay_as_they_are() -> None:
+    request = EpisodeRequest(game="deal_or_no_deal").completed()
+    drawn = [prepare(request, Limits(), StopSignal()).seed for _ in range(32)]
+    assert len(set(drawn)) == 32
+    assert 2**60 < max(drawn) < 2**63, "fails once in 2^96 runs"
+    given = EpisodeRequest(game="deal_or_no_deal", seed=5).completed()
+    assert prepare(given, Limits(), StopSignal()).secret == {"seed": 5, "number": 0, "match": None}
+
+
 def test_a_game_without_overs_ignores_them() -> None:
     assert EpisodeRequest(max_overs=3).game_options(get_game("deal_or_no_deal").options.model_fields) == {}
 
@@ -79,7 +88,7 @@ def test_a_person_takes_the_seat_that_the_request_gives_them() -> None:
         ({"players": ["random", "random"], "captain_preset": "random"}, "either players, or"),
         ({"players": ["random"]}, "players"),
         ({"max_overs": True}, "max_overs"),
-        ({"seed": 2**53}, "seed"),
+        ({"seed": 2**63}, "seed"),
         ({"game": ""}, "game"),
     ],
 )

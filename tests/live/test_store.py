@@ -274,7 +274,9 @@ def test_servers_that_start_at_once_on_an_empty_postgresql_all_start(postgres: P
                 started.result().close()
 
 
-@pytest.mark.parametrize("url", ["mysql://x/y", "sqlite://a.db", "sqlite:///", "/proc/nowhere/a.db", "postgresql://nobody@127.0.0.1:1/x"])
+@pytest.mark.parametrize(
+    "url", ["mysql://x/y", "sqlite://a.db", "sqlite:///", "/proc/nowhere/a.db", "postgresql://nobody@127.0.0.1:1/x"]
+)
 def test_an_unusable_store_is_a_bad_input(url: str) -> None:
     with pytest.raises(BadInput):
         open_store(url)

@@ -10,6 +10,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
+from kibitz.core.chance import episode_luck, seat_luck, seed_key
 from tests.live.conftest import Served
 from tests.live.machines import wait_until
 
@@ -109,6 +110,40 @@ def test_private_values_are_public_only_after_the_end(served: Served) -> None:
     httpx.post(f"{served.url}/custom/stop_episode", json={"episode_id": episode_id})
     served.wait_for_end(episode_id)
     assert set(served.events(episode_id)[0]["payload"]["private"]) == {"0", "1"}
+
+
+def test_nothing_public_reveals_the_luck_of_a_running_episode(served: Served) -> None:
+    request = NEGOTIATION | {"opponent_choice": "human", "options": {"agent_starts": False}}
+    with httpx.Client(base_url=served.url, timeout=60) as http:
+        answer = http.post("/custom/start_episode", json=request)
+        episode_id, token = answer.json()["episode_id"], answer.json()["seat_token"]
+        shown = answer.text
+        with connect(f"{served.ws}?episode_id={episode_id}&seat_token={token}") as socket:
+            shown += str(socket.recv(10)) + str(socket.recv(30))
+        paths = ["/episodes", "/custom/status", "/health", "/metrics", "/leaderboard.json", f"/e/{episode_id}"]
+        paths += [f"/episodes/{episode_id}{part}" for part in ("", "/events", "/stream?speed=1000000", "/turn")]
+        for path in paths:
+            for query in ({}, {"seat_token": token}):
+                shown += http.get(path, params=query).text
+        shown += http.post(f"/episodes/{episode_id}/branch", json={"turn": 0, "players": ["heuristic"] * 2}).text
+        http.post("/custom/stop_episode", json={"episode_id": episode_id})
+    served.wait_for_end(episode_id)
+    seed = served.events(episode_id)[-1]["payload"]["seed"]
+    luck = episode_luck(seed_key(seed), 0)
+    words = [number for key in (seed_key(seed), luck, *(seat_luck(luck, seat) for seat in (0, 1))) for number in key]
+    for secret in {seed, *map(int, words)} - set(range(10**6)):  # a short number could occur by chance
+        assert str(secret) not in shown and f"{secret:x}" not in shown
+
+
+def test_a_drawn_seed_plays_the_same_episode_again(served: Served) -> None:
+    first = served.start(**NEGOTIATION)
+    served.wait_for_end(first)
+    seed = served.events(first)[-1]["payload"]["seed"]
+    assert 0 <= seed < 2**63
+    again = served.start(**NEGOTIATION, seed=seed)
+    served.wait_for_end(again)
+    steps = [[e["payload"] for e in served.events(one) if e["type"] == "step"] for one in (first, again)]
+    assert steps[0] == steps[1]
 
 
 def test_an_open_episode_shows_private_values_at_once(served: Served) -> None:

@@ -20,6 +20,7 @@ from kibitz.core.play.episode import ask, table_for
 from kibitz.core.play.player import BotPlayer, Player, Turn
 from kibitz.core.play.resolve import ANY_PATH, Resolver, player_and_bot
 from kibitz.core.registry import load_game
+from kibitz.core.seed import fresh_seed
 from kibitz.core.words import act_of_fields, is_choice
 
 MAX_ILLEGAL_ACTS = 3  # in a row; a bot's act replaces the last of them
@@ -80,7 +81,7 @@ class GameEnvironment:
         opponent, bot = player_and_bot(game, name, self._resolver)
         settings = _settings(game, rules.model_dump_json(), bot)
         first = self.given_state(chosen, settings)
-        seed = uuid.uuid4().int % 2**63 if chosen.seed is None else chosen.seed
+        seed = fresh_seed() if chosen.seed is None else chosen.seed
         self._game, self._settings, self._table = game, settings, table_for(game)
         self._luck = episode_luck(seed_key(seed), 0)
         self._lucks = [seat_luck(self._luck, seat) for seat in SEATS]

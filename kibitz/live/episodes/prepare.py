@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +15,7 @@ from kibitz.core.play.events import Observer
 from kibitz.core.play.player import BotPlayer, Player
 from kibitz.core.play.recorder import Commentate
 from kibitz.core.play.resolve import Resolver
+from kibitz.core.seed import fresh_seed
 from kibitz.games import get_game, get_pack, pack_names
 from kibitz.live.episodes.branch import BranchPoint
 from kibitz.live.episodes.human_seat import HumanSeat
@@ -114,7 +114,7 @@ def prepare(
         seats[request.human_seat] = _player(game, HUMAN, limits, signal)
     advice = [] if request.adviser is None else [_player(game, request.adviser, limits, signal)]
     drawn = request.seed if branch is None else branch.seed
-    seed = secrets.randbelow(2**31) if drawn is None else drawn
+    seed = fresh_seed() if drawn is None else drawn
     match, state = None, None
     if request.eval_pack_id == FRESH:
         settings = options.settings()

@@ -12,7 +12,8 @@ from pydantic import Field, ValidationError, model_validator
 
 from kibitz.core.errors import BadInput
 from kibitz.core.options import sentence
-from kibitz.live.bodies import MAX_EXACT, Strict
+from kibitz.core.seed import LAST_SEED
+from kibitz.live.bodies import Strict
 
 Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
 Pace = Annotated[float | None, Field(ge=0, le=60, description="seconds between steps")]
@@ -34,7 +35,7 @@ class EpisodeRequest(Strict):
     max_overs: int | None = Field(None, ge=1, description="the option of this name, in games that have it")
     eval_pack_id: Name = Field(FRESH, description="a pack of first positions; default: a fresh deal")
     enable_tts: bool = Field(True, description="add audio to the commentary if a voice is available")
-    seed: int | None = Field(None, ge=0, lt=MAX_EXACT, description="play the episode of this seed")
+    seed: int | None = Field(None, ge=0, le=LAST_SEED, description="play the episode of this seed")
     open: bool = Field(False, description="show both seats' private values from the start")
     adviser: Name | None = Field(None, description="the player that advises seat 0")
     pace: Pace = None

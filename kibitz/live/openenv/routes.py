@@ -19,8 +19,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from kibitz.core.envs.tool_env import models
 from kibitz.core.errors import BadInput
 from kibitz.core.registry import import_jax, is_usable
+from kibitz.core.seed import LAST_SEED
 from kibitz.games import get_environment, get_game
-from kibitz.live.bodies import MAX_EXACT, Problem, Strict
+from kibitz.live.bodies import Problem, Strict
 from kibitz.live.openenv import mcp as openenv_mcp
 from kibitz.live.openenv import tasks as openenv_tasks
 from kibitz.live.openenv.sessions import EnvSession, Service, Sessions
@@ -28,7 +29,7 @@ from kibitz.live.openenv.ws import Socket, play, rpc
 
 HEADER = "X-Session-Id"
 MCP_HEADER = "Mcp-Session-Id"
-Count = Annotated[int, Field(ge=0, lt=MAX_EXACT)]
+Count = Annotated[int, Field(ge=0, le=LAST_SEED)]
 
 
 class ResetRequest(Strict):

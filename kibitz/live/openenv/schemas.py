@@ -6,8 +6,8 @@ from typing import Any
 
 from kibitz.core.options import Options
 from kibitz.core.play.resolve import RUN_NAME, usable_kinds
+from kibitz.core.seed import LAST_SEED
 from kibitz.games import get_environment, get_game
-from kibitz.live.bodies import MAX_EXACT
 from kibitz.live.openenv import tasks
 
 Schema = dict[str, Any]
@@ -18,7 +18,7 @@ OPPONENTS = ("opponent", "opponent_mode")  # options of `reset` that name a play
 def reset_properties(game: str) -> Schema:
     """Options of the game's `reset`; null counts as omitted."""
     own = options_schema(getattr(get_environment(game), "options", Options))["properties"]
-    own["seed"] = or_null({"type": "integer", "minimum": 0, "exclusiveMaximum": MAX_EXACT})
+    own["seed"] = or_null({"type": "integer", "minimum": 0, "maximum": LAST_SEED})
     bots = list(get_game(game).bots)
     for name in OPPONENTS:
         if name in own:

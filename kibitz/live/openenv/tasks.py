@@ -12,8 +12,8 @@ from typing import Any
 
 from kibitz.core.errors import BadInput, NotFound
 from kibitz.core.options import operator_options
+from kibitz.core.seed import LAST_SEED
 from kibitz.games import get_environment, get_pack, pack_names
-from kibitz.live.bodies import MAX_EXACT
 
 MAX_SEEDS = 1_000  # tasks of a game without packs
 PACK = "eval_pack_id"
@@ -68,8 +68,8 @@ def read_options(game: str, given: Mapping[str, Any]) -> tuple[dict[str, Any], s
     if episode_id is not None and not (isinstance(episode_id, str) and re.fullmatch(EPISODE_ID, episode_id)):
         raise BadInput("episode_id should be 1 to 255 printable ASCII characters.")
     for seed in (inner.get("seed"), values.get("seed")):
-        if isinstance(seed, int) and seed >= MAX_EXACT:
-            raise BadInput(f"seed is {seed}; it should be below {MAX_EXACT}, which every JSON reader can represent.")
+        if isinstance(seed, int) and seed > LAST_SEED:
+            raise BadInput(f"seed is {seed}; it should be at most {LAST_SEED}.")
     options = {**inner, **values}
     if "split" in options or "index" in options:
         split, index = options.pop("split", "default"), options.pop("index", 0)

@@ -79,7 +79,7 @@ function gamePanel(app, name, game, speech, done) {
   const voice = Boolean(speech.speaker) && speech.speaker !== "silence";
   const tts = h("input", { type: "checkbox", checked: voice });
   const open = h("input", { type: "checkbox" });
-  const seed = h("input", { type: "number", min: 0, placeholder: "random" });
+  const seed = h("input", { type: "number", min: 0, max: Number.MAX_SAFE_INTEGER, placeholder: "random" });
   const pace = h("select", PACES.map(([v, line]) => h("option", { value: v }, line)));
   const trouble = h("div.trouble", { role: "alert" });
   const go = h("button.primary.wide", { type: "submit" }, "Start");

@@ -11,7 +11,6 @@ same match.
 
 from __future__ import annotations
 
-import secrets
 import uuid
 from collections.abc import Mapping
 from threading import RLock
@@ -26,6 +25,7 @@ from kibitz.core.game import SEATS
 from kibitz.core.play.episode import ask, table_for
 from kibitz.core.play.player import Turn
 from kibitz.core.play.resolve import ANY_PATH, Resolver, player_and_bot
+from kibitz.core.seed import fresh_seed
 from kibitz.games.cricket import game
 from kibitz.games.cricket.captains import tool_calls
 from kibitz.games.cricket.captains.tool_calls import Plans
@@ -74,7 +74,7 @@ class CricketEnvironment:
         with self._lock:
             chosen = ResetOptions.read(options or {}, "option of reset")
             opponent, bot = player_and_bot(self._game, chosen.opponent_mode, self._resolver)
-            seed = secrets.randbelow(2**63) if chosen.seed is None else chosen.seed
+            seed = fresh_seed() if chosen.seed is None else chosen.seed
             index = self._resets if chosen.seed is None else chosen.seed
             start = find_start(chosen, options or {}, self._fixed, bot, seed, index)
             self._resets += 1
