@@ -12,6 +12,8 @@ from tests.browser.test_watching import SEQS, ended
 from tests.live.conftest import Served
 from tests.live.machines import missing
 
+# what `h` once took for the properties of an element
+RESTYLE = {"class": "sr restyled", "hidden": True, "vars": {"display": "none"}, "title": "restyled"}
 HOSTILE = "<img src=x onerror='window.pwned=1'><script>window.pwned=1</script>\u202e & \"quoted\" {{7*7}}"
 
 
@@ -55,6 +57,31 @@ def test_hostile_text_is_shown_as_text(stage: Served, open_page: Open, game: str
     page.goto(stage.url + "/lobby")
     page.get_by_text("onerror=").first.wait_for()
     assert page.evaluate("() => window.pwned") is None
+
+
+@pytest.mark.parametrize(
+    "game", ["cricket", *(pytest.param(name, marks=pytest.mark.conformance) for name in ("deal_or_no_deal", "no_page"))]
+)
+def test_objects_where_words_belong_do_not_restyle_the_page(
+    stage: Served, open_page: Open, played: dict[str, str], game: str
+) -> None:
+    """A model's reason, a name, an option: a real record with objects where the server does not check the words."""
+    events = stage.events(played["cricket" if game == "cricket" else "deal_or_no_deal"])
+    for event in events:
+        event["episode_id"], payload = f"ep-restyle-{game}", event["payload"]
+        payload |= {"fallback": RESTYLE} if "fallback" in payload else {}
+        payload |= {"private": {"0": {"reason": RESTYLE}}} if event["type"] == "decision" else {}
+    started = events[0]["payload"]
+    players = [{"name": RESTYLE, "hand": RESTYLE, "style": RESTYLE}] * 11
+    started |= {"game": game, "cast": {"sides": [{"name": RESTYLE, "players": players}] * 2, "note": RESTYLE}}
+    started["about"] = {"eval_pack_id": RESTYLE, "branched_from": RESTYLE}
+    started["frame"]["note"] = RESTYLE
+    load(stage, [json.dumps(event) for event in events])
+    page = open_page(f"/e/ep-restyle-{game}")
+    page.locator(".status.ended").wait_for()
+    page.locator("blockquote").first.wait_for()
+    assert page.locator("blockquote").first.inner_text() == json.dumps(RESTYLE, separators=(",", ":"))
+    assert page.locator(".restyled, [title=restyled], [style*=none]").count() == 0
 
 
 @pytest.mark.conformance

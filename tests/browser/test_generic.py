@@ -191,16 +191,20 @@ def test_data_never_becomes_properties_of_an_element(open_page: Open) -> None:
     page.locator(".page .card").wait_for()
     found = page.evaluate(
         """async () => {
-          const { h, text } = await import('/static/dom.js');
+          const { h, seatClass, text } = await import('/static/dom.js');
           const refused = (props) => { try { h('a', JSON.parse(props)); return false; } catch { return true; } };
           return {
             text: text('b', JSON.parse('{"title": "x", "onclick": "steal()"}')).outerHTML,
             refused: ['{"onclick": "steal()"}', '{"srcdoc": "x"}', '{"style": "x"}', '{"src": "//x"}',
               '{"href": "javascript:steal()"}', '{"href": "//elsewhere"}', '{"href": "https://elsewhere/"}'].map(refused),
             kept: h('a', { href: '/lobby', title: 'yes', hidden: false }, 'words').outerHTML,
+            child: h('b', null, JSON.parse('{"class": "sr", "vars": {}}'), 7, [JSON.parse('[1]')]).outerHTML,
+            value: h('b', { vars: JSON.parse('{"--part": "url(//elsewhere)"}'), class: seatClass('0 sr') }).outerHTML,
           };
         }"""
     )
     assert found["text"] == '<b>{"title":"x","onclick":"steal()"}</b>'
     assert found["refused"] == [True] * 7
+    assert found["child"] == '<b>{"class":"sr","vars":{}}7[1]</b>'
+    assert found["value"] == '<b class="seat0" style="--part: NaN;"></b>'
     assert found["kept"] == '<a href="/lobby" title="yes">words</a>'

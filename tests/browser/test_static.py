@@ -56,6 +56,17 @@ def test_the_page_loads_nothing_from_elsewhere_and_writes_no_markup() -> None:
             assert bad not in text, (path.name, bad)
 
 
+def test_the_properties_of_an_element_are_written_out_in_the_call() -> None:
+    """Data in their place might hold an object, which would then restyle the page."""
+    calls = re.compile(r'(?<![\w.])[hs]\(\s*(?:"[^"]*"|\w+ \? "[^"]*" : "[^"]*"),\s*(?=(.{1,20}))')
+    found = 0
+    for path in [*STATIC.rglob("*.js"), *(one for folder in GAME_PAGES for one in folder.rglob("*.js"))]:
+        for second in calls.findall(path.read_text(encoding="utf-8")):
+            found += 1
+            assert second.startswith(("{", "null")), f"{path.name}: write null before {second}"
+    assert found > 200
+
+
 def test_no_file_of_the_server_names_a_game() -> None:
     games = [folder.parent.name for folder in GAME_PAGES]
     assert len(games) >= 2

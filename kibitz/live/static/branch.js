@@ -9,7 +9,7 @@ export async function openBranch(app, timeline) {
   const { data } = await ask("/custom/presets");
   const game = (data.games || {})[shown.game] || { players: [] };
   const option = (p, seat) => h("option", { value: p.name, selected: p.name === shown.players[seat] }, p.title || p.name);
-  const picks = [0, 1].map((seat) => h("select", game.players.filter((p) => p.usable).map((p) => option(p, seat))));
+  const picks = [0, 1].map((seat) => h("select", null, game.players.filter((p) => p.usable).map((p) => option(p, seat))));
   const error = h("p.error", { role: "alert" });
   const turn = shown.turn + 1;
   const unit = shown.adapter.unit;
@@ -22,8 +22,8 @@ export async function openBranch(app, timeline) {
     return goTo(app, answer.data);
   };
   openDialog("Branch from here", "small", (dialog) => [
-    h("h2", "Branch from here"), h("p.dim", `The first ${many(turn, unit)} are kept; these players continue from there.`),
+    h("h2", null, "Branch from here"), h("p.dim", null, `The first ${many(turn, unit)} are kept; these players continue from there.`),
     ...picks.map((pick, seat) => field(`Player in seat ${seat}`, pick)), error,
-    h("div.row", h("button.primary", { onclick: (event) => start(dialog, event.currentTarget) }, "Play on"), h("button", { onclick: () => dialog.close() }, "Cancel")),
+    h("div.row", null, h("button.primary", { onclick: (event) => start(dialog, event.currentTarget) }, "Play on"), h("button", { onclick: () => dialog.close() }, "Cancel")),
   ]);
 }

@@ -1,5 +1,5 @@
 // Small SVG charts. Each has a sentence for screen readers and a table behind a disclosure.
-import { h, s, scroll, set, style } from "./dom.js";
+import { h, s, scroll, seatClass, set, style } from "./dom.js";
 
 style(import.meta.url);
 
@@ -10,8 +10,8 @@ const PAD = { left: 38, right: 10, top: 10, bottom: 24 };
 // `draw(px, py, size)`, which returns nodes; `label`, the sentence; `head` and `rows()`, the table.
 export function chart(title, height, legend) {
   const svg = s("svg.plot", { role: "img", "aria-label": title, height });
-  const more = h("details.alt", h("summary", "As a table"));
-  const node = h("figure.chart", h("figcaption", h("span", title), legend), svg, more);
+  const more = h("details.alt", null, h("summary", null, "As a table"));
+  const node = h("figure.chart", null, h("figcaption", null, h("span", null, title), legend), svg, more);
   const axes = s("g.grid");
   const plot = s("g");
   svg.append(axes, plot);
@@ -56,7 +56,7 @@ export function chart(title, height, legend) {
 export const line = (points, px, py, cls) =>
   s("path", { class: cls, d: points.map(([x, y], i) => `${i ? "L" : "M"}${px(x)} ${py(y)}`).join("") });
 
-export const key = (seat) => h("span", { class: `key seat${seat}` });
+export const key = (seat) => h("span", { class: `key ${seatClass(seat)}` });
 
 // Round numbers from `low` to `top` in about `n` steps.
 export function ticks(top, n = 4, low = 0) {

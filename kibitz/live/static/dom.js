@@ -7,7 +7,7 @@ const ATTRIBUTES = new Set(`alt autocomplete checked class colspan cx cy d dir d
 
 function attribute(node, key, value) {
   if (key.startsWith("on") && typeof value === "function") node.addEventListener(key.slice(2), value);
-  else if (key === "vars") for (const [name, v] of Object.entries(value)) node.style.setProperty(name, v);
+  else if (key === "vars") for (const [name, v] of Object.entries(value)) node.style.setProperty(name, Number(v));
   else if (key === "value") node.value = value;
   else if (!ATTRIBUTES.has(key) && !key.startsWith("aria-")) throw new TypeError(`${node.localName} takes no property ${key}`);
   // links stay on this server: no javascript: and no other host
@@ -15,16 +15,18 @@ function attribute(node, key, value) {
   else node.setAttribute(key, value === true ? "" : value);
 }
 
-// `h("p.dim.small", { title: "why" }, "text", node, [nodes])`. The properties are optional, and a child may be null,
-// undefined or false. An object that is no node is never a child: use `text` for values that a player, a model or
-// another server wrote, because JSON might hold an object where words belong.
+// `h("p.dim.small", { title: "why" }, "text", node, [nodes])`. The second argument is null or written out in the call,
+// because JSON may hold an object where words belong, and that object must never become properties. A child is a node
+// or text; null, undefined and false are omitted, and any other object is shown as JSON.
 function build(node, classes, given) {
   const props = given[0] && given[0].constructor === Object ? given.shift() : {};
   if (classes.length) node.setAttribute("class", classes.join(" "));
   for (const [key, value] of Object.entries(props)) if (value !== undefined && value !== null && value !== false) attribute(node, key, value);
-  node.append(...given.flat().filter((kid) => kid !== null && kid !== undefined && kid !== false));
+  for (const kid of given.flat()) if (kid !== null && kid !== undefined && kid !== false) node.append(kid instanceof Node ? kid : plain(kid));
   return node;
 }
+
+const plain = (value) => (typeof value === "object" ? JSON.stringify(value) : String(value));
 
 export function h(name, ...given) {
   const [tag, ...classes] = name.split(".");
@@ -39,7 +41,7 @@ export function s(name, ...given) {
 }
 
 // an element whose only child is text, whatever `value` is
-export const text = (name, value, props = {}) => put(h(name, props), value !== null && typeof value === "object" ? JSON.stringify(value) : value);
+export const text = (name, value, props = {}) => put(h(name, props), value);
 
 // Loads a module's style sheet, which has the module's name. A module awaits it before it draws, or awaits `styled()`
 // later if it has other work to do first.
@@ -52,7 +54,7 @@ export function style(module) {
 export const styled = () => Promise.all(sheets.values());
 
 export function put(node, text) {
-  const value = text === null || text === undefined ? "" : String(text);
+  const value = text === null || text === undefined ? "" : plain(text);
   if (node.textContent !== value) node.textContent = value;
   return node;
 }
@@ -142,19 +144,22 @@ export function label(node, text) {
 
 export const button = (name, text, onclick, props) => label(h("button.ghost", { onclick, ...props }, icon(name)), text);
 
+// The class of a seat; one from another server's event may be anything.
+export const seatClass = (seat) => (Number(seat) ? "seat1" : "seat0");
+
 // Seat 0 is a disc and seat 1 a diamond: colour is never the only sign.
 export const badge = (seat) =>
-  s("svg", { viewBox: "0 0 12 12", class: `badge seat${seat}`, role: "img", "aria-label": `seat ${seat}` },
+  s("svg", { viewBox: "0 0 12 12", class: `badge ${seatClass(seat)}`, role: "img", "aria-label": `seat ${seat}` },
     seat === 0 ? s("circle", { cx: 6, cy: 6, r: 5 }) : s("path", { d: "M6 .5 11.5 6 6 11.5.5 6z" }));
 
 export const card = (title, cls, ...kids) =>
-  h("section", { class: `card ${cls || ""}`, "aria-label": title }, h("h2", title), ...kids);
+  h("section", { class: `card ${cls || ""}`, "aria-label": title }, h("h2", null, title), ...kids);
 
 // Content that exceeds its place scrolls in a frame of its own, which the keyboard can reach.
 export const scroll = (label, node, cls = "") => h("div", { class: `scroll ${cls}`, tabindex: 0, role: "group", "aria-label": label }, node);
 
 export const heads = (names, left = []) =>
-  h("thead", h("tr", names.map((name, i) => h("th", { scope: "col", class: left.includes(i) && "left" }, name))));
+  h("thead", null, h("tr", null, names.map((name, i) => h("th", { scope: "col", class: left.includes(i) && "left" }, name))));
 
 // A player's name for people: `policy:runs/first-try` becomes "policy first-try".
 export function called(player, mine) {

@@ -8,9 +8,9 @@ const STATUS = { running: "in play", ended: "finished", failed: "stopped", inter
 
 function episodeRow(one) {
   const score = (one.returns || []).map((x) => (Number.isInteger(x) ? x : x.toFixed(2))).join(" : ");
-  return h("li", h("a.episode", { href: `/e/${one.episode_id}` },
-    h("span", { class: `status ${one.status}` }, STATUS[one.status] || one.status), h("span.names", badge(0), ` ${called(one.players[0])} `, h("span.dim", "v"), " ", badge(1), ` ${called(one.players[1])}`),
-    h("span.num", score), one.text && text("span.line.dim", one.text), h("span.dim.small.when", `${words(one.game)} · ${ago(one.started_at)}`)));
+  return h("li", null, h("a.episode", { href: `/e/${one.episode_id}` },
+    h("span", { class: `status ${one.status}` }, STATUS[one.status] || one.status), h("span.names", null, badge(0), ` ${called(one.players[0])} `, h("span.dim", null, "v"), " ", badge(1), ` ${called(one.players[1])}`),
+    h("span.num", null, score), one.text && text("span.line.dim", one.text), h("span.dim.small.when", null, `${words(one.game)} · ${ago(one.started_at)}`)));
 }
 
 // A list that loads itself, with a button for the next page.
@@ -32,7 +32,7 @@ export function episodes(filter) {
     if (!items.childElementCount) root.replaceChildren(empty("No episodes yet", "Every episode is recorded and can be watched again."));
     return null;
   };
-  const root = h("div", items, trouble, more);
+  const root = h("div", null, items, trouble, more);
   more.addEventListener("click", load);
   load();
   return root;
@@ -40,12 +40,12 @@ export function episodes(filter) {
 
 class Lobby extends HTMLElement {
   async connectedCallback() {
-    const place = h("div", episodes({ limit: 30 }));
+    const place = h("div", null, episodes({ limit: 30 }));
     const filter = {};
     const show = () => place.replaceChildren(episodes({ limit: 30, ...filter }));
     const game = h("select", { onchange: () => { filter.game = game.value; show(); } }, h("option", { value: "" }, "All games"));
     const status = h("select", { onchange: () => { filter.status = status.value; show(); } }, h("option", { value: "" }, "Any status"), Object.entries(STATUS).map(([v, text]) => h("option", { value: v }, text)));
-    this.append(h("div.page", h("div.row", h("h1", "Episodes"), h("span.gap"), h("label", h("span.sr", "Game"), game), h("label", h("span.sr", "Status"), status), h("a.primary", { href: "/custom" }, "Watch live")), h("section.card", { "aria-label": "Episodes" }, place)));
+    this.append(h("div.page", null, h("div.row", null, h("h1", null, "Episodes"), h("span.gap"), h("label", null, h("span.sr", null, "Game"), game), h("label", null, h("span.sr", null, "Status"), status), h("a.primary", { href: "/custom" }, "Watch live")), h("section.card", { "aria-label": "Episodes" }, place)));
     const { data } = await ask("/custom/presets");
     game.append(...Object.entries(data.games || {}).map(([name, one]) => h("option", { value: name }, one.title || words(name))));
   }

@@ -2,7 +2,7 @@
 //
 // A list of two is taken for one value per seat and becomes two columns; a list of equal records becomes a table;
 // everything else is shown under its own name. Values that changed with the last turn are bold.
-import { badge, capital, card, h, heads, moment, put, scroll, style, text, words } from "./dom.js";
+import { badge, capital, card, h, heads, moment, put, scroll, seatClass, style, text, words } from "./dom.js";
 import { chart, key, line, ticks } from "./chart.js";
 
 style(import.meta.url);
@@ -39,7 +39,7 @@ export function scoreboard(state) {
 export function mount(root) {
   const parts = [positionCard(), privateCard(), scoreCard(), actsCard(), resultCard()];
   const [position, own, score, acts, result] = parts.map((part) => part.node);
-  root.append(h("div.col.one.generic", position, own), h("div.col.two.generic", result, score, acts));
+  root.append(h("div.col.one.generic", null, position, own), h("div.col.two.generic", null, result, score, acts));
   let last;
   return (state) => {
     // revealed rewards change the totals of a turn that has been drawn
@@ -78,8 +78,8 @@ function privateCard() {
 
 function actsCard() {
   return sheet("Last acts", "acts", ({ memory, names }) => {
-    const rows = memory.acts.flatMap((act, seat) => (act ? [h("tr", h("th", { scope: "row" }, badge(seat), ` ${names[seat]}`), text("td.left", show(act.text)), h("td", `turn ${act.turn + 1}`))] : []));
-    return ["Last acts", rows.length ? [h("table.data", heads(["Player", "Act", "When"], [1]), h("tbody", rows))] : []];
+    const rows = memory.acts.flatMap((act, seat) => (act ? [h("tr", null, h("th", { scope: "row" }, badge(seat), ` ${names[seat]}`), text("td.left", show(act.text)), h("td", null, `turn ${act.turn + 1}`))] : []));
+    return ["Last acts", rows.length ? [h("table.data", null, heads(["Player", "Act", "When"], [1]), h("tbody", null, rows))] : []];
   });
 }
 
@@ -92,7 +92,7 @@ function resultCard() {
 
 function scoreCard() {
   const keys = [0, 1].map((seat) => key(seat));
-  const picture = chart("Running score", 200, h("span.keys", keys));
+  const picture = chart("Running score", 200, h("span.keys", null, keys));
   const node = h("section.card", { "aria-label": "Running score" }, picture.node);
   const draw = (state) => {
     const { points } = state.memory;
@@ -113,7 +113,7 @@ function scoreSpec({ names }, points) {
     label: `After turn ${end}: ${seats.map((seat) => `${names[seat]} ${show(points[points.length - 1][seat + 1])}`).join(", ")}.`,
     head: ["Turn", ...seats.map((seat) => names[seat])],
     rows: () => points.map(([turn, ...totals]) => [turn, ...seats.map((seat) => show(totals[seat]))]),
-    draw: (px, py) => seats.map((seat) => line([[0, 0], ...points.filter((point) => point[seat + 1] !== null).map((point) => [point[0], point[seat + 1]])], px, py, `line seat${seat}${seat ? " dashed" : ""}`)),
+    draw: (px, py) => seats.map((seat) => line([[0, 0], ...points.filter((point) => point[seat + 1] !== null).map((point) => [point[0], point[seat + 1]])], px, py, `line ${seatClass(seat)}${seat ? " dashed" : ""}`)),
   };
 }
 
@@ -147,16 +147,16 @@ const cell = (value, old) => text(old === undefined || same(value, old) ? "td" :
 function record(values, before, names, depth) {
   const entries = Object.entries(values || {});
   const old = (name) => (isRecord(before) && name in before ? before[name] : undefined);
-  const row = (name, cells) => h("tr", text("th", title(name), { scope: "row" }), cells);
+  const row = (name, cells) => h("tr", null, text("th", title(name), { scope: "row" }), cells);
   const pairs = entries.filter(([, value]) => isPair(value));
   const plain = entries.filter(([, value]) => !isPair(value) && isFlat(value));
   const nested = entries.filter(([, value]) => !isFlat(value) && !isPair(value));
   const nodes = [];
-  if (plain.length) nodes.push(h("table.data", h("tbody", plain.map(([name, value]) => row(name, [cell(value, old(name))])))));
-  if (pairs.length) nodes.push(h("table.data.pairs", seatHeads("", names), h("tbody", pairs.map(([name, value]) => row(name, value.map((one, seat) => cell(one, old(name)?.[seat])))))));
+  if (plain.length) nodes.push(h("table.data", null, h("tbody", null, plain.map(([name, value]) => row(name, [cell(value, old(name))])))));
+  if (pairs.length) nodes.push(h("table.data.pairs", null, seatHeads("", names), h("tbody", null, pairs.map(([name, value]) => row(name, value.map((one, seat) => cell(one, old(name)?.[seat])))))));
   for (const [name, value] of nested) {
     const parts = depth < MAX_DEPTH ? nest(value, old(name), names, depth + 1, title(name)) : [text("code", JSON.stringify(value))];
-    if (parts.length) nodes.push(h("section.part", text("h3", title(name)), parts));
+    if (parts.length) nodes.push(h("section.part", null, text("h3", title(name)), parts));
   }
   return nodes;
 }
@@ -166,19 +166,19 @@ function nest(value, before, names, depth, name) {
   if (value.length === 2 && value.every((one) => one === null || isRecord(one))) return record(zip(value), Array.isArray(before) ? zip(before) : null, names, depth);
   const first = Math.max(0, value.length - MAX_ROWS);
   const shown = value.slice(first);
-  const note = first ? [h("p.dim.small", `The last ${MAX_ROWS} of ${value.length}`)] : [];
+  const note = first ? [h("p.dim.small", null, `The last ${MAX_ROWS} of ${value.length}`)] : [];
   if (shown.every(isPlain)) return [text("p", show(shown)), ...note];
   if (shown.every(isRecord)) return [scroll(name, recordTable(shown, first)), ...note];
-  if (shown.every((row) => Array.isArray(row) && row.length === 2)) return [scroll(name, h("table.data.pairs", seatHeads("#", names), h("tbody", shown.map((row, i) => numbered(first + i, row))))), ...note];
-  return [scroll(name, h("table.data", h("tbody", shown.map((row, i) => numbered(first + i, Array.isArray(row) ? row : [row]))))), ...note];
+  if (shown.every((row) => Array.isArray(row) && row.length === 2)) return [scroll(name, h("table.data.pairs", null, seatHeads("#", names), h("tbody", null, shown.map((row, i) => numbered(first + i, row))))), ...note];
+  return [scroll(name, h("table.data", null, h("tbody", null, shown.map((row, i) => numbered(first + i, Array.isArray(row) ? row : [row]))))), ...note];
 }
 
-const numbered = (i, row) => h("tr", h("th.number", { scope: "row" }, String(i + 1)), row.map((one) => cell(one)));
-const seatHeads = (corner, names) => h("thead", h("tr", corner ? h("th", { scope: "col" }, corner) : h("td"), names.map((name, seat) => h("th", { scope: "col" }, badge(seat), ` ${name}`))));
+const numbered = (i, row) => h("tr", null, h("th.number", { scope: "row" }, String(i + 1)), row.map((one) => cell(one)));
+const seatHeads = (corner, names) => h("thead", null, h("tr", null, corner ? h("th", { scope: "col" }, corner) : h("td"), names.map((name, seat) => h("th", { scope: "col" }, badge(seat), ` ${name}`))));
 
 function recordTable(rows, first) {
   const columns = [...new Set(rows.flatMap((row) => Object.keys(row)))];
   const left = columns.flatMap((name, i) => (rows.some((row) => typeof row[name] === "string" || !isPlain(row[name])) ? [i + 1] : []));
   const cells = (row) => columns.map((name, i) => text(left.includes(i + 1) ? "td.left" : "td", show(row[name])));
-  return h("table.data", heads(["#", ...columns.map(title)], left), h("tbody", rows.map((row, i) => h("tr", h("th.number", { scope: "row" }, String(first + i + 1)), cells(row)))));
+  return h("table.data", null, heads(["#", ...columns.map(title)], left), h("tbody", null, rows.map((row, i) => h("tr", null, h("th.number", { scope: "row" }, String(first + i + 1)), cells(row)))));
 }

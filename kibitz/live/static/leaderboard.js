@@ -5,21 +5,21 @@ import { table } from "./table.js";
 
 class Leaderboard extends HTMLElement {
   async connectedCallback() {
-    const place = h("div.page", h("h1", "Leaderboard"), h("p.dim", "Loading…"));
+    const place = h("div.page", null, h("h1", null, "Leaderboard"), h("p.dim", null, "Loading…"));
     this.append(place);
     const { ok, data, error } = await ask("/leaderboard.json");
     const rows = data.players || [];
-    if (!ok || !rows.length) return place.replaceChildren(h("h1", "Leaderboard"), h("section.card", ok ? empty("No results yet", "Every finished episode counts for both players. Start one to fill this table.", h("a.primary", { href: "/custom" }, "Start an episode")) : text("p.error", error)));
+    if (!ok || !rows.length) return place.replaceChildren(h("h1", null, "Leaderboard"), h("section.card", null, ok ? empty("No results yet", "Every finished episode counts for both players. Start one to fill this table.", h("a.primary", { href: "/custom" }, "Start an episode")) : text("p.error", error)));
     const games = [...new Set(rows.map((one) => one.game))];
-    return place.replaceChildren(h("h1", "Leaderboard"), ...games.map((game) => {
+    return place.replaceChildren(h("h1", null, "Leaderboard"), ...games.map((game) => {
       const mine = rows.filter((one) => one.game === game).sort((a, b) => (b.rating ?? b.mean_return ?? 0) - (a.rating ?? a.mean_return ?? 0));
       const keys = Object.keys(mine[0]).filter((key) => key !== "game" && key !== "player" && typeof mine[0][key] !== "object");
       // all figures of a column have the same number of decimals
       const whole = (key) => mine.every((one) => Number.isInteger(one[key]));
       const figure = (key, value) => (typeof value === "number" && !whole(key) ? value.toFixed(2) : value ?? "–");
-      return h("section.card", { "aria-label": words(game) }, h("h2", words(game)), 
+      return h("section.card", { "aria-label": words(game) }, h("h2", null, words(game)), 
         scroll(`${words(game)} table`, table(["", "Player", ...keys.map(words)], mine.map((one, i) => [i + 1, called(one.player), ...keys.map((key) => figure(key, one[key]))]), "", [1])));
-    }), h("p.dim.small", "Averages over recorded games. Opponents differ, so this is not a rating."));
+    }), h("p.dim.small", null, "Averages over recorded games. Opponents differ, so this is not a rating."));
   }
 }
 

@@ -4,7 +4,7 @@ import { h, many, style } from "./dom.js";
 await style(import.meta.url);
 
 export const tidy = (value) => (typeof value === "number" && !Number.isInteger(value) ? value.toFixed(3) : value ?? "–");
-export const empty = (head, text, ...more) => h("div.empty", h("h2", head), h("p.dim", text), ...more);
+export const empty = (head, text, ...more) => h("div.empty", null, h("h2", null, head), h("p.dim", null, text), ...more);
 
 export function ago(ts) {
   const past = Math.max(0, Date.now() / 1000 - ts);
@@ -15,4 +15,4 @@ export function ago(ts) {
 }
 
 export const noEpisode = (id) =>
-  h("div.empty", h("h1", "Episode not found"), h("p", `No episode is stored under ${id}.`), h("a.primary", { href: "/lobby" }, "See recent episodes"));
+  h("div.empty", null, h("h1", null, "Episode not found"), h("p", null, `No episode is stored under ${id}.`), h("a.primary", { href: "/lobby" }, "See recent episodes"));

@@ -12,10 +12,10 @@ function openLinks(seats) {
   const copy = ({ currentTarget }, link) => navigator.clipboard.writeText(link).then(() => put(currentTarget, "Copied"), () => {});
   // browsers offer the clipboard only over HTTPS and on this machine; elsewhere people select the link
   openDialog("Two people play", "", (dialog) => [
-    h("h2", "Two people play"),
-    h("p.dim", "Send each person one link. A link opens one seat and shows only that seat's private values; keep it from the other person."),
-    ...seats.map(({ seat, url }) => h("div.row", badge(seat), h("b", `Seat ${seat}`), text("a.wrap", location.origin + url, { href: url, onclick: () => dialog.close() }),
+    h("h2", null, "Two people play"),
+    h("p.dim", null, "Send each person one link. A link opens one seat and shows only that seat's private values; keep it from the other person."),
+    ...seats.map(({ seat, url }) => h("div.row", null, badge(seat), h("b", null, `Seat ${seat}`), text("a.wrap", location.origin + url, { href: url, onclick: () => dialog.close() }),
       navigator.clipboard && h("button", { "aria-label": `Copy the link of seat ${seat}`, onclick: (event) => copy(event, location.origin + url) }, "Copy"))),
-    h("div.row", h("button.primary", { onclick: () => dialog.close() }, "Watch")),
+    h("div.row", null, h("button.primary", { onclick: () => dialog.close() }, "Watch")),
   ]);
 }

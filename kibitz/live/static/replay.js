@@ -12,14 +12,14 @@ export class Replay {
     this.where = h("output.where.num");
     this.playButton = button("play", "Play (space)", () => this.toggle());
     this.speed = h("select.speed", { "aria-label": "Replay speed" }, SPEEDS.map((x) => h("option", { value: x, selected: x === 1 }, `${x}×`)));
-    this.liveButton = h("button.live", { onclick: () => this.follow() }, h("span.pulse"), h("span", "Live"));
+    this.liveButton = h("button.live", { onclick: () => this.follow() }, h("span.pulse"), h("span", null, "Live"));
     this.moments = h("ol.momentlist");
-    this.menu = h("details.menu", { ontoggle: () => this.draw() }, h("summary", { title: "Key moments" }, icon("star"), h("span.wideonly", "Moments")), this.moments);
+    this.menu = h("details.menu", { ontoggle: () => this.draw() }, h("summary", { title: "Key moments" }, icon("star"), h("span.wideonly", null, "Moments")), this.moments);
     const link = button("link", "Copy a link to this moment", () => this.copy());
     const fork = button("branch", "Branch from here with another player", branch);
     this.node = h("div.replay", { role: "region", "aria-label": "Replay" },
-      h("div.track", this.ticks, this.slider),
-      h("div.row", button("first", "Go to the start (Home)", () => this.go(0), { class: "ghost wideonly" }), button("back", "Step back (←)", () => this.move(-1)), this.playButton,
+      h("div.track", null, this.ticks, this.slider),
+      h("div.row", null, button("first", "Go to the start (Home)", () => this.go(0), { class: "ghost wideonly" }), button("back", "Step back (←)", () => this.move(-1)), this.playButton,
         button("on", "Step forward (→)", () => this.move(1)), button("last", "Go to the end (End)", () => this.go(timeline.last), { class: "ghost wideonly" }), this.speed, this.where, h("span.gap"), this.menu, link, fork, this.liveButton));
     this.onkey = (event) => this.key(event);
     document.addEventListener("keydown", this.onkey);

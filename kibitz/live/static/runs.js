@@ -8,11 +8,11 @@ await styled();
 
 class Runs extends HTMLElement {
   async connectedCallback() {
-    const place = h("div.page", h("h1", "Training runs"), h("p.dim", "Loading…"));
+    const place = h("div.page", null, h("h1", null, "Training runs"), h("p.dim", null, "Loading…"));
     this.append(place);
     const { ok, data, error } = await ask("/runs.json");
     const runs = data.runs || [];
-    if (!ok || !runs.length) return place.replaceChildren(h("h1", "Training runs"), h("section.card", ok ? empty("No training runs yet", "Every run in the runs folder appears here with its learning curve, during training and afterwards.", h("code", "kibitz train --game GAME")) : text("p.error", error)));
+    if (!ok || !runs.length) return place.replaceChildren(h("h1", null, "Training runs"), h("section.card", null, ok ? empty("No training runs yet", "Every run in the runs folder appears here with its learning curve, during training and afterwards.", h("code", null, "kibitz train --game GAME")) : text("p.error", error)));
     const curve = chart("Learning curve", 280);
     const about = h("p.dim.small");
     const show = async (name, pressed) => {
@@ -25,8 +25,8 @@ class Runs extends HTMLElement {
       put(about, `${words(run.game)} · seed ${run.seed ?? 0}${(run.advisers || []).length ? ` · advised by ${run.advisers.join(", ")}` : ""} · ${many(points.length, "evaluation")}`);
       return curve.draw(curveSpec(name, points));
     };
-    const buttons = runs.map((run) => h("button", { "aria-pressed": "false", onclick: (event) => show(run.name, event.currentTarget) }, text("b", run.name), h("span.dim.small", [words(run.game), run.changed && ago(run.changed)].filter(Boolean).join(" · "))));
-    place.replaceChildren(h("h1", "Training runs"), h("div.runs", h("div.card.runlist", { role: "group", "aria-label": "Runs" }, buttons), h("section.card", { "aria-label": "Curve" }, curve.node, about)));
+    const buttons = runs.map((run) => h("button", { "aria-pressed": "false", onclick: (event) => show(run.name, event.currentTarget) }, text("b", run.name), h("span.dim.small", null, [words(run.game), run.changed && ago(run.changed)].filter(Boolean).join(" · "))));
+    place.replaceChildren(h("h1", null, "Training runs"), h("div.runs", null, h("div.card.runlist", { role: "group", "aria-label": "Runs" }, buttons), h("section.card", { "aria-label": "Curve" }, curve.node, about)));
     buttons[0].click();
   }
 }

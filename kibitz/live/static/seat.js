@@ -20,7 +20,7 @@ export class Seat {
     this.hint = h("p.hintline");
     this.error = h("p.error", { role: "alert" });
     this.body = h("div");
-    this.node = h("section.card.seat", { "aria-label": "Your seat", tabindex: -1 }, h("div.row", this.title, h("span.gap"), this.clock), this.view, this.hint, this.body, this.error);
+    this.node = h("section.card.seat", { "aria-label": "Your seat", tabindex: -1 }, h("div.row", null, this.title, h("span.gap"), this.clock), this.view, this.hint, this.body, this.error);
     this.ticker = setInterval(() => this.count(), CLOCK_MS);
     this.draw();
   }
@@ -96,7 +96,7 @@ export class Seat {
       const pick = (i) => () => { chosen[at] = i; };
       const named = (i, k) => `${names.value(head, values[k], live, seat)}${hinted[at] === i ? " ✦" : ""}`;
       if (open.length > MAX_BUTTONS) return field(names.label(head), h("select", { onchange: (event) => pick(Number(event.target.value))() }, open.map((i, k) => text("option", named(i, k), { value: i, selected: i === chosen[at] }))));
-      return h("fieldset.pills.choices", text("legend", names.label(head)), open.map((i, k) => h("label", h("input", { type: "radio", name: `head-${head}`, value: i, checked: i === chosen[at], onchange: pick(i) }), text("span", named(i, k)))));
+      return h("fieldset.pills.choices", null, text("legend", names.label(head)), open.map((i, k) => h("label", null, h("input", { type: "radio", name: `head-${head}`, value: i, checked: i === chosen[at], onchange: pick(i) }), text("span", named(i, k)))));
     });
     const go = () => {
       this.chosen = Object.fromEntries(heads.map((head, at) => [head, chosen[at]]));

@@ -42,12 +42,12 @@ function optionField(name, schema, value) {
 function playerSelect(label, players, chosen) {
   const kinds = [...new Set(players.map((p) => p.kind))];
   const option = (p) => text("option", `${titled(p)}${p.usable ? "" : " – not available"}`, { value: p.name, disabled: !p.usable, selected: p.name === chosen });
-  const select = h("select", kinds.map((kind) => h("optgroup", { label: KINDS[kind] || kind || "Players" }, players.filter((p) => p.kind === kind).map(option))));
+  const select = h("select", null, kinds.map((kind) => h("optgroup", { label: KINDS[kind] || kind || "Players" }, players.filter((p) => p.kind === kind).map(option))));
   return { select, node: field(label, select) };
 }
 
 export function startPanel(app, done) {
-  const root = h("div.start", h("p.dim", "Loading games and players…"));
+  const root = h("div.start", null, h("p.dim", null, "Loading games and players…"));
   const build = async () => {
     const { ok, data, error } = await ask("/custom/presets");
     if (!ok) return root.replaceChildren(text("p.error", error, { role: "alert" }));
@@ -59,7 +59,7 @@ export function startPanel(app, done) {
       body.replaceWith(next);
       body = next;
     };
-    const games = h("fieldset.pills.games", h("legend", "Game"), names.map((name) => h("label", h("input", { type: "radio", name: "game", value: name, checked: name === first, onchange: () => pick(name) }), text("span", data.games[name].title || words(name)))));
+    const games = h("fieldset.pills.games", null, h("legend", null, "Game"), names.map((name) => h("label", null, h("input", { type: "radio", name: "game", value: name, checked: name === first, onchange: () => pick(name) }), text("span", data.games[name].title || words(name)))));
     root.replaceChildren(games, body);
     return pick(first);
   };
@@ -71,16 +71,16 @@ function gamePanel(app, name, game, speech, done) {
   const usable = game.players.filter((p) => p.usable);
   const missing = game.players.filter((p) => !p.usable);
   const [first, second] = [0, 1].map((seat) => playerSelect(`Seat ${seat}`, game.players, game.default_players?.[seat]));
-  const advisers = h("select", h("option", { value: "" }, "none"), usable.filter((p) => p.name !== "human").map((p) => text("option", titled(p), { value: p.name })));
+  const advisers = h("select", null, h("option", { value: "" }, "none"), usable.filter((p) => p.name !== "human").map((p) => text("option", titled(p), { value: p.name })));
   const packs = game.packs?.length ? game.packs : ["default"];
-  const pack = h("select", packs.map((x) => text("option", x, { value: x })));
+  const pack = h("select", null, packs.map((x) => text("option", x, { value: x })));
   // a game lists the option that people change most first; it is the one outside "More settings"
   const [main, ...others] = Object.entries(game.options?.properties || {}).map(([key, schema]) => optionField(key, schema, game.defaults?.[key] ?? schema.default)).filter(Boolean);
   const voice = Boolean(speech.speaker) && speech.speaker !== "silence";
   const tts = h("input", { type: "checkbox", checked: voice });
   const open = h("input", { type: "checkbox" });
   const seed = h("input", { type: "number", min: 0, max: Number.MAX_SAFE_INTEGER, placeholder: "random" });
-  const pace = h("select", PACES.map(([v, line]) => h("option", { value: v }, line)));
+  const pace = h("select", null, PACES.map(([v, line]) => h("option", { value: v }, line)));
   const trouble = h("div.trouble", { role: "alert" });
   const go = h("button.primary.wide", { type: "submit" }, "Start");
 
@@ -104,12 +104,12 @@ function gamePanel(app, name, game, speech, done) {
     if (done) done();
     return goTo(app, answer.data);
   };
-  const why = missing.length > 0 && h("details.missing", h("summary", `${many(missing.length, "player")} not available here`), h("dl", missing.flatMap((p) => [text("dt", titled(p)), text("dd", p.why || "not set up")])));
-  const box = (input, line) => h("label.check", input, h("span", line));
-  return h("form", { onsubmit: send }, h("div.pair", first.node, second.node), why,
-    h("div.pair", main, packs.length > 1 && field("Pack", pack), field("Adviser of seat 0", advisers), field("Pace", pace)),
-    box(tts, h("span", "Spoken commentary ", text("small.dim", voice ? `voice: ${speech.speaker}` : speech.why || ""))), box(open, "Open table: watchers see both sides' private values from the start"),
-    h("details", h("summary", "More settings"), h("div.pair", field("Episode seed", seed), others)), trouble, go);
+  const why = missing.length > 0 && h("details.missing", null, h("summary", null, `${many(missing.length, "player")} not available here`), h("dl", null, missing.flatMap((p) => [text("dt", titled(p)), text("dd", p.why || "not set up")])));
+  const box = (input, line) => h("label.check", null, input, h("span", null, line));
+  return h("form", { onsubmit: send }, h("div.pair", null, first.node, second.node), why,
+    h("div.pair", null, main, packs.length > 1 && field("Pack", pack), field("Adviser of seat 0", advisers), field("Pace", pace)),
+    box(tts, h("span", null, "Spoken commentary ", text("small.dim", voice ? `voice: ${speech.speaker}` : speech.why || ""))), box(open, "Open table: watchers see both sides' private values from the start"),
+    h("details", null, h("summary", null, "More settings"), h("div.pair", null, field("Episode seed", seed), others)), trouble, go);
 }
 
 // 409: names the running episode and offers to watch it or to stop it
@@ -126,20 +126,20 @@ function busy({ data, error }, again, done) {
     again();
   };
   const players = (now.players || []).map((name) => called(name)).join(" v ");
-  return [text("p.error", error || "An episode is already running."), h("p", `${capital(words(now.game || "an episode"))}: ${players}${now.started_at ? `, started ${ago(now.started_at)}` : ""}.`),
-    h("div.row", h("a.primary", { href: `/e/${now.episode_id}`, onclick: () => done && done() }, "Watch it"), h("button", { onclick: stop }, "Stop it and start mine"))];
+  return [text("p.error", error || "An episode is already running."), h("p", null, `${capital(words(now.game || "an episode"))}: ${players}${now.started_at ? `, started ${ago(now.started_at)}` : ""}.`),
+    h("div.row", null, h("a.primary", { href: `/e/${now.episode_id}`, onclick: () => done && done() }, "Watch it"), h("button", { onclick: stop }, "Stop it and start mine"))];
 }
 
 // the page that is shown while no episode is running
 export function home(app) {
-  return h("div.home",
-    h("section.card.hero", { "aria-label": "Start an episode" }, h("h1", "Start an episode"), h("p.dim", "No episode is running. Choose a game and its players; to play yourself, choose “A person”."), startPanel(app)),
-    h("section.card", { "aria-label": "Recent episodes" }, h("h2", "Recent episodes"), episodes({ limit: 8 }), h("p", h("a", { href: "/lobby" }, "All episodes"))));
+  return h("div.home", null,
+    h("section.card.hero", { "aria-label": "Start an episode" }, h("h1", null, "Start an episode"), h("p.dim", null, "No episode is running. Choose a game and its players; to play yourself, choose “A person”."), startPanel(app)),
+    h("section.card", { "aria-label": "Recent episodes" }, h("h2", null, "Recent episodes"), episodes({ limit: 8 }), h("p", null, h("a", { href: "/lobby" }, "All episodes"))));
 }
 
 export function openStart(app) {
   openDialog("Start an episode", "", (dialog) => [
-    h("div.row", h("h2", "Start an episode"), h("span.gap"), h("button.ghost", { "aria-label": "Close", onclick: () => dialog.close() }, "✕")),
+    h("div.row", null, h("h2", null, "Start an episode"), h("span.gap"), h("button.ghost", { "aria-label": "Close", onclick: () => dialog.close() }, "✕")),
     startPanel(app, () => dialog.close()),
   ]);
 }

@@ -3,6 +3,6 @@ import { h, heads } from "./dom.js";
 
 // Columns listed in `left` hold words; the others hold figures.
 export function table(head, rows, caption, left = []) {
-  const cell = (text, i) => h(i ? "td" : "th", i ? { class: left.includes(i) && "left" } : { scope: "row" }, String(text));
-  return h("table.data", caption && h("caption", caption), heads(head, left), h("tbody", rows.map((row) => h("tr", row.map(cell)))));
+  const cell = (text, i) => h(i ? "td" : "th", { class: left.includes(i) && "left", scope: !i && "row" }, String(text));
+  return h("table.data", null, caption && h("caption", null, caption), heads(head, left), h("tbody", null, rows.map((row) => h("tr", null, row.map(cell)))));
 }

@@ -4,8 +4,8 @@ import { openDialog } from "./dialog.js";
 
 export function askToken(known) {
   const input = h("input", { type: "password", autocomplete: "off", "aria-label": "Token" });
-  const dialog = openDialog("Token", "small", () => h("form", { method: "dialog" }, h("h2", "This server requires a token"),
-    h("p.dim", known ? "The server did not accept that token." : "Ask the person who runs the server. This tab keeps the token until you close it."), input, h("button.primary", { type: "submit", value: "ok" }, "Continue")));
+  const dialog = openDialog("Token", "small", () => h("form", { method: "dialog" }, h("h2", null, "This server requires a token"),
+    h("p.dim", null, known ? "The server did not accept that token." : "Ask the person who runs the server. This tab keeps the token until you close it."), input, h("button.primary", { type: "submit", value: "ok" }, "Continue")));
   return new Promise((done) => dialog.addEventListener("close", () => {
     const given = dialog.returnValue === "ok" && input.value !== "";
     if (given) sessionStorage.setItem("token", input.value);

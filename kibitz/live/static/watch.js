@@ -1,7 +1,7 @@
 // One episode, live or replayed: score line, the game's own drawing, the list of turns, the replay bar.
 // chart.js is imported here, although only games use it, so that it is fetched with everything else.
 import "./chart.js";
-import { ask, badge, called, h, icon, list, many, moment, put, set, style, text } from "./dom.js";
+import { ask, badge, called, h, icon, list, many, moment, put, seatClass, set, style, text } from "./dom.js";
 import { Feed } from "./feed.js";
 import { costOf, over } from "./reduce.js";
 import { Replay } from "./replay.js";
@@ -18,7 +18,7 @@ class Watch extends HTMLElement {
     this.token = this.episode ? sessionStorage.getItem(`seat:${this.episode}`) : null;
     this.wanted = this.seq ?? null;
     this.log = h("div.sr", { role: "log", "aria-live": "polite", "aria-label": "Commentary" });
-    this.place = h("div.place", h("p.wait.dim", "Connecting…"));
+    this.place = h("div.place", null, h("p.wait.dim", null, "Connecting…"));
     this.append(this.place, this.log);
     if (this.token) this.app.need("seat");
     if (this.episode) this.check();
@@ -89,10 +89,10 @@ class Watch extends HTMLElement {
     this.turns = h("ol.turns");
     this.older = h("button.more", { onclick: () => this.page(-1) }, "Earlier");
     this.newer = h("button.more", { onclick: () => this.page(1) }, "Later");
-    this.talk = h("section.card.talk", { "aria-label": "Turn by turn" }, h("h2", "Turn by turn"), this.older, this.turns, this.newer);
-    this.column = h("div.col.three", this.talk);
+    this.talk = h("section.card.talk", { "aria-label": "Turn by turn" }, h("h2", null, "Turn by turn"), this.older, this.turns, this.newer);
+    this.column = h("div.col.three", null, this.talk);
     if (this.token) this.sit(timeline);
-    this.place.replaceChildren(h("div.match", h("div.top", this.meta, this.score, this.caption), this.stage, this.replay.node));
+    this.place.replaceChildren(h("div.match", null, h("div.top", null, this.meta, this.score, this.caption), this.stage, this.replay.node));
   }
 
   async sit(timeline) {
@@ -179,9 +179,9 @@ class Watch extends HTMLElement {
     const stamp = JSON.stringify(board);
     if (!board || stamp === this.scoreStamp) return;
     this.scoreStamp = stamp;
-    const side = (one) => h("div", { class: `side seat${one.seat}${one.active ? " active" : ""}${one.won ? " won" : ""}` },
-      h("div.who", badge(one.seat), text("b", one.name), one.active && h("span.turnmark", { title: "to play" }, "◂")), text("div.main.num", one.main), h("div.sub", text("span", one.sub), one.by && text("span", one.by)));
-    this.score.replaceChildren(side(board.sides[0]), h("div.now", board.now.map((one, i) => text(i ? "span.num.dim" : "span.num.need", one)), h("span.tags", board.tags.map((tag) => text("span.tag", tag)))), side(board.sides[1]));
+    const side = (one) => h("div", { class: `side ${seatClass(one.seat)}${one.active ? " active" : ""}${one.won ? " won" : ""}` },
+      h("div.who", null, badge(one.seat), text("b", one.name), one.active && h("span.turnmark", { title: "to play" }, "◂")), text("div.main.num", one.main), h("div.sub", null, text("span", one.sub), one.by && text("span", one.by)));
+    this.score.replaceChildren(side(board.sides[0]), h("div.now", null, board.now.map((one, i) => text(i ? "span.num.dim" : "span.num.need", one)), h("span.tags", null, board.tags.map((tag) => text("span.tag", tag)))), side(board.sides[1]));
   }
 
   drawMeta(state) {
@@ -194,7 +194,7 @@ class Watch extends HTMLElement {
     const facts = [about.eval_pack_id && about.eval_pack_id !== "default" && `${about.eval_pack_id} pack`, about.open && "open table", spent.tokens && `${spent.tokens.toLocaleString()} tokens`, spent.money && `$${spent.money.toFixed(4)}`, spent.fallbacks && many(spent.fallbacks, "fallback")].filter(Boolean);
     const from = about.branched_from;
     const origin = from?.episode_id || from;
-    this.meta.replaceChildren(...[h("span", { class: `status ${live.status}` }, words), text("span", state.adapter.title), h("span.dim", facts.join(" · ")),
+    this.meta.replaceChildren(...[h("span", { class: `status ${live.status}` }, words), text("span", state.adapter.title), h("span.dim", null, facts.join(" · ")),
       origin && h("a", { href: `/e/${origin}` }, "branched from another episode"), h("span.gap"),
       live.status === "running" ? h("button.stop", { onclick: () => this.stop() }, icon("stop"), "Stop") : h("button.primary", { onclick: async () => (await this.app.need("start"))?.openStart(this.app) }, "New episode")].filter(Boolean));
   }
@@ -249,9 +249,9 @@ class Watch extends HTMLElement {
     node.className = `turn ${entry.kind}${entry.over ? " over" : ""}${said ? ` by${entry.seat}` : ""}`;
     const notes = [...entry.hints.map((hint) => hintNote(hint)), ...entry.decisions.map((one) => thought(one, said, one.seat === state.mine))];
     const calls = entry.decisions.flatMap((one) => one.calls.map((call) => [one.seat, call]));
-    if (calls.length) notes.push(h("details.calls", h("summary", "Tool calls"), h("ul", calls.map(([seat, call]) => h("li", badge(seat), " ", h("code", `${call.tool}(${Object.entries(call.arguments || {}).map(([k, v]) => `${k}=${JSON.stringify(v)}`).join(", ")})`))))));
-    node.replaceChildren(h("div.mark", go, !said && entry.sign && h("span", { class: `chip ${entry.kind}` }, entry.sign)),
-      h("div.body", said || text("p", plainText(entry)), notes));
+    if (calls.length) notes.push(h("details.calls", null, h("summary", null, "Tool calls"), h("ul", null, calls.map(([seat, call]) => h("li", null, badge(seat), " ", h("code", null, `${call.tool}(${Object.entries(call.arguments || {}).map(([k, v]) => `${k}=${JSON.stringify(v)}`).join(", ")})`))))));
+    node.replaceChildren(h("div.mark", null, go, !said && entry.sign && h("span", { class: `chip ${entry.kind}` }, entry.sign)),
+      h("div.body", null, said || text("p", plainText(entry)), notes));
   }
 }
 
@@ -267,8 +267,8 @@ const cost = ({ usage, latency }) => {
 };
 
 // A note beside a turn: the seat, the words, a fallback with its cause, the cost and the reason.
-const note = (cls, one, words, spent) => h("div", { class: `note ${cls}` }, badge(one.seat), h("span", words), one.fallback && h("span.fallback", `⚠ fallback: ${one.fallback}`),
-  spent && h("span.cost.num", spent), one.reason && text("blockquote", one.reason));
+const note = (cls, one, words, spent) => h("div", { class: `note ${cls}` }, badge(one.seat), h("span", null, words), one.fallback && h("span.fallback", null, `⚠ fallback: ${one.fallback}`),
+  spent && h("span.cost.num", null, spent), one.reason && text("blockquote", one.reason));
 
 function hintNote(hint) {
   const sure = hint.confidence === null || hint.confidence === undefined ? "" : ` (${Math.round(hint.confidence * 100)}% sure)`;
@@ -279,7 +279,7 @@ function thought(one, said, mine) {
   const given = one.calls.flatMap((call) => Object.entries(call.arguments || {})).map(([name, x]) => `${name} ${String(x).replaceAll("_", " ")}`);
   const spent = cost(one);
   if (said && !one.reason && !one.fallback && !spent) return null;
-  return note("", one, [h("b", called(one.source, mine)), ` ${given.join(", ") || (said ? "" : one.text)}`], spent);
+  return note("", one, [h("b", null, called(one.source, mine)), ` ${given.join(", ") || (said ? "" : one.text)}`], spent);
 }
 
 customElements.define("kibitz-watch", Watch);

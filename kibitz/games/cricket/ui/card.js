@@ -6,11 +6,11 @@ const by = (how, name) => ({ bowled: `b ${name}`, "caught and bowled": `c and b 
 
 // a row: name, how out, figures
 const line = ([name, how, ...cells]) =>
-  h("tr", h("th", { scope: "row" }, name, how && text("span.how", how)), cells.map((x, i) => h("td", { class: i ? "" : "strong" }, String(x))));
+  h("tr", null, h("th", { scope: "row" }, name, how && text("span.how", how)), cells.map((x, i) => h("td", { class: i ? "" : "strong" }, String(x))));
 const figures = (names) => {
   const body = h("tbody");
   const foot = h("tfoot");
-  const node = h("table.data", heads(names), body, foot);
+  const node = h("table.data", null, heads(names), body, foot);
   const fill = (part) => (lines) => rows(part, lines, (one) => one[0], (one) => one, line);
   return { node, body: fill(body), foot: fill(foot) };
 };
@@ -19,8 +19,8 @@ export function cards() {
   const batting = figures(["Batting", "R", "B", "4s", "6s", "SR"]);
   const bowling = figures(["Bowling", "O", "R", "W", "Econ", "wd+nb"]);
   const falls = h("span");
-  const empty = h("p.dim", "The scorecard starts with the first ball.");
-  const sheet = h("div.sheet", scroll("Batting", batting.node), h("p.falls.small", h("b", "Fall of wickets "), falls), scroll("Bowling", bowling.node));
+  const empty = h("p.dim", null, "The scorecard starts with the first ball.");
+  const sheet = h("div.sheet", null, scroll("Batting", batting.node), h("p.falls.small", null, h("b", null, "Fall of wickets "), falls), scroll("Bowling", bowling.node));
   const pick = h("div.seg", { role: "group", "aria-label": "Innings" });
   const scorecard = card("Scorecard", "scorecard", pick, empty, sheet);
   const summary = h("ol.overs");
@@ -33,14 +33,14 @@ export function cards() {
     const { innings } = state.memory;
     const now = innings.find((inn) => inn.id === chosen) || innings[innings.length - 1];
     rows(pick, innings, (inn) => inn.id, (inn) => [sideOf(state, inn.seat), inn === now],
-      (inn) => h("div", h("button", { "aria-pressed": String(inn === now), onclick: () => { chosen = inn.id; paint(last); } }, badge(inn.seat), ` ${sideOf(state, inn.seat)}${inn.superOver ? " (super over)" : ""}`)));
+      (inn) => h("div", null, h("button", { "aria-pressed": String(inn === now), onclick: () => { chosen = inn.id; paint(last); } }, badge(inn.seat), ` ${sideOf(state, inn.seat)}${inn.superOver ? " (super over)" : ""}`)));
     empty.hidden = Boolean(now);
     sheet.hidden = !now;
     if (now) fill(state, now);
     const all = innings.flatMap((inn) => inn.overs.map((over) => [over, inn])).reverse().slice(0, 40);
-    rows(summary, all, ([over, inn]) => `${inn.id}.${over.number}`, ([over]) => over, ([over, inn]) => h("li",
-      h("div.overhead", badge(inn.seat), h("b", ` Over ${over.number + 1} `), h("span.dim", nameOf(state, 1 - inn.seat)(over.bowler)), h("span.num.end", `${over.runs} run${over.runs === 1 ? "" : "s"} · ${over.total}/${over.lost}`)),
-      h("div.balls", chips(over.signs))));
+    rows(summary, all, ([over, inn]) => `${inn.id}.${over.number}`, ([over]) => over, ([over, inn]) => h("li", null,
+      h("div.overhead", null, badge(inn.seat), h("b", null, ` Over ${over.number + 1} `), h("span.dim", null, nameOf(state, 1 - inn.seat)(over.bowler)), h("span.num.end", null, `${over.runs} run${over.runs === 1 ? "" : "s"} · ${over.total}/${over.lost}`)),
+      h("div.balls", null, chips(over.signs))));
   };
 
   const fill = (state, inn) => {

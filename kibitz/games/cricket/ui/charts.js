@@ -1,5 +1,5 @@
 // Win probability and worm; Manhattan and partnerships are loaded when they are opened.
-import { eachMoment, h, put, s, set } from "../../dom.js";
+import { eachMoment, h, put, s, seatClass, set } from "../../dom.js";
 import { chart, key, line, ticks } from "../../chart.js";
 import { sideOf } from "./names.js";
 
@@ -13,7 +13,7 @@ export const perOver = (balls) => {
 
 export function charts() {
   const keys = [0, 1].map((seat) => key(seat));
-  const win = chart("Win probability", 170, h("span.keys", keys));
+  const win = chart("Win probability", 170, h("span.keys", null, keys));
   const worm = chart("Worm: runs by over", 210, legend());
   const panels = [worm.node, h("div"), h("div")];
   const buttons = ["Worm", "Manhattan", "Partnerships"].map((text, n) => h("button", { onclick: () => pick(n) }, text));
@@ -43,7 +43,7 @@ export function charts() {
   return { nodes, draw };
 }
 
-export const legend = () => h("span.keys", [0, 1].map((seat) => key(seat)));
+export const legend = () => h("span.keys", null, [0, 1].map((seat) => key(seat)));
 export const name = (node, state) => node.querySelectorAll(".key").forEach((spot, seat) => put(spot, sideOf(state, seat)));
 
 function winSpec(state) {
@@ -86,7 +86,7 @@ function wormSpec(state) {
     draw: (px, py, size) => [
       state.frame.target && s("path.break", { d: `M${size.left} ${py(state.frame.target)}H${size.right}` }),
       state.frame.target && s("text.value", { x: size.right, y: py(state.frame.target) - 5, "text-anchor": "end" }, `target ${state.frame.target}`),
-      innings.map((inn) => [line(inn.worm, px, py, `line seat${inn.seat}${inn.seat ? " dashed" : ""}`), inn.falls.map((fall) => { const [o, b] = fall.over.split("."); return mark(px(o * 6 + +b), py(fall.score), inn.seat); })]),
+      innings.map((inn) => [line(inn.worm, px, py, `line ${seatClass(inn.seat)}${inn.seat ? " dashed" : ""}`), inn.falls.map((fall) => { const [o, b] = fall.over.split("."); return mark(px(o * 6 + +b), py(fall.score), inn.seat); })]),
     ].flat(3).filter(Boolean),
   };
 }

@@ -1,5 +1,5 @@
 // Cricket: what each ball adds to the card, and how the match is drawn.
-import { badge, card, eachMoment, h, heads, many, put, s, set, style, text } from "../../dom.js";
+import { badge, card, eachMoment, h, heads, many, put, s, seatClass, set, style, text } from "../../dom.js";
 import { charts } from "./charts.js";
 import { cards } from "./card.js";
 import { chips, nameOf, overs, rate, sideOf } from "./names.js";
@@ -148,8 +148,8 @@ export function mount(root) {
   const graphs = charts();
   const sheets = cards();
   root.append(
-    h("div.col.one", middle.node, field.node, sheets.byOver),
-    h("div.col.two", ...graphs.nodes, sheets.scorecard));
+    h("div.col.one", null, middle.node, field.node, sheets.byOver),
+    h("div.col.two", null, ...graphs.nodes, sheets.scorecard));
   return (state) => {
     middle.draw(state);
     field.draw(state);
@@ -163,7 +163,7 @@ function middleCard() {
   const bowling = h("p.bowling");
   const stand = h("p.dim.small");
   const balls = h("div.balls", { role: "img" });
-  const node = card("In the middle", "middle first", h("table.data", heads(["Batting", "R", "B", "4s", "6s", "SR"]), body), bowling, stand, balls);
+  const node = card("In the middle", "middle first", h("table.data", null, heads(["Batting", "R", "B", "4s", "6s", "SR"]), body), bowling, stand, balls);
   const draw = eachMoment((state) => {
     const f = state.frame;
     const inn = state.memory.innings.find((x) => x.id === `${f.super_over}-${f.innings}-${f.batting}`);
@@ -179,7 +179,7 @@ function middleCard() {
     const got = last && inn?.bowlers.get(last.player);
     const figures = got ? `${overs(got.balls)}–${got.runs}–${got.wickets}` : "to bowl";
     bowling.replaceChildren(...(last ? [badge(1 - f.batting), " ", text("b", last.name || nameOf(state, 1 - f.batting)(last.player)),
-      h("span.dim", last.type ? ` ${String(last.type).replaceAll("_", " ")} ` : " "), h("span.num", figures)] : [h("span.dim", "New over")]));
+      h("span.dim", null, last.type ? ` ${String(last.type).replaceAll("_", " ")} ` : " "), h("span.num", null, figures)] : [h("span.dim", null, "New over")]));
     const pair = inn?.stand;
     put(stand, `Partnership ${pair ? pair.runs : 0} from ${many(pair ? pair.balls : 0, "ball")}`);
     const recent = inn ? inn.overs.slice(-2) : [];
@@ -206,7 +206,7 @@ function fieldCard() {
     s("path.crease", { d: "M40 28H104M40 272H104" }), s("path.stumps", { d: "M66 12v9M72 12v9M78 12v9" }), where);
   const caption = h("p.dim.small");
   let standing = "";
-  const node = card("Field and pitch", "second", h("div.grounds", svg, pitch), caption);
+  const node = card("Field and pitch", "second", h("div.grounds", null, svg, pitch), caption);
   const draw = eachMoment((state) => {
     const f = state.frame;
     const placed = (f.fielders || []).map(([angle, radius, name]) => {
@@ -228,8 +228,8 @@ function fieldCard() {
       return s("text.pos", { x, y: at, "text-anchor": anchor }, name);
     };
     const field = JSON.stringify([f.fielders, f.batting]);
-    if (field !== standing) men.replaceChildren(...placed.map(([x, y]) => s("circle", { class: `man seat${1 - f.batting}`, cx: x, cy: y, r: 4.5 })), ...named.map(label),
-      s("path", { class: `man seat${f.batting}`, d: "M150 124l5 5-5 5-5-5z" }), s("path", { class: `man seat${f.batting}`, d: "M139 167l5 5-5 5-5-5z" }));
+    if (field !== standing) men.replaceChildren(...placed.map(([x, y]) => s("circle", { class: `man ${seatClass(1 - f.batting)}`, cx: x, cy: y, r: 4.5 })), ...named.map(label),
+      s("path", { class: `man ${seatClass(f.batting)}`, d: "M150 124l5 5-5 5-5-5z" }), s("path", { class: `man ${seatClass(f.batting)}`, d: "M139 167l5 5-5 5-5-5z" }));
     set(svg, "aria-label", `${f.field || ""} field: ${placed.map((man) => man[2]).join(", ")}`);
     standing = field;
     const recent = state.turns.slice(-6).filter((entry) => entry.plan);

@@ -1,5 +1,5 @@
 // Manhattan and partnerships, loaded on demand.
-import { h, heads, rows, s, scroll } from "../../dom.js";
+import { h, heads, rows, s, scroll, seatClass } from "../../dom.js";
 import { chart, ticks } from "../../chart.js";
 import { legend, mark, name, perOver, plain } from "./charts.js";
 import { nameOf, sideOf } from "./names.js";
@@ -9,7 +9,7 @@ export function more([first, second]) {
   const manhattan = chart("Manhattan: runs in each over", 210, legend());
   const stands = h("tbody");
   first.append(manhattan.node);
-  second.append(h("figure.chart", h("figcaption", "Partnerships"), scroll("Partnerships", h("table.data", heads(["#", "Pair", "Runs", "Balls"], [1]), stands), "stands")));
+  second.append(h("figure.chart", null, h("figcaption", null, "Partnerships"), scroll("Partnerships", h("table.data", null, heads(["#", "Pair", "Runs", "Balls"], [1]), stands), "stands")));
   return (state) => {
     name(manhattan.node, state);
     manhattan.draw(manhattanSpec(state));
@@ -31,7 +31,7 @@ function manhattanSpec(state) {
       return innings.flatMap((inn, i) => inn.overs.flatMap((over) => {
         const x = px(over.number + 0.5) + (i - innings.length / 2) * wide + (innings.length - 1 ? i * 2 - 1 : 0);
         const dots = [...Array(over.wickets).keys()].map((n) => mark(x + wide / 2, py(over.runs) - 8 - n * 11, inn.seat));
-        return [s("rect", { class: `bar seat${inn.seat}`, x, y: py(over.runs), width: wide, height: Math.max(0, size.bottom - py(over.runs)), rx: 2 }), ...dots];
+        return [s("rect", { class: `bar ${seatClass(inn.seat)}`, x, y: py(over.runs), width: wide, height: Math.max(0, size.bottom - py(over.runs)), rx: 2 }), ...dots];
       }));
     },
   };
@@ -43,7 +43,7 @@ function drawStands(body, state) {
   const line = (stand) => {
     const names = nameOf(state, stand.seat);
     const text = `${names(stand.pair[0])} ${stand.parts[stand.pair[0]] || 0}, ${names(stand.pair[1])} ${stand.parts[stand.pair[1]] || 0}`;
-    return h("tr", h("th", { scope: "row" }, `${stand.number}`), h("td.left", text, h("span", { class: `meter seat${stand.seat}`, vars: { "--part": stand.runs / most } })), h("td.strong", String(stand.runs)), h("td", String(stand.balls)));
+    return h("tr", null, h("th", { scope: "row" }, `${stand.number}`), h("td.left", null, text, h("span", { class: `meter ${seatClass(stand.seat)}`, vars: { "--part": stand.runs / most } })), h("td.strong", null, String(stand.runs)), h("td", null, String(stand.balls)));
   };
   rows(body, all, (stand) => `${stand.seat}.${stand.number}.${stand.pair}`, (stand) => [stand, most], line);
 }

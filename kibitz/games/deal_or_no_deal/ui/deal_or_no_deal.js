@@ -1,5 +1,5 @@
 // Deal or No Deal: the table, each offer as a split, the talk, the payoff plane.
-import { badge, card, eachMoment, h, heads, many, put, s, scroll, set, style } from "../../dom.js";
+import { badge, card, eachMoment, h, heads, many, put, s, scroll, seatClass, set, style } from "../../dom.js";
 import { chart, ticks } from "../../chart.js";
 
 style(import.meta.url);
@@ -69,7 +69,7 @@ export function mount(root) {
   const board = tableCard();
   const plane = planeCard();
   const offers = offersCard();
-  root.append(h("div.col.one", board.node), h("div.col.two", plane.node, offers.node));
+  root.append(h("div.col.one", null, board.node), h("div.col.two", null, plane.node, offers.node));
   return (state) => [board, plane, offers].forEach((part) => part.draw(state));
 }
 
@@ -77,19 +77,19 @@ function tableCard() {
   const values = h("div.worths");
   const halves = [0, 1].map(() => h("div.half"));
   const verdict = h("p.verdict");
-  const node = card("The table", "first", values, h("div.halves", halves), verdict);
+  const node = card("The table", "first", values, h("div.halves", null, halves), verdict);
   const draw = eachMoment((state) => {
     const { counts } = state.memory;
-    values.replaceChildren(...ITEMS.map((item, i) => h("div.worth", thing(i), h("b", many(counts[i], item)),
-      ...[0, 1].map((seat) => { const own = points(state, seat); return h("span.dim.small", badge(seat), own ? ` ${own[i]} each` : " ? each"); }))));
+    values.replaceChildren(...ITEMS.map((item, i) => h("div.worth", null, thing(i), h("b", null, many(counts[i], item)),
+      ...[0, 1].map((seat) => { const own = points(state, seat); return h("span.dim.small", null, badge(seat), own ? ` ${own[i]} each` : " ? each"); }))));
     const offer = state.memory.offers[state.memory.offers.length - 1];
     const deal = state.frame.deal;
     halves.forEach((half, seat) => {
       const own = points(state, seat);
       const share = offer ? offer.shares[seat] : null;
-      set(half, "class", `half seat${seat}`);
-      half.replaceChildren(h("h3", badge(seat), ` ${state.names[seat]}`), share ? pile(share, "big") : h("p.dim", "no offer yet"),
-        h("p.small", share ? words(share) : "", share && own && h("b", ` · ${worth(own, share)} of ${worth(own, counts)} points`)));
+      set(half, "class", `half ${seatClass(seat)}`);
+      half.replaceChildren(h("h3", null, badge(seat), ` ${state.names[seat]}`), share ? pile(share, "big") : h("p.dim", null, "no offer yet"),
+        h("p.small", null, share ? words(share) : "", share && own && h("b", null, ` · ${worth(own, share)} of ${worth(own, counts)} points`)));
     });
     put(verdict, !offer ? `On the table: ${words(counts)}.` : deal ? "Both sides agreed on this split." : state.frame.over ? "No deal: neither side scores." : `${offer.seat === state.mine ? "Your offer" : `The offer of ${state.names[offer.seat]}`} stands${offer.kind === "insist" ? ", insisted on" : ""}.`);
   });
@@ -112,8 +112,8 @@ function plane(state) {
 }
 
 function planeCard() {
-  const picture = chart("Payoff plane", 300, h("span.keys", ["Pareto set", "Nash point", "offers in order"].map((x, i) => h("span", { class: `key p${i}` }, x))));
-  const wait = h("p.dim", "Each side's values stay private until the end. Then this chart shows every possible split, the Pareto set, the Nash point and the path of the offers.");
+  const picture = chart("Payoff plane", 300, h("span.keys", null, ["Pareto set", "Nash point", "offers in order"].map((x, i) => h("span", { class: `key p${i}` }, x))));
+  const wait = h("p.dim", null, "Each side's values stay private until the end. Then this chart shows every possible split, the Pareto set, the Nash point and the path of the offers.");
   const own = chart("What each offer gives you", 200);
   const axes = h("p.dim.small");
   const node = h("section.card.payoffs", { "aria-label": "Payoffs" }, picture.node, axes, own.node, wait);
@@ -148,7 +148,7 @@ function planeSpec(state, { allocations, nash }) {
       s("path.edge", { d: edge.map(([x, y], i) => `${i ? "L" : "M"}${px(x)} ${py(y)}`).join("") }),
       s("path.nash", { d: star(px(nash[0]), py(nash[1]), 15) }),
       s("path.path", { d: path.map((o, i) => `${i ? "L" : "M"}${px(o.pays[0])} ${py(o.pays[1])}`).join("") }),
-      path.map((o, i) => s("g", { class: `stop seat${o.seat}` }, o.seat ? s("path", { d: diamond(px(o.pays[0]), py(o.pays[1]), 10) }) : s("circle", { cx: px(o.pays[0]), cy: py(o.pays[1]), r: 8 }), s("text", { x: px(o.pays[0]), y: py(o.pays[1]) + 3.6 }, String(i + 1)))),
+      path.map((o, i) => s("g", { class: `stop ${seatClass(o.seat)}` }, o.seat ? s("path", { d: diamond(px(o.pays[0]), py(o.pays[1]), 10) }) : s("circle", { cx: px(o.pays[0]), cy: py(o.pays[1]), r: 8 }), s("text", { x: px(o.pays[0]), y: py(o.pays[1]) + 3.6 }, String(i + 1)))),
     ],
   };
 }
@@ -172,13 +172,13 @@ function offersCard() {
   const body = h("tbody");
   const note = h("p.dim.small");
   const node = card("Offers and the Bayesian reference", "offers", 
-    scroll("Offers", h("table.data", heads(["Turn", "Said", "Points", "The reference would have"], [1, 3]), body)), note);
+    scroll("Offers", h("table.data", null, heads(["Turn", "Said", "Points", "The reference would have"], [1, 3]), body)), note);
   const draw = eachMoment((state) => {
     const would = new Map((state.review.reference || []).map((one) => [one.turn, one]));
     const paid = (entry) => entry.shares ? [0, 1].map((seat) => worth(points(state, seat), entry.shares[seat]) ?? "?").join(" : ") : "";
     const rows = state.turns.slice(-60).filter((entry) => entry.kind).map((entry) => {
       const other = would.get(entry.turn);
-      return h("tr", h("th", { scope: "row" }, badge(entry.seat), ` ${entry.turn + 1}`), h("td.left", said(entry)), h("td", paid(entry)), h("td.left", other ? (same(other, entry) ? "✓ the same" : sayAct(other.act)) : ""));
+      return h("tr", null, h("th", { scope: "row" }, badge(entry.seat), ` ${entry.turn + 1}`), h("td.left", null, said(entry)), h("td", null, paid(entry)), h("td.left", null, other ? (same(other, entry) ? "✓ the same" : sayAct(other.act)) : ""));
     });
     body.replaceChildren(...rows);
     put(note, would.size ? "What bayes, knowing only its own values and the talk so far, would have said in that seat." : state.ended ? "No reference for these settings." : "The reference's acts are shown at the end.");
@@ -198,10 +198,10 @@ export function say(entry, state) {
   const other = entry.shares && entry.shares[1 - entry.seat];
   const line = { propose: `I would keep ${words(entry.kept)}; you take ${words(other || [0, 0, 0])}.`, insist: `I insist: I keep ${words(entry.kept)}; you take ${words(other || [0, 0, 0])}.`, agree: "Agreed.", disagree: "No. I disagree.", end: `Enough. I select ${words(entry.kept)}.` }[entry.kind];
   const would = (state.review.reference || []).find((one) => one.turn === entry.turn);
-  return [h("div", { class: `bubble seat${entry.seat}` }, h("p", line),
-    entry.shares && entry.kind !== "agree" && h("div.minisplit", badge(0), pile(entry.shares[0]), h("span.bar"), pile(entry.shares[1]), badge(1)),
-    entry.shares && own !== undefined && h("p.small.dim", [0, 1].filter((seat) => points(state, seat)).map((seat) => `${state.names[seat]}: ${worth(points(state, seat), entry.shares[seat])}`).join(" · "))),
-    would && h("div.note.ref", same(would, entry) ? "bayes would have said the same" : `bayes would ${sayAct(would.act)}`)];
+  return [h("div", { class: `bubble ${seatClass(entry.seat)}` }, h("p", null, line),
+    entry.shares && entry.kind !== "agree" && h("div.minisplit", null, badge(0), pile(entry.shares[0]), h("span.bar"), pile(entry.shares[1]), badge(1)),
+    entry.shares && own !== undefined && h("p.small.dim", null, [0, 1].filter((seat) => points(state, seat)).map((seat) => `${state.names[seat]}: ${worth(points(state, seat), entry.shares[seat])}`).join(" · "))),
+    would && h("div.note.ref", null, same(would, entry) ? "bayes would have said the same" : `bayes would ${sayAct(would.act)}`)];
 }
 
 // A person's turn: a stepper for each item to keep, a button for each legal act.
@@ -217,12 +217,12 @@ export function form(turn, state, seat, send) {
   };
   const steps = ITEMS.map((item, i) => {
     const move = (by) => () => { keep[i] = Math.min(counts[i], Math.max(0, keep[i] + by)); show(); };
-    return h("div.stepper", { role: "group", "aria-label": `${item}s to keep` }, thing(i), h("span", `${item}s`, own && h("small.dim", ` ${own[i]} each`)),
+    return h("div.stepper", { role: "group", "aria-label": `${item}s to keep` }, thing(i), h("span", null, `${item}s`, own && h("small.dim", null, ` ${own[i]} each`)),
       h("button", { "aria-label": `one ${item} fewer`, onclick: move(-1) }, "−"), h("output"), h("button", { "aria-label": `one ${item} more`, onclick: move(1) }, "+"));
   });
   const labels = ["Propose", "Insist", "Agree", "Disagree", "End and select"];
   const open = turn.masks[0];
   const acts = labels.map((label, type) => open[type] && h("button", { class: type === 2 || (type === 0 && !open[2]) ? "primary" : "", onclick: () => send([type, ...(type === 2 || type === 3 ? [0, 0, 0] : keep)]) }, label));
   show();
-  return h("div", h("div.steppers", steps), h("p", total), h("div.row", acts));
+  return h("div", null, h("div.steppers", null, steps), h("p", null, total), h("div.row", null, acts));
 }
