@@ -32,6 +32,7 @@ from kibitz.core.xla.jit import jit_batch
 from kibitz.llm.answers.prompt import Prompt
 
 GAMES_PER_BATCH = 128  # small enough for a reference player's tables to stay in the processor's cache
+NO_COST = {"prompt_tokens": 0, "completion_tokens": 0, "money": 0.0}
 CONTINUATIONS = 4  # episodes played on from each act, with different luck
 
 
@@ -107,7 +108,7 @@ def _adviser(game: Game, source: str, checkpoint: str | None) -> Bot:
 
 def _bot_answers(drawn: Drawn, states: int) -> _Answers:
     acts = np.stack([np.asarray(head) for head in drawn.advice], axis=1).astype(np.int64)
-    return _Answers(acts, np.ones(states, bool), np.ones(states), None, {}, {"tokens": 0, "money": 0.0})
+    return _Answers(acts, np.ones(states, bool), np.ones(states), None, {}, NO_COST)
 
 
 def _ask(game: Game, asker: PositionAsker, settings: Any, drawn: Drawn, states: int) -> _Answers:
@@ -121,7 +122,8 @@ def _ask(game: Game, asker: PositionAsker, settings: Any, drawn: Drawn, states: 
     usage = asker.ledger.as_dict()
     failures = {kind: count for kind, count in usage["failures"].items() if count}
     cost = {
-        "tokens": usage["prompt_tokens"] + usage["completion_tokens"],
+        "prompt_tokens": usage["prompt_tokens"],
+        "completion_tokens": usage["completion_tokens"],
         "money": usage["money"],
         "calls": usage["calls"],
         "shared": usage["shared"],
@@ -293,8 +295,8 @@ def _scores(game: Game, drawn: Drawn, asked: _Answers, regret: NDArray[np.float6
         "legal_share": float(there.mean()),
         "agreement": _mean(same[there]),
         "agreement_on_the_first_head": _mean(apart[there, 0] == 0),
-        "regret_mean": _mean(regrets),
-        "regret_half_ci95": half,
+        "hint_regret_mean": _mean(regrets),
+        "hint_regret_half_ci95": half,
         "distance": _mean(np.where(both, apart[:, 1:], 0).sum(axis=1)[offers]),
         "distance_states": int(offers.sum()),
         "confidence_mean": _mean(asked.confidence[there]),

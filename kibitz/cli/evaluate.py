@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, Any
 
 import typer
+from rich.table import Table
 
 from kibitz.cli import output
 from kibitz.cli.options import DEFAULT_GAME, Contexts, GameName, GameOptions, Json, Opponent, Seed, read_game
@@ -52,7 +54,7 @@ def evaluate(
     with output.progress(f"{player} v {opponent}", episodes * runs, quiet=as_json) as advance:
         found = match.evaluate(record, chosen, player, opponent, episodes, seed, advance)
     found["contexts"] = contexts
-    output.result(found, as_json, output.evaluation_table)
+    _print(found, as_json, output.evaluation_table)
 
 
 def _evaluate_pack(
@@ -68,4 +70,10 @@ def _evaluate_pack(
         player_named(game, one)  # reports an unknown player before the progress bar appears
     with output.progress(f"{player} v {opponent}, {pack.name}", episodes or pack.matches, quiet=as_json) as advance:
         found = evaluate_pack(game, pack, player, opponent, episodes, seed, advance)
-    output.result(found, as_json, output.pack_table)
+    _print(found, as_json, output.pack_table)
+
+
+def _print(found: dict[str, Any], as_json: bool, table: Callable[[dict[str, Any]], Table]) -> None:
+    output.result(found, as_json, table)
+    if found["interrupted"]:
+        raise KeyboardInterrupt

@@ -19,13 +19,16 @@ err = Console(stderr=True)
 LABELS = {
     "return_mean": "return",
     "share_of_ceiling": "share of ceiling",
+    "ceiling_gap": "gap to the ceiling",
     "nash_product": "Nash product",
     "nash_share": "share of Nash product",
     "pareto": "Pareto-optimal deals",
 }
 # keys of a result that a table shows in its title or caption, or not at all
 NOT_ROWS = {"game", "player", "episodes", "seed", "seconds", "episodes_per_s", "opponent", "contexts", "return_ci95"}
-NOT_ROWS |= {"pack", "pairs"}
+NOT_ROWS |= {"pack", "pairs", "interrupted"}
+# what asking players on the host cost and how it failed; no rows if all of it is zero
+COST_ROWS = ("fallbacks", "fallback_share", "failures", "prompt_tokens", "completion_tokens", "money")
 PIPE_COLUMNS = 1000  # table width without a terminal, so that no line wraps
 PERCENT_PREFIXES = ("share", "agreement", "pareto")
 
@@ -78,7 +81,10 @@ def values_table(title: str) -> Callable[[dict[str, Any]], Table]:
     def make(found: dict[str, Any]) -> Table:
         table = Table(title=Text(title), show_header=False)
         for name, value in found.items():
-            shown = "-" if value is None or value == {} else f"{value:.4g}" if isinstance(value, float) else str(value)
+            if isinstance(value, dict):
+                shown = kinds(value)
+            else:
+                shown = "-" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
             table.add_row(name.replace("_", " "), Text(shown))
         return table
 
@@ -90,18 +96,49 @@ def number(name: str, value: Any) -> str:
         return "-"
     if isinstance(value, list):
         return ", ".join(number(name, part) for part in value)
+    if isinstance(value, dict):
+        return kinds(value)
+    if name == "money":
+        return f"{value:.6f}"
     if name.startswith(PERCENT_PREFIXES) or name.endswith("_share"):
         return f"{100 * value:.1f} %"
     return f"{value:,.2f}" if isinstance(value, float) else f"{value:,}"
 
 
+def kinds(counts: dict[str, int]) -> str:
+    """Counts by kind of failure."""
+    return ", ".join(f"{kind} {count:,}" for kind, count in counts.items()) or "-"
+
+
+def spent(found: dict[str, Any]) -> str:
+    """What asking a player cost and how often it failed, as a sentence; empty if it cost nothing and never failed."""
+    tokens = found["prompt_tokens"] + found["completion_tokens"]
+    parts = [f"used {tokens:,} tokens ({number('money', found['money'])} in money)"] if tokens else []
+    if found["fallbacks"]:
+        parts.append(f"failed on {found['fallbacks']:,} turns ({kinds(found['failures'])}), which the fallback played")
+    return " and ".join(parts)
+
+
+def measure_rows(sides: tuple[dict[str, Any], ...]) -> list[str]:
+    """The keys that a table shows, in their order."""
+    free = not any(side.get(name) for side in sides for name in COST_ROWS)
+    return [
+        key for key in sides[0] if key not in NOT_ROWS and not key.endswith("_ci95") and not (free and key in COST_ROWS)
+    ]
+
+
+def early(found: dict[str, Any]) -> str:
+    return " before Ctrl-C" if found.get("interrupted") else ""
+
+
 def evaluation_table(found: dict[str, Any]) -> Table:
-    title = f"{found['game']}: {found['episodes']:,} episodes, {found['contexts']} contexts, seed {found['seed']}"
+    episodes = f"{found['episodes']:,} episodes{early(found)}"
+    title = f"{found['game']}: {episodes}, {found['contexts']} contexts, seed {found['seed']}"
     table = titled(title, f"{found['episodes_per_s']:,.0f} episodes per second")
     table.add_column("")
     other = found["opponent"]
     add_sides(table, (found, other))
-    for name in (key for key in found if key not in NOT_ROWS):
+    for name in measure_rows((found, other)):
         shown = [number(name, side[name]) for side in (found, other)]
         if name == "return_mean":
             shown = [f"{text} ± {half_width(side)}" for text, side in zip(shown, (found, other), strict=True)]
@@ -111,11 +148,11 @@ def evaluation_table(found: dict[str, Any]) -> Table:
 
 def pack_table(found: dict[str, Any]) -> Table:
     title = f"{found['game']}, pack {found['pack']}: {found['pairs']:,} scenarios, each from both sides"
-    table = titled(title, f"{found['episodes']:,} matches, {found['episodes_per_s']:,.0f} per second")
+    table = titled(title, f"{found['episodes']:,} matches{early(found)}, {found['episodes_per_s']:,.0f} per second")
     table.add_column("")
     sides = (found, found["opponent"])
     add_sides(table, sides)
-    for name in (key for key in found if key not in NOT_ROWS and not key.endswith("_ci95")):
+    for name in measure_rows(sides):
         shown = [f"{side[name]:.4f}" if name.startswith("regret") else number(name, side[name]) for side in sides]
         if name == "win_share":
             shown = [f"{text} ± {half_width(side, 'win_share', 100)}" for text, side in zip(shown, sides, strict=True)]
@@ -177,8 +214,19 @@ def training_table(found: dict[str, Any]) -> Table:
     table.add_row("adviser", Text(found["adviser"]))
     for name in ("steps", "seconds", "compile_seconds", "train_seconds", "steps_per_s"):
         table.add_row(name.replace("_", " "), number(name, found[name]))
+    for name, value in _hint_costs(found.get("hints")).items():
+        table.add_row(name.replace("_", " "), Text(number(name, value)))
     for name, values in found.items():
         known = [value for value in values if isinstance(value, float)] if isinstance(values, list) else []
         if known:
             table.add_row(LABELS.get(name, name.replace("_", " ")), number(name, sum(known) / len(known)))
     return table
+
+
+def _hint_costs(usage: dict[str, Any] | None) -> dict[str, Any]:
+    """What a run's questions to a language model cost and how they failed."""
+    if usage is None:
+        return {}
+    failures = {kind: count for kind, count in usage["failures"].items() if count}
+    costs = {name: usage[name] for name in ("prompt_tokens", "completion_tokens", "money")}
+    return {"hints_asked": usage["asked"], "hints_failed": usage["failed"], "failures": failures} | costs

@@ -24,6 +24,7 @@ def play(
     from kibitz.core.play.episode import play_episode
     from kibitz.core.play.events import Event, spoken
     from kibitz.core.play.resolve import bot_named
+    from kibitz.evaluate.tally import Tallies
     from kibitz.players import player_named
     from kibitz.players.human import HumanPlayer
 
@@ -53,14 +54,19 @@ def play(
         elif line := spoken(event):
             say(line)
 
+    tallies = Tallies()
     say("Setting up the table ...")
     drawn = fresh_seed() if seed is None else seed
     try:
-        played = play_episode(record, settings, [me, other], seed=drawn, observers=(on_event,))
+        played = play_episode(record, settings, [me, other], seed=drawn, observers=(on_event, tallies.observe))
     except EOFError:
         raise BadInput("The input ended before the game was over; answer every question to finish it.") from None
     if as_json:
-        print(json.dumps(dict(played.events[-1].payload) | {"players": ["human", opponent]}, allow_nan=False))
+        cost = tallies.seats[1].as_dict()
+        ended = dict(played.events[-1].payload)
+        print(json.dumps(ended | {"players": ["human", opponent], "opponent": cost}, allow_nan=False))
     else:
         possible = f" out of a possible {played.scores['ceiling'][0]:g}" if "ceiling" in played.scores else ""
         say(f"You scored {played.returns[0]:g}{possible} (seed {drawn}).")
+        if spent := output.spent(tallies.seats[1].as_dict()):
+            say(f"{other.name} {spent}.")

@@ -22,6 +22,7 @@ from kibitz.core.play.resolve import bot_named
 from kibitz.core.xla.jit import jit_batch
 from kibitz.evaluate.loop import match_program
 from kibitz.evaluate.statistics import mean_ci95
+from kibitz.evaluate.tally import Tallies
 from kibitz.players import player_named
 
 CHUNK = 128  # episodes per compiled call: a smooth progress bar, and tables that stay in the processor's cache
@@ -34,7 +35,8 @@ class Played(NamedTuple):
 
     returns: NDArray[np.float64]  # f64[episodes, 2]
     scores: dict[str, NDArray[np.float64]]  # f64[episodes, 2] each
-    fallbacks: tuple[float, float] | None = None  # share of each seat's turns that the fallback bot played
+    tallies: Tallies  # bots in compiled batches cost nothing and never fail
+    interrupted: bool = False  # Ctrl-C came before the last episode
 
 
 def play_bots(game: Game, settings: Any, bots: tuple[Bot, Bot], episodes: int, seed: int, progress: Progress) -> Played:
@@ -48,27 +50,28 @@ def play_bots(game: Game, settings: Any, bots: tuple[Bot, Bot], episodes: int, s
         returns.append(np.asarray(paid, float)[:count])
         scores.append({name: np.asarray(value, float)[:count] for name, value in score.items()})
         progress(count)
-    return Played(np.concatenate(returns), {name: np.concatenate([s[name] for s in scores]) for name in scores[0]})
+    stacked = {name: np.concatenate([score[name] for score in scores]) for name in scores[0]}
+    return Played(np.concatenate(returns), stacked, Tallies())
 
 
 def play_hosts(
     game: Game, settings: Any, players: Sequence[Player], episodes: int, seed: int, progress: Progress
 ) -> Played:
-    """Episodes with at least one player on the host, one after the other."""
+    """Episodes with at least one player on the host, one after the other. Ctrl-C keeps those that have ended."""
     returns, scores = [], []
-    turns, helped = np.zeros(2), np.zeros(2)
-    for number in range(episodes):
-        episode = play_episode(game, settings, players, seed=seed, number=number)
-        returns.append(episode.returns)
-        scores.append(episode.scores)
-        for event in episode.events:
-            if event.type == "decision":
-                turns[event.payload["seat"]] += 1
-                helped[event.payload["seat"]] += bool(event.payload["fallback"])
-        progress(1)
+    tallies, interrupted = Tallies(), False
+    try:
+        for number in range(episodes):
+            episode = play_episode(game, settings, players, seed=seed, number=number, observers=(tallies.observe,))
+            returns.append(episode.returns)
+            scores.append(episode.scores)
+            progress(1)
+    except KeyboardInterrupt:
+        if not scores:
+            raise
+        interrupted = True
     stacked = {name: np.array([score[name] for score in scores], float) for name in scores[0]}
-    shares = helped / np.maximum(turns, 1)
-    return Played(np.array(returns, float), stacked, (float(shares[0]), float(shares[1])))
+    return Played(np.array(returns[: len(scores)], float), stacked, tallies, interrupted)
 
 
 @lru_cache(maxsize=32)
@@ -102,10 +105,11 @@ def evaluate(
     result: dict[str, Any] = {
         "game": game.name,
         "player": player,
-        "episodes": episodes,
+        "episodes": len(played.returns),
         "seed": seed,
         "seconds": round(seconds, 3),
-        "episodes_per_s": round(episodes / seconds, 1),
+        "episodes_per_s": round(len(played.returns) / seconds, 1),
+        "interrupted": played.interrupted,
     }
     return result | sides[0] | {"opponent": {"player": opponent} | sides[1]}
 
@@ -158,7 +162,7 @@ def _reference(
     """The reference player's returns in this seat of the same episodes; None if the other player is slow to ask."""
     if names[seat] == game.reference:
         return played.returns[:, seat]
-    if bots[names[1 - seat]] is None:
+    if bots[names[1 - seat]] is None or played.interrupted:
         return None
     instead = (game.reference, names[1]) if seat == 0 else (names[0], game.reference)
     return _play(game, options, instead, bots, episodes, seed, progress).returns[:, seat]
@@ -173,14 +177,12 @@ def _summary(game: Game, played: Played, seat: int, reference: NDArray[np.float6
         "return_ci95": list(interval),
         "share_of_ceiling": None if ceiling is None else _share(mean, float(ceiling.mean())),
         f"share_of_{game.reference}": None if reference is None else _share(mean, float(reference.mean())),
-        "regret": None if ceiling is None else float((ceiling - returns).mean()),
+        "ceiling_gap": None if ceiling is None else float((ceiling - returns).mean()),
     }
     for name, values in played.scores.items():
         if name not in ("ceiling", "payoff"):
             summary[name] = mean_ci95(values[:, seat])[0]
-    if played.fallbacks is not None:
-        summary["fallback_share"] = played.fallbacks[seat]
-    return {name: nan_to_none(value) for name, value in summary.items()}
+    return {name: nan_to_none(value) for name, value in (summary | played.tallies.seats[seat].as_dict()).items()}
 
 
 def _share(part: float, whole: float) -> float | None:

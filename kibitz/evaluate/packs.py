@@ -21,11 +21,11 @@ from kibitz.core.xla.jit import jit_batch
 from kibitz.evaluate.loop import pack_program
 from kibitz.evaluate.match import CHUNK, Progress, check_players, nan_to_none
 from kibitz.evaluate.statistics import mean_ci95
+from kibitz.evaluate.tally import Tallies
 from kibitz.players import player_named
 
 Floats = NDArray[np.float64]
 Names = tuple[str, str]
-USAGE = ("prompt_tokens", "completion_tokens", "money")
 
 
 class Results(NamedTuple):
@@ -35,8 +35,13 @@ class Results(NamedTuple):
     scores: dict[str, Floats]
     lost: Floats  # regret, by the pack's judge
     turns: Floats
-    fallbacks: Floats  # turns that the fallback bot played
-    usage: dict[str, Floats]
+    tallies: Tallies  # bots in compiled batches cost nothing and never fail
+    interrupted: bool = False  # Ctrl-C came before the last match
+
+    def first(self, count: int) -> Results:
+        """The first matches of an interrupted evaluation; the tallies also cover the last, unfinished one."""
+        scores = {name: values[:count] for name, values in self.scores.items()}
+        return Results(self.returns[:count], scores, self.lost[:count], self.turns[:count], self.tallies, True)
 
 
 def evaluate_pack(
@@ -66,7 +71,7 @@ def evaluate_pack(
         results = play_hosts(game, pack, names, count, seed, progress)
     else:
         results = play_bots(game, pack, (bots[0], bots[1]), count, seed, progress)
-    seconds = time.perf_counter() - began
+    seconds, count = time.perf_counter() - began, len(results.returns)
     about = {
         "game": game.name,
         "pack": pack.name,
@@ -76,6 +81,7 @@ def evaluate_pack(
         "seed": seed,
         "seconds": round(seconds, 3),
         "episodes_per_s": round(count / seconds, 1),
+        "interrupted": results.interrupted,
     }
     sides = [_summary(results, seat, pack.regret) for seat in SEATS]
     return about | sides[0] | {"opponent": {"player": opponent} | sides[1]}
@@ -118,28 +124,42 @@ def play_bots(game: Game, pack: Pack, bots: tuple[Bot, Bot], count: int, seed: i
 
 
 def play_hosts(game: Game, pack: Pack, names: Names, count: int, seed: int, progress: Progress) -> Results:
-    """Matches with at least one player on the host, one after the other."""
+    """Matches with at least one player on the host, one after the other. Ctrl-C keeps the pairs that have ended."""
     players = [player_named(game, name) for name in names]
     bots = {seat: bot for seat, name in enumerate(names) if (bot := bot_named(game, name)) is not None}
     prepared: dict[Any, tuple[Any, Any]] = {}
-    results = _empty_results(count)
-    for i in range(count):
+    results, ended = _empty_results(count), 0
+
+    def play(i: int) -> None:
         at = i % pack.matches
         scenario, (drawn, number) = pack.scenario(at), luck_of(pack, i, seed)
         if scenario.options not in prepared:
             tables = pack.regret.tables(scenario.options) if pack.regret else None
             prepared[scenario.options] = (seated(scenario.settings, bots), tables)
         settings, tables = prepared[scenario.options]
-        episode = play_episode(game, settings, players, seed=drawn, number=number, state=scenario.state, match=at)
+        observers = (results.tallies.observe,)
+        episode = play_episode(
+            game, settings, players, seed=drawn, number=number, state=scenario.state, match=at, observers=observers
+        )
         results.returns[i] = episode.returns
         for name, pair in episode.scores.items():
             results.scores.setdefault(name, np.zeros((count, 2)))[i] = pair
-        _count_decisions(results, i, episode)
+        seats = [event.payload["seat"] for event in episode.events if event.type == "decision"]
+        results.turns[i] = [seats.count(seat) for seat in SEATS]
         if pack.regret:
             luck = episode_luck(seed_key(drawn), number)
             begun = scenario._replace(settings=settings)
             results.lost[i] = _lost(game, pack.regret, tables, begun, episode, luck)
-        progress(1)
+
+    try:
+        for i in range(count):
+            play(i)
+            ended += 1
+            progress(1)
+    except KeyboardInterrupt:
+        if ended < 2:
+            raise
+        return results.first(ended - ended % 2)
     return results
 
 
@@ -153,18 +173,7 @@ def _empty_results(count: int) -> Results:
     def zeros() -> Floats:
         return np.zeros((count, 2))
 
-    return Results(zeros(), {}, zeros(), zeros(), zeros(), {name: zeros() for name in USAGE})
-
-
-def _count_decisions(results: Results, i: int, episode: Episode) -> None:
-    for event in episode.events:
-        if event.type != "decision":
-            continue
-        seat, used = event.payload["seat"], event.payload["usage"]
-        results.turns[i, seat] += 1
-        results.fallbacks[i, seat] += bool(event.payload["fallback"])
-        for name in USAGE:
-            results.usage[name][i, seat] += used.get(name, 0) or 0
+    return Results(zeros(), {}, zeros(), zeros(), Tallies())
 
 
 def _lost(game: Game, regret: Regret, tables: Any, begun: Scenario, episode: Episode, luck: Any) -> Floats:
@@ -209,19 +218,7 @@ def _summary(results: Results, seat: int, regret: Regret | None) -> dict[str, An
         turns = float(results.turns[:, seat].sum())
         summary |= {"regret": mean, "regret_ci95": list(interval)}
         summary["regret_per_turn"] = float(results.lost[:, seat].sum()) / turns if turns else None
-    return {name: nan_to_none(value) for name, value in (summary | _cost(results, seat)).items()}
-
-
-def _cost(results: Results, seat: int) -> dict[str, Any]:
-    """What the player's answers cost, and how often the fallback bot played."""
-    helped, turns = float(results.fallbacks[:, seat].sum()), float(results.turns[:, seat].sum())
-    return {
-        "fallbacks": int(helped),
-        "fallback_share": helped / turns if turns else 0.0,
-        "prompt_tokens": int(results.usage["prompt_tokens"][:, seat].sum()),
-        "completion_tokens": int(results.usage["completion_tokens"][:, seat].sum()),
-        "cost": float(results.usage["money"][:, seat].sum()),
-    }
+    return {name: nan_to_none(value) for name, value in (summary | results.tallies.seats[seat].as_dict()).items()}
 
 
 def paired(values: Floats) -> Floats:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 from contextlib import suppress
+from dataclasses import asdict
 from functools import lru_cache
 from typing import Any
 
@@ -12,22 +13,18 @@ from jax import Array
 from kibitz.advice.ask import Advice, Position, PositionAsker
 from kibitz.core.errors import BadInput
 from kibitz.core.game import Game
-from kibitz.core.play.player import Choice, Turn
+from kibitz.core.play.player import Choice, PlayerFailed, Turn
 from kibitz.core.play.resolve import PlayerInfo, PlayerKind, Resolver
-from kibitz.llm.client.types import Failure
+from kibitz.llm.client.types import Failure, Usage
 from kibitz.llm.presets import read_presets, why_not
 
 
-class NoAnswer(RuntimeError):
-    """The model gave no legal act, so the episode loop lets the fallback bot play.
+class NoAnswer(PlayerFailed):
+    """The model gave no legal act, but may have used tokens."""
 
-    The message names the kind of failure and is public. `aside` may quote the model, which knows what only
-    its seat may know.
-    """
-
-    def __init__(self, failure: Failure) -> None:
-        super().__init__(str(failure.kind) + (f" ({failure.detail})" if failure.detail != failure.kind else ""))
-        self.aside = str(failure)
+    def __init__(self, failure: Failure, usage: Usage) -> None:
+        detail = f" ({failure.detail})" if failure.detail != failure.kind else ""
+        super().__init__(str(failure.kind) + detail, str(failure.kind), str(failure), asdict(usage))
 
 
 class LLMPlayer:
@@ -44,11 +41,9 @@ class LLMPlayer:
         reply = advice.reply
         if advice.act is None:
             assert reply.failure is not None
-            raise NoAnswer(reply.failure)
-        used = reply.usage
-        usage = {"prompt_tokens": used.prompt_tokens, "completion_tokens": used.completion_tokens, "money": used.money}
+            raise NoAnswer(reply.failure, reply.usage)
         reason = f"{reply.text} (confidence {advice.confidence:.2f}, from {reply.source})"
-        return Choice(advice.act, self.name, reason, reply.latency, usage)
+        return Choice(advice.act, self.name, reason, reply.latency, asdict(reply.usage))
 
     def advise(self, turn: Turn) -> Advice:
         """As `choose`, without raising and with the whole reply."""

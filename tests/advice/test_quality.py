@@ -18,11 +18,11 @@ GAME = get_game("deal_or_no_deal")
 @pytest.mark.conformance
 def test_the_reference_as_a_source_is_perfect_and_random_is_not() -> None:
     best = evaluate_hints(GAME, GAME.options(), "expert", 64)
-    assert (best["agreement"], best["regret_mean"], best["distance"], best["brier"]) == (1.0, 0.0, 0.0, 0.0)
+    assert (best["agreement"], best["hint_regret_mean"], best["distance"], best["brier"]) == (1.0, 0.0, 0.0, 0.0)
     poor = evaluate_hints(GAME, GAME.options(), "random", 64)
     assert poor["legal_share"] == 1.0
     assert poor["agreement"] < 0.3
-    assert poor["regret_mean"] > 3
+    assert poor["hint_regret_mean"] > 3
     assert poor["brier"] == pytest.approx(1 - poor["agreement"])
     assert poor == evaluate_hints(GAME, GAME.options(), "random", 64)
 
@@ -57,7 +57,12 @@ def test_the_score_of_a_model_includes_failures_and_cost(prompts: Prompts) -> No
 @pytest.mark.usefixtures("presets")
 def test_an_unreachable_model_gives_a_result_not_an_error() -> None:
     found = evaluate_hints(GAME, GAME.options(), "llm:refused", 5)
-    assert (found["legal_share"], found["failed"], found["agreement"], found["regret_mean"]) == (0.0, 5, None, None)
+    assert (found["legal_share"], found["failed"], found["agreement"], found["hint_regret_mean"]) == (
+        0.0,
+        5,
+        None,
+        None,
+    )
     json.dumps(found, allow_nan=False)
 
 

@@ -35,7 +35,7 @@ def test_evaluate_prints_one_object_with_everything(kibitz: Command) -> None:
                   "--episodes", "300", "--json")  # fmt: skip
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
-    names = ("return_mean", "return_ci95", "share_of_ceiling", "share_of_bayes", "regret", "agreement", "pareto",
+    names = ("return_mean", "return_ci95", "share_of_ceiling", "share_of_bayes", "ceiling_gap", "agreement", "pareto",
              "nash_product", "welfare", "turns")  # fmt: skip
     for name in names:
         assert name in found

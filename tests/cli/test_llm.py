@@ -69,7 +69,7 @@ def test_hints_evaluate_prints_one_object() -> None:
     done = CliRunner().invoke(app, ["hints", "evaluate", "--source", "random", "--states", "16", "--json"])
     assert done.exit_code == 0, done.output
     found = json.loads(done.stdout)
-    for name in ("legal_share", "agreement", "regret_mean", "distance", "brier", "latency_median_s", "money"):
+    for name in ("legal_share", "agreement", "hint_regret_mean", "distance", "brier", "latency_median_s", "money"):
         assert name in found
     assert done.stdout.count("\n") == 1
 

@@ -48,9 +48,9 @@ def test_bayes_reaches_its_expected_share_of_the_ceiling() -> None:
     assert found["agreement"] == 1.0
     low, high = found["return_ci95"]
     assert low < found["return_mean"] < high
-    assert found["regret"] >= 0
-    for name in ("return_mean", "return_ci95", "share_of_ceiling", "share_of_bayes", "regret", "agreement", "pareto",
-                 "nash_product", "welfare", "turns"):  # fmt: skip
+    assert found["ceiling_gap"] >= 0
+    for name in ("return_mean", "return_ci95", "share_of_ceiling", "share_of_bayes", "ceiling_gap", "agreement",
+                 "pareto", "nash_product", "welfare", "turns"):  # fmt: skip
         assert name in found
         assert name in found["opponent"]
     assert found["welfare"] == pytest.approx(found["return_mean"] + found["opponent"]["return_mean"], rel=1e-6)

@@ -71,7 +71,7 @@ def test_host_players_play_and_are_judged_like_compiled_bots(mixed: Pack) -> Non
     np.testing.assert_array_equal(host.returns, batch.returns)
     np.testing.assert_array_equal(host.turns, batch.turns)
     np.testing.assert_allclose(host.lost, batch.lost, atol=1e-4)
-    assert not host.fallbacks.any()
+    assert not any(tally.fallbacks for tally in host.tallies.seats)
 
 
 @pytest.mark.conformance
@@ -96,7 +96,7 @@ def test_the_interval_is_that_of_pairs(small: Pack) -> None:
 def test_the_result_covers_both_players(small: Pack) -> None:
     seen: list[int] = []
     found = evaluate_pack(GAME, small, "aggressive", "random", progress=seen.append)
-    wanted = {"win_share", "win_share_ci95", "run_difference", "regret", "fallbacks", "cost", "prompt_tokens"}
+    wanted = {"win_share", "win_share_ci95", "run_difference", "regret", "fallbacks", "money", "prompt_tokens"}
     assert wanted <= set(found) and wanted <= set(found["opponent"])
     assert sum(seen) == found["episodes"] == small.matches == 12
     assert found["win_share"] + found["opponent"]["win_share"] == 1
@@ -188,11 +188,10 @@ def test_people_get_a_table_with_both_players(small: Pack) -> None:
         "±",
         "run difference",
         "regret",
-        "fallbacks",
-        "cost",
         "40 matches",
     ):
         assert word in text, word
+    assert "fallbacks" not in text and "money" not in text  # two bots cost nothing
 
 
 def test_a_pack_cannot_be_combined_with_other_options() -> None:

@@ -58,6 +58,15 @@ def error(status: int, message: str, code: str = "", **headers: str) -> CannedRe
     return CannedResponse(body, status, {name.replace("_", "-"): value for name, value in headers.items()})
 
 
+def spent(response: str) -> str:
+    """The response with the usage of a completion, as gateways report it beside an error."""
+    return json.dumps(json.loads(response) | {"usage": json.loads(completion(""))["usage"]})
+
+
+def error_object(code: int | str) -> str:
+    return json.dumps({"error": {"message": "upstream failed", "code": code}, "choices": []})
+
+
 def then_good(*first: CannedResponse) -> Callable[[Request], CannedResponse]:
     """These responses, then good ones."""
     return lambda request: (
@@ -126,11 +135,19 @@ MODELS: dict[str, Callable[[Request], CannedResponse]] = {
     "rate-limit-seconds": then_good(error(429, "slow down", retry_after="0.4")),
     "rate-limit-date": then_good(error(429, "slow down", Retry_After=formatdate(RETRY_DATE, usegmt=True))),
     "rate-limit-400s": lambda request: error(429, "come back later", retry_after="400"),
+    "rate-limit-99999s": lambda request: error(429, "come back tomorrow", retry_after="99999"),
     "rate-limit-bare": then_good(error(429, "slow down"), error(429, "slow down")),
     "rate-limit-invalid": then_good(error(429, "slow down", retry_after="soon")),
     "out-of-money": lambda request: error(429, "You exceeded your quota", "insufficient_quota"),
     "500-then-good": then_good(error(500, "oops"), error(503, "oops")),
     "always-500": lambda request: error(500, "oops"),
+    "paid-500-then-good": then_good(*[CannedResponse(spent('{"error":{"message":"oops"}}'), 500)] * 2),
+    "error-object": lambda request: CannedResponse(spent(error_object("bad_model"))),
+    "error-object-502": lambda request: CannedResponse(spent(error_object(502))),
+    "error-object-429-then-good": then_good(CannedResponse(error_object(429), headers={"retry-after": "0.1"})),
+    "error-in-choice": lambda request: CannedResponse(
+        completion("").replace('"finish_reason"', '"error": {"message": "cut off", "code": 400}, "finish_reason"')
+    ),
     "hang": lambda request: CannedResponse(completion(LINE), wait=3600),
     "slow-drip": lambda request: CannedResponse(completion(LINE + " " * 3000), chunked=True, wait=-0.2),
     "cut": lambda request: CannedResponse(completion(LINE), missing=40),

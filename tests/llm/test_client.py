@@ -343,7 +343,26 @@ def test_a_long_rate_limit_is_logged_once_and_a_short_one_never(
     provider = Scripted(script, latency=0)
     replies = talk(provider, lambda client: client.ask_many(questions(20, answer)), preset=ONE_BY_ONE)
     assert [reply.ok for reply in replies] == [True] * 5 + [False] * 15
-    assert [record.getMessage() for record in caplog.records] == ["pausing requests to scripted for 86400 s: HTTP 429"]
+    assert [record.getMessage() for record in caplog.records] == ["pausing requests to scripted for 1 s: HTTP 429"]
+
+
+def test_a_retry_after_of_a_day_pauses_no_longer_than_the_deadline(answer: Answer) -> None:
+    def script(number: int) -> str | ProviderError:
+        limit = ProviderError(
+            FailureKind.TRANSPORT, "HTTP 429", "rate_limit", retry=True, after=99_999.0, provider_fault=True
+        )
+        return limit if number == 0 else json.dumps(GOOD)
+
+    async def work(client: Client) -> list[bool]:
+        found = []
+        for number, pause in enumerate((0.0, 0.9, 0.2)):
+            await asyncio.sleep(pause)
+            found.append((await client.ask(words(number), answer)).ok)
+        return found
+
+    provider = Scripted(script, latency=0)
+    assert talk(provider, work) == [False, False, True]
+    assert provider.asked == [0, 2]
 
 
 def test_the_stop_policy_raises_when_too_many_fail(answer: Answer) -> None:

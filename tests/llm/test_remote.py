@@ -16,6 +16,7 @@ from kibitz.llm.answers.answer import Answer
 from kibitz.llm.client.blocking import BlockingClient
 from kibitz.llm.client.cache import Cache
 from kibitz.llm.client.client import Client, make_provider
+from kibitz.llm.client.limits import Budget
 from kibitz.llm.presets import Preset
 from kibitz.llm.providers import remote as remote_module
 from kibitz.llm.providers.remote import retry_after
@@ -39,6 +40,7 @@ SLACK = 1.0  # seconds that a busy machine may add; the faults guarded against t
         "no-usage",
         "invalid-usage",
         "cut-then-good",
+        "error-object-429-then-good",
     ],
 )
 def test_a_legal_answer_is_found(model: str, remote: Remote, answer: Answer) -> None:
@@ -52,6 +54,10 @@ def test_a_legal_answer_is_found(model: str, remote: Remote, answer: Answer) -> 
 
 FAILURES = {
     "rate-limit-400s": ("transport", "rate_limit", 1),
+    "rate-limit-99999s": ("transport", "rate_limit", 1),
+    "error-object": ("transport", "error_object", 1),
+    "error-object-502": ("transport", "error_object", 3),
+    "error-in-choice": ("transport", "error_object", 1),
     "out-of-money": ("refused", "http_429", 1),
     "always-500": ("transport", "http_500", 3),
     "hang": ("transport", None, 2),
@@ -324,6 +330,27 @@ def test_tokens_and_money_are_counted(remote: Remote, answer: Answer) -> None:
     assert (reply.usage.prompt_tokens, reply.usage.completion_tokens) == (300, 20)
     assert reply.usage.money == pytest.approx(300e-6 + 200e-6)
     assert client.ledger.money == pytest.approx(reply.usage.money)
+
+
+@pytest.mark.parametrize(
+    ("model", "completions"),
+    [("illegal-act", 1), ("no-json", 1), ("boolean", 1), ("blank", 1), ("length-cut", 1), ("refusal", 1),
+     ("filtered", 1), ("error-object", 1), ("error-object-502", 3), ("error-in-choice", 1), ("paid-500-then-good", 3)],
+)  # fmt: skip
+def test_tokens_of_failed_answers_and_attempts_are_counted(
+    model: str, completions: int, remote: Remote, answer: Answer
+) -> None:
+    (reply,), client = ask(remote(model, price={"prompt": 1.0, "completion": 10.0}), answer)
+    assert (reply.usage.prompt_tokens, reply.usage.completion_tokens) == (300 * completions, 20 * completions)
+    assert client.ledger.tokens == reply.usage.tokens
+    assert client.ledger.money == pytest.approx(reply.usage.money) == pytest.approx(500e-6 * completions)
+
+
+def test_a_budget_of_tokens_includes_failed_attempts(remote: Remote, answer: Answer) -> None:
+    budget = Budget(tokens=700)  # two attempts of 320 tokens, but not a third
+    (reply,), client = ask(remote("error-object-502", sampling={"max_tokens": 20}), answer, budget=budget)
+    assert reply.attempts == 2
+    assert client.ledger.tokens == 640
 
 
 def test_missing_token_counts_are_estimated(remote: Remote, answer: Answer) -> None:

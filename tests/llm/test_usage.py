@@ -15,8 +15,10 @@ from tests.llm.test_client import PRESET, Scripted
 def test_entries_reach_every_ledger_above() -> None:
     total = UsageLedger()
     first, second = UsageLedger(parent=total), UsageLedger(parent=total)
-    first.add_call(Usage(100, 10, 0.5), 1.0, answered=True, cached=False)
-    second.add_call(Usage(1, 2, 0.25), 2.0, answered=False, cached=True)
+    first.add_usage(Usage(100, 10, 0.5))
+    first.add_call(1.0, answered=True, cached=False)
+    second.add_usage(Usage(1, 2, 0.25))
+    second.add_call(2.0, answered=False, cached=True)
     second.add_hits(7)
     second.add_reply(Reply("", None, failure=Failure(FailureKind.EMPTY, "no text")))
     assert (first.tokens, second.tokens, total.tokens, total.money) == (110, 3, 113, 0.75)

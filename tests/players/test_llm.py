@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from rich.console import Console
 
 from kibitz.advice.ask import PositionAsker
+from kibitz.cli.output import evaluation_table
 from kibitz.core.errors import BadInput
 from kibitz.core.game import Game
 from kibitz.core.play.episode import play_episode, table_for
 from kibitz.core.play.player import Turn
 from kibitz.evaluate.match import evaluate
-from kibitz.games import get_game
+from kibitz.evaluate.packs import evaluate_pack
+from kibitz.games import get_game, get_pack
 from kibitz.games.deal_or_no_deal.envs.gym_env import first_state
 from kibitz.llm.answers.answer import Answer
-from kibitz.llm.client.types import ProviderError
+from kibitz.llm.client.types import ProviderError, Reply
 from kibitz.players import player_named
 from kibitz.players.llm import LLMPlayer, NoAnswer, llm_player
 from tests.advice.conftest import KEY, Prompts
@@ -102,7 +107,7 @@ class Aloud:
                 f"I value {values}, so"
             )
         except ProviderError as trouble:
-            return [SimpleNamespace(act=None, reply=SimpleNamespace(failure=trouble.failure))]
+            return [SimpleNamespace(act=None, reply=Reply("", None, failure=trouble.failure))]
         raise AssertionError("it was understood")
 
 
@@ -143,6 +148,45 @@ def test_evaluate_reports_how_often_the_fallback_played_for_a_model(game: Game) 
     found = evaluate(game, game.options(), "llm:refused", "heuristic", 2)
     assert found["fallback_share"] == 1
     assert found["opponent"]["fallback_share"] == 0
+
+
+def test_evaluate_reports_tokens_money_fallbacks_and_failures_of_every_answer(game: Game, prompts: Prompts) -> None:
+    found = evaluate(game, game.options(), "llm:fake-good", "heuristic", 4)
+    asked = len(prompts())
+    assert 0 < found["fallbacks"] < asked  # it always keeps 1, 0 and 2, which not every pool allows
+    assert found["failures"] == {"illegal": found["fallbacks"]}
+    assert (found["prompt_tokens"], found["completion_tokens"]) == (300 * asked, 20 * asked)
+    assert found["money"] == pytest.approx(asked * 340e-6)
+    assert found["opponent"]["prompt_tokens"] == found["opponent"]["fallbacks"] == 0
+    console = Console(width=120, file=io.StringIO(), record=True)
+    console.print(evaluation_table(found | {"contexts": "uniform"}))
+    text = console.export_text()
+    for words in ("fallbacks", f"illegal {found['fallbacks']}", f"{300 * asked:,}", f"{found['money']:.6f}"):
+        assert words in text, words
+
+
+@pytest.mark.conformance  # fifteen seconds of compiling
+def test_a_pack_reports_the_tokens_of_failed_answers(prompts: Prompts, tmp_path: Path) -> None:
+    file = tmp_path / "one.yaml"
+    file.write_text("about: x\nscenarios:\n  - {seed: 3, overs: 1, count: 1}\n", encoding="utf-8")
+    found = evaluate_pack(get_game("cricket"), get_pack("cricket", str(file)), "llm:fake-no-json", "balanced")
+    asked = len(prompts())
+    assert found["failures"] == {"not_json": asked} and found["fallback_share"] == 1
+    assert (found["prompt_tokens"], found["completion_tokens"]) == (300 * asked, 20 * asked)
+
+
+@pytest.mark.usefixtures("presets")
+def test_ctrl_c_keeps_the_episodes_that_have_ended(game: Game) -> None:
+    ended: list[int] = []
+
+    def progress(count: int) -> None:
+        ended.append(count)
+        if len(ended) == 2:
+            raise KeyboardInterrupt
+
+    found = evaluate(game, game.options(), "llm:fake-good", "heuristic", 100, progress=progress)
+    assert (found["episodes"], found["interrupted"]) == (2, True)
+    assert found["prompt_tokens"] > 0
 
 
 @pytest.mark.usefixtures("presets")

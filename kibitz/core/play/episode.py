@@ -19,7 +19,7 @@ from kibitz.core.errors import BadInput
 from kibitz.core.game import SEATS, Game
 from kibitz.core.play.events import Event, Observer, Stream
 from kibitz.core.play.packs import is_swapped
-from kibitz.core.play.player import BotPlayer, Choice, Player, Turn, TurnRequest
+from kibitz.core.play.player import BotPlayer, Choice, Player, PlayerFailed, Turn, TurnRequest
 from kibitz.core.play.recorder import Commentate, EpisodeRecorder
 from kibitz.core.xla.jit import jit_single
 
@@ -187,21 +187,22 @@ def _request(player: Player, turn: Turn) -> TurnRequest | None:
 
 def ask(table: Table, player: Player, turn: Turn) -> Choice:
     """The player's choice; the fallback bot's, with the reason, if the player raises or its act is illegal."""
-    began, aside = time.perf_counter(), ""
+    began = time.perf_counter()
     try:
         choice = player.choose(turn)
-        why = "" if table.is_legal(turn.masks, choice.act) else f"illegal act {list(choice.act)}"
+        if table.is_legal(turn.masks, choice.act):
+            return replace(choice, latency=choice.latency or time.perf_counter() - began)
+        why, failed = f"illegal act {list(choice.act)}", PlayerFailed("", "illegal", usage=choice.usage)
     except (KeyboardInterrupt, EOFError):
         raise  # a person who quits is not a player that fails
     except Exception as error:  # a player is third-party code: whatever it raises, the game continues
         why = f"{type(error).__name__}: {error}"
-        aside = str(getattr(error, "aside", ""))  # details that only this seat may read
+        failed = error if isinstance(error, PlayerFailed) else PlayerFailed("", "error")
     latency = time.perf_counter() - began
-    if not why:
-        return replace(choice, latency=choice.latency or latency)
     fallback_bot = copy.copy(_fallback_bot(table.game))  # other threads copy it as well
     fallback_bot.begin(turn.settings, turn.seat, turn.luck)
-    return replace(fallback_bot.choose(turn), latency=latency, fallback=why, reason=aside)
+    chosen = replace(fallback_bot.choose(turn), latency=latency, fallback=why, failure=failed.kind)
+    return replace(chosen, reason=failed.aside, usage=failed.usage)
 
 
 def _pair(value: Array) -> tuple[float, float]:

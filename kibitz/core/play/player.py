@@ -25,9 +25,21 @@ class Choice:
     source: str
     reason: str = ""
     latency: float = 0.0  # seconds
-    usage: Mapping[str, float] = field(default_factory=dict)  # tokens, money
+    usage: Mapping[str, float] = field(default_factory=dict)  # tokens, money; failed answers included
     fallback: str = ""  # why the fallback bot chose instead; empty if it did not
     confidence: float | None = None  # 0..1, where the source says how sure it is
+    failure: str = ""  # with `fallback`: the kind of failure, for counting
+
+
+class PlayerFailed(RuntimeError):
+    """Raised by `choose` when a player has no act; the fallback bot then plays the turn.
+
+    The message is public. `aside` is for the player's own seat, because it may quote what only that seat may know.
+    """
+
+    def __init__(self, message: str, kind: str, aside: str = "", usage: Mapping[str, float] | None = None) -> None:
+        super().__init__(message)
+        self.kind, self.aside, self.usage = kind, aside, dict(usage or {})
 
 
 class Turn(NamedTuple):

@@ -133,4 +133,5 @@ def _asked(seat: int, turn: int, choice: Choice) -> dict[str, Any]:
         "latency": choice.latency,
         "usage": dict(choice.usage),
         "fallback": choice.fallback,
+        "failure": choice.failure,
     }

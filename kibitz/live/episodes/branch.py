@@ -107,4 +107,5 @@ def _choice(row: Row, seat: int, act: list[int] | None, decisions: Mapping[int, 
     if made is None:
         return Choice(numbers, row.players[seat])
     reason = made["private"].get(str(seat), {}).get("reason", "")
-    return Choice(numbers, made["source"], reason, made["latency"], made["usage"], made["fallback"])
+    why, kind = made["fallback"], made.get("failure", "")
+    return Choice(numbers, made["source"], reason, made["latency"], made["usage"], why, failure=kind)

@@ -34,6 +34,7 @@ class Asked(Payload):
     latency: float = Field(description="seconds")
     usage: dict[str, float]
     fallback: str = Field(description="why another player answered instead; empty if none did")
+    failure: str = Field("", description="the kind of failure behind `fallback`, such as `transport` or `illegal`")
     private: Private
 
 

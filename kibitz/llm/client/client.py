@@ -76,6 +76,7 @@ class Client:
         self.breaker = Breaker(preset.limits, _now)
         self.window = FailureWindow(policy or FailurePolicy())
         self.paused_until = 0.0  # on the event loop's clock: a rate limit applies to all calls
+        self.retry_at = 0.0  # when to ask again: a pause longer than the deadline is not waited for to its end
         self.in_flight: dict[str, asyncio.Task[Reply]] = {}
         self.slots = asyncio.Semaphore(min(self.limits.concurrency, provider.max_concurrent or self.limits.concurrency))
 
@@ -187,7 +188,7 @@ class Client:
         except ProviderError as error:
             failure = error.failure
         latency = _now() - started
-        ledger.add_call(call.usage, latency, answered=failure is None, cached=self.cache is not None)
+        ledger.add_call(latency, answered=failure is None, cached=self.cache is not None)
         source = "model" if call.attempts else "none"
         return Reply(call.text, fields, call.usage, latency, call.attempts, source, failure, measured)
 
@@ -221,20 +222,21 @@ class Client:
 
     def _pause(self, seconds: float, reason: str) -> None:
         """Send nothing for a while. Log a pause only if no call can wait for its end."""
-        now = _now()
-        if self.paused_until - now < self.limits.deadline <= seconds:
-            log.warning("pausing requests to %s for %.0f s: %s", self.provider.name, seconds, reason)
+        now, deadline = _now(), self.limits.deadline
+        if self.retry_at <= now and deadline <= seconds:
+            log.warning("pausing requests to %s for %.0f s: %s", self.provider.name, deadline, reason)
         self.paused_until = max(self.paused_until, now + seconds)
+        self.retry_at = max(self.retry_at, now + min(seconds, deadline))
 
     async def _wait_for_rate_limit(self, call: _Call, last: ProviderError | None) -> None:
         """Wait until another call's rate limit ends, or fail now if it ends too late."""
-        wait = self.paused_until - _now()
-        if wait <= 0:
+        now = _now()
+        if now >= self.retry_at:
             return
-        if _now() + wait >= call.deadline:
-            reason = f"the server's rate limit ends in {wait:.0f} s"
+        if self.paused_until >= call.deadline:
+            reason = f"the server's rate limit ends in {self.paused_until - now:.0f} s"
             raise last or ProviderError(FailureKind.TRANSPORT, reason, "rate_limit")
-        await asyncio.sleep(wait)
+        await asyncio.sleep(self.retry_at - now)
 
     async def _attempt(self, call: _Call) -> Completion:
         """One request, within the budget."""
@@ -245,9 +247,12 @@ class Client:
         try:
             left = call.deadline - _now() + 0.1  # so that the deadline, not this timeout, ends the last attempt
             completion = await self.provider.ask(call.request, call.requested, min(self.limits.timeout, left))
-            call.usage = self._used(max_usage, completion)  # a completion, good or bad, ends the call
+            self._spend(call, self._used(max_usage, completion))
             return completion
-        except (ProviderError, TimeoutError):
+        except ProviderError as error:
+            self._spend(call, self.preset.price.of(*error.tokens))
+            raise
+        except TimeoutError:
             raise
         except BadInput as error:  # our own message, which says what to do
             raise ProviderError(FailureKind.REFUSED, clean(str(error)), provider_fault=True, permanent=True) from None
@@ -257,6 +262,11 @@ class Client:
             raise transport_error(reason, "provider") from None
         finally:
             self.budget.release(max_usage)
+
+    def _spend(self, call: _Call, used: Usage) -> None:
+        """Enter an attempt's cost at once: the budget must know it before the next attempt."""
+        call.usage += used
+        call.ledger.add_usage(used)
 
     def _timed_out(self, seconds: float) -> Failure:
         """A call was cut off by its deadline, which is the provider's fault, or by the budget, which is not."""
@@ -280,6 +290,8 @@ class Client:
         self, complete: Answer, requested: Answer, completion: Completion
     ) -> tuple[dict[str, Any], dict[str, float]]:
         """The legal fields, with a measured confidence where the provider reports log-probabilities."""
+        if completion.refusal:
+            raise ProviderError(FailureKind.REFUSED, f"the model declined: {completion.refusal}")
         if completion.truncated:
             kind = FailureKind.NOT_JSON if completion.text.strip() else FailureKind.EMPTY
             raise ProviderError(kind, "the model reached its token limit before the end of its answer", "length")

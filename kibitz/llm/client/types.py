@@ -63,6 +63,7 @@ class ProviderError(Exception):
         super().__init__(reason)
         self.failure = Failure(kind, reason, detail or str(kind))
         self.retry, self.after, self.provider_fault, self.permanent = retry, after, provider_fault, permanent
+        self.tokens = (0, 0)  # of prompt and completion, where the provider reports them with the error
 
 
 def transport_error(reason: str, detail: str, *, retry: bool = False, after: float | None = None) -> ProviderError:
@@ -82,6 +83,13 @@ class Usage:
     def tokens(self) -> int:
         return self.prompt_tokens + self.completion_tokens
 
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            self.prompt_tokens + other.prompt_tokens,
+            self.completion_tokens + other.completion_tokens,
+            self.money + other.money,
+        )
+
 
 class Token(NamedTuple):
     """A generated token and its alternatives."""
@@ -100,6 +108,7 @@ class Completion:
     truncated: bool = False  # the model reached its token limit
     tokens: Sequence[Token] = ()
     prefix_chars: int = 0  # leading characters that were part of the prompt
+    refusal: str = ""  # why the model declined to answer; empty if it did not
 
 
 @dataclass(frozen=True)
@@ -108,7 +117,7 @@ class Reply:
 
     text: str  # cleaned: safe to store and to print
     fields: Mapping[str, Any] | None
-    usage: Usage = Usage()
+    usage: Usage = Usage()  # of all attempts, failed ones included
     latency: float = 0.0  # seconds from the first request to the end, without the wait for a free slot
     attempts: int = 0  # requests sent
     source: str = "none"  # model, cache, shared (an identical question's call), none

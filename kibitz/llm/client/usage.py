@@ -66,16 +66,13 @@ class UsageLedger:
         """Record questions that the caller answered from its own memory."""
         self.add(asked=count, hits=count)
 
-    def add_call(self, usage: Usage, seconds: float, *, answered: bool, cached: bool) -> None:
+    def add_usage(self, usage: Usage) -> None:
+        """Record what one attempt cost, whether or not it led to an answer."""
+        self.add(prompt_tokens=usage.prompt_tokens, completion_tokens=usage.completion_tokens, money=usage.money)
+
+    def add_call(self, seconds: float, *, answered: bool, cached: bool) -> None:
         """Record the end of a call; `cached` says whether there is a cache, which missed."""
-        self.add(
-            misses=cached,
-            answered=answered,
-            prompt_tokens=usage.prompt_tokens,
-            completion_tokens=usage.completion_tokens,
-            money=usage.money,
-            seconds=seconds,
-        )
+        self.add(misses=cached, answered=answered, seconds=seconds)
 
     def snapshot(self) -> Self:
         """A copy that no longer changes."""

@@ -71,9 +71,15 @@ class Remote:
             cause = self._safe(str(error)) or type(error).__name__
             reason = f"no connection to {redacted(self.preset.address)}: {cause}"
             raise transport_error(reason, "connection", retry=True) from None
-        if response.status != 200:
-            raise self._http_error(response)
-        return self._completion(response)
+        answered = _json(response.body)
+        try:
+            if response.status != 200:
+                raise self._http_error(response, answered)
+            return self._completion(response, answered)
+        except ProviderError as error:
+            usage = _as_dict(answered.get("usage"))
+            error.tokens = (_count(usage.get("prompt_tokens")) or 0, _count(usage.get("completion_tokens")) or 0)
+            raise
 
     def _headers(self) -> dict[str, str]:
         headers = {"Content-Type": "application/json", "Accept": "application/json", "User-Agent": "kibitz"}
@@ -92,8 +98,8 @@ class Remote:
         key = self._key()
         return clean(text.replace(key, "***") if key else text, limit)
 
-    def _http_error(self, response: Response) -> ProviderError:
-        status, (code, message) = response.status, _error(response.body)
+    def _http_error(self, response: Response, body: dict[str, Any]) -> ProviderError:
+        status, (code, message) = response.status, _error(body)
         reason = f"HTTP {status} from {redacted(self.preset.address)}" + (f": {self._safe(message)}" if message else "")
         if code == "insufficient_quota" or status in (401, 402, 403, 404):
             return ProviderError(FailureKind.REFUSED, reason, f"http_{status}", provider_fault=True, permanent=True)
@@ -107,21 +113,25 @@ class Remote:
             return transport_error(f"unexpected {reason}", f"http_{status}")
         return ProviderError(FailureKind.REFUSED, reason, f"http_{status}", provider_fault=True)
 
-    def _completion(self, response: Response) -> Completion:
-        try:
-            body = json.loads(response.body)
-        except (ValueError, RecursionError):
-            body = None
-        choices = body.get("choices") if isinstance(body, dict) else None
-        if not isinstance(body, dict) or not isinstance(choices, list):
+    def _completion(self, response: Response, body: dict[str, Any]) -> Completion:
+        choices = body.get("choices")
+        first = _as_dict(choices[0] if isinstance(choices, list) and choices else None)
+        if body.get("error") or first.get("error"):  # a gateway reports its own failure, or that of a server behind it
+            code, text = _error(body if body.get("error") else first)
+            status = int(code) if code.isascii() and code.isdigit() and len(code) == 3 else 0
+            reason = f"{redacted(self.preset.address)} sent HTTP 200 with an error: {self._safe(text or code)}"
+            raise transport_error(
+                reason,
+                "rate_limit" if status == 429 else "error_object",
+                retry=status in RETRIED_STATUSES or status >= 500,
+                after=retry_after(response.headers, time.time()),
+            )
+        if not isinstance(choices, list):
             shown = self._safe(response.body.decode("utf-8", "replace"), 80)
             reason = f"{redacted(self.preset.address)} did not send a chat completion: {shown!r}"
             raise transport_error(reason, "protocol")
-        usage, first = _as_dict(body.get("usage")), _as_dict(choices[0] if choices else None)
-        message = _as_dict(first.get("message"))
-        if message.get("refusal") or first.get("finish_reason") == "content_filter":
-            reason = self._safe(str(message.get("refusal") or "content filter"))
-            raise ProviderError(FailureKind.REFUSED, f"the model declined: {reason}")
+        usage, message = _as_dict(body.get("usage")), _as_dict(first.get("message"))
+        refused = message.get("refusal") or first.get("finish_reason") == "content_filter"
         written = message["content"] if isinstance(message.get("content"), str) else ""
         key = self._key()
         text = written.replace(key, "***") if len(key) >= MIN_KEY_CHARS else written  # some gateways echo it
@@ -131,6 +141,7 @@ class Remote:
             _count(usage.get("completion_tokens")),
             truncated=first.get("finish_reason") == "length",
             tokens=_tokens(first.get("logprobs")) if text == written else (),
+            refusal=self._safe(str(message.get("refusal") or "content filter")) if refused else "",
         )
 
     async def close(self) -> None:
@@ -152,12 +163,17 @@ def retry_after(headers: Mapping[str, str], now: float) -> float | None:
         return None
 
 
-def _error(body: bytes) -> tuple[str, str]:
-    """Code and message of an error body; empty if it has none."""
+def _json(body: bytes) -> dict[str, Any]:
+    """The object in a body; empty if there is none."""
     try:
-        error = json.loads(body)["error"]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return "", ""
+        return _as_dict(json.loads(body))
+    except (ValueError, RecursionError):
+        return {}
+
+
+def _error(body: dict[str, Any]) -> tuple[str, str]:
+    """Code and message of an error body; empty if it has none."""
+    error = body.get("error", "")
     if not isinstance(error, dict):
         return "", str(error)
     return str(error.get("code") or ""), str(error.get("message") or "")

@@ -1,0 +1,54 @@
+"""What the players of an evaluation cost, and how often the fallback bot had to choose for them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from kibitz.core.play.events import Event
+
+
+@dataclass
+class Tally:
+    """The decisions of one seat. Tokens and money include those of failed answers."""
+
+    turns: int = 0
+    fallbacks: int = 0  # turns that the fallback bot played
+    failures: Counter[str] = field(default_factory=Counter)  # the same turns, by kind of failure
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    money: float = 0.0
+
+    def add(self, decision: Mapping[str, Any]) -> None:
+        """The payload of a decision event."""
+        self.turns += 1
+        if decision["fallback"]:
+            self.fallbacks += 1
+            self.failures[decision["failure"]] += 1
+        usage = decision["usage"]
+        self.prompt_tokens += int(usage.get("prompt_tokens") or 0)
+        self.completion_tokens += int(usage.get("completion_tokens") or 0)
+        self.money += float(usage.get("money") or 0.0)
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "fallbacks": self.fallbacks,
+            "fallback_share": self.fallbacks / self.turns if self.turns else 0.0,
+            "failures": dict(sorted(self.failures.items())),
+            "prompt_tokens": self.prompt_tokens,
+            "completion_tokens": self.completion_tokens,
+            "money": self.money,
+        }
+
+
+class Tallies:
+    """Both seats. As an observer of episodes it also counts an episode that Ctrl-C ends."""
+
+    def __init__(self) -> None:
+        self.seats = (Tally(), Tally())
+
+    def observe(self, event: Event) -> None:
+        if event.type == "decision":
+            self.seats[event.payload["seat"]].add(event.payload)
