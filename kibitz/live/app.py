@@ -26,6 +26,7 @@ from kibitz.live.http.security import Guard
 from kibitz.live.openenv import routes as openenv
 from kibitz.live.openenv.sessions import Sessions
 from kibitz.live.store.base import open_store
+from kibitz.live.store.readiness import CHECK_SECONDS, Readiness
 from kibitz.live.stream.bus import Bus
 from kibitz.live.stream.redis_bus import open_link
 from kibitz.live.voice.speech import open_speech
@@ -50,7 +51,7 @@ def create_app(config: LiveConfig | None = None) -> FastAPI:
     app.state.speech, app.state.sessions = open_speech(config.audio), Sessions(runs=config.runs)
     app.state.runner = Runner(bus, config, app.state.speech)
     app.state.guard = Guard(None, config)
-    app.state.metrics = Metrics(app.state)
+    app.state.metrics, app.state.readiness = Metrics(app.state), Readiness(bus.store)
     games = game_names()
     default_game = config.default_game or games[0]
     for router in (
@@ -116,6 +117,7 @@ async def _janitors(state: Any) -> AsyncIterator[None]:
     jobs = [
         _every(max(state.config.driver_timeout / 10, 0.5), partial(asyncio.to_thread, drivers.sweep)),
         _every(HEARTBEAT_SECONDS, partial(asyncio.to_thread, bus.store.heartbeat)),
+        _every(CHECK_SECONDS, partial(asyncio.to_thread, state.readiness.check), at_once=True),
         _every(seconds, partial(bus.hub.catch_up_all, seconds)),
         _every(seconds, sweep_orphans, at_once=True),
     ]
@@ -170,6 +172,14 @@ def _add_plain_routes(app: FastAPI, default_game: str) -> None:
             "bus": state.bus.name,
             "running": len(state.runner.running),
         }
+
+    @app.get("/ready", response_model=None)
+    async def ready() -> JSONResponse | dict[str, str]:
+        """Whether the server accepts episodes; 503 with the reason if it does not."""
+        closing = "The server is shutting down." if app.state.bus.hub.closing else ""
+        if problem := closing or app.state.readiness.problem:
+            return JSONResponse({"error": problem}, 503)
+        return {"status": "ready"}
 
     @app.get("/openapi.json", include_in_schema=False)
     async def openapi() -> JSONResponse:

@@ -1,4 +1,4 @@
-"""kill -9 at any moment: every event that was seen is stored, without gaps, and the episode ends as interrupted."""
+"""kill -9 at any moment: every event that was seen is stored, and the episode ends as interrupted. A lost store."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ import time
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
+from tests.live import record
 from tests.live.conftest import Serve, Served
 from tests.live.machines import wait_until
 
@@ -64,3 +66,24 @@ def test_a_server_killed_at_a_random_moment_loses_nothing_that_was_seen(serve: S
 @pytest.mark.conformance
 def test_a_server_killed_at_fifty_random_moments_loses_nothing_that_was_seen(serve: Serve, tmp_path: Path) -> None:
     _kill_at_random(serve, tmp_path / "a.db", times=50, seed=2)
+
+
+def test_a_server_whose_store_was_deleted_is_alive_but_not_ready(serve: Serve, tmp_path: Path) -> None:
+    served = serve("--no-warm", store=tmp_path / "a.db")
+    lines = record.lines(record.events("ep-1"))
+    with httpx.Client(base_url=served.url, timeout=30) as http:
+        assert http.get("/ready").json() == {"status": "ready"}
+        assert http.post("/custom/events", content=lines).status_code == 200
+        (tmp_path / "a.db").unlink()
+        wait_until(lambda: http.get("/ready").status_code == 503, 10, "an unready server")
+        assert "deleted" in http.get("/ready").json()["error"]
+        refused = [
+            http.post("/custom/start_episode", json={"game": "deal_or_no_deal"}),
+            http.post("/custom/events", content=lines),
+            http.post("/episodes", content=record.lines(record.events("ep-2"))),
+            http.get("/episodes"),
+        ]
+        assert {answer.status_code for answer in refused} == {503}
+        assert all("deleted" in answer.json()["error"] for answer in refused)
+        assert http.get("/health").status_code == 200
+    assert served.stop() == 0

@@ -9,16 +9,18 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
 from kibitz.core.errors import BadInput
 from kibitz.live.store import sqlite
-from kibitz.live.store.base import EpisodeClosed, Query, Row, SequenceGap, StoreUnavailable, open_store
+from kibitz.live.store.base import EpisodeClosed, Query, Row, SequenceGap, StoreDamaged, StoreUnavailable, open_store
+from kibitz.live.store.readiness import Readiness
 from kibitz.live.store.sql import Store
 from kibitz.live.store.stored_event import StoredEvent
 from tests.live.machines import Postgres, missing, wait_until
@@ -339,3 +341,143 @@ def test_a_full_disk_refuses_events_until_there_is_room(small_disk: Path) -> Non
         store.append(one)
     assert store.events("ep-1", -1, 10_000) == [one.body for one in sent[: kept + 20]]
     store.close()
+
+
+def test_a_link_to_the_file_does_not_let_a_second_server_open_it(tmp_path: Path) -> None:
+    store = open_store(str(tmp_path / "a.db"))
+    (tmp_path / "folder").symlink_to(tmp_path)
+    (tmp_path / "b.db").symlink_to(tmp_path / "a.db")
+    for name in ("b.db", "folder/a.db", "folder/b.db"):
+        with pytest.raises(BadInput, match="Another server"):
+            open_store(str(tmp_path / name))
+    store.close()
+    os.link(tmp_path / "a.db", tmp_path / "c.db")
+    with pytest.raises(BadInput, match="hard link"):
+        open_store(str(tmp_path / "c.db"))
+
+
+def _overwrite(path: Path) -> None:
+    with path.open("r+b") as file:
+        file.write(b"x" * 8192)
+
+
+def _drop(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("drop table events")
+
+
+def _add_column(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("alter table episodes add column new text")
+
+
+BREAK: dict[str, Callable[[Path], object]] = {
+    "deleted": Path.unlink,
+    "replaced": lambda path: path.rename(path.with_name("old")).with_name("a.db").touch(),
+    "truncated": lambda path: os.truncate(path, 0),
+    "overwritten": _overwrite,
+    "without a table": _drop,
+    "of another version": _add_column,
+}
+
+
+@pytest.mark.parametrize("how", BREAK)
+def test_a_store_that_breaks_while_it_is_open_accepts_nothing_and_says_why(tmp_path: Path, how: str) -> None:
+    store = open_store(str(tmp_path / "a.db"))
+    readiness = Readiness(store)
+    store.begin(row())
+    store.append(stored_events()[0])
+    readiness.check()
+    assert readiness.problem == ""
+    BREAK[how](tmp_path / "a.db")
+    readiness.check()
+    assert "store" in readiness.problem and str(tmp_path) not in readiness.problem
+    began = time.monotonic()
+    for call in (
+        lambda: store.append(stored_events()[1]),
+        lambda: store.begin(row("ep-2")),
+        lambda: store.load(row("ep-3"), stored_events("ep-3")),
+    ):
+        with pytest.raises(StoreDamaged):
+            call()
+    assert time.monotonic() - began < 2, "it does not retry"
+    store.close()
+
+
+def test_a_file_that_is_put_back_is_used_again(tmp_path: Path) -> None:
+    store = open_store(str(tmp_path / "a.db"))
+    store.begin(row())
+    (tmp_path / "a.db").rename(tmp_path / "moved")
+    with pytest.raises(StoreDamaged, match="deleted"):
+        store.append(stored_events()[0])
+    with pytest.raises(StoreDamaged, match="deleted"):
+        store.episode("ep-1")
+    assert not (tmp_path / "a.db").exists(), "reading creates no empty store"
+    (tmp_path / "moved").rename(tmp_path / "a.db")
+    store.check()
+    assert store.append(stored_events()[0])
+    store.close()
+
+
+def test_a_damaged_page_is_found_at_the_start_and_while_reading(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    store = open_store(str(path))
+    store.load(row(), stored_events(steps=400, pad="x" * 300))
+    store.close()
+    pages = path.stat().st_size // 4096
+    with path.open("r+b") as file:
+        for page in range(pages // 2, pages):
+            file.seek(page * 4096)
+            file.write(b"\xff" * 4096)
+    with pytest.raises(BadInput, match="damaged"):
+        open_store(str(path))
+    with mock.patch.object(sqlite, "_check_integrity"):
+        store = open_store(str(path))
+    with pytest.raises(StoreDamaged, match="malformed"):
+        store.events("ep-1", -1)
+    with pytest.raises(StoreDamaged, match="malformed"):
+        store.check()
+    with pytest.raises(StoreDamaged, match="malformed"):
+        store.begin(row("ep-2"))
+    store.close()
+
+
+def test_the_check_at_the_start_is_limited_in_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = str(tmp_path / "a.db")
+    open_store(path).close()
+    with sqlite3.connect(path) as db:
+        db.executemany("insert into events values ('ep-1', ?, zeroblob(1000))", ([seq] for seq in range(20_000)))
+    db.close()
+    caplog.set_level("INFO")
+    monkeypatch.setattr(sqlite, "INTEGRITY_SECONDS", 0.003)
+    for _ in range(20):  # the timer may come too early or too late for so small a file
+        open_store(path).close()
+        if "checked a part" in caplog.text:
+            return
+    pytest.fail("the check was never interrupted")
+
+
+@pytest.mark.conformance
+def test_a_postgresql_without_its_tables_accepts_nothing(postgres: Postgres) -> None:
+    import psycopg
+
+    url = postgres.fresh()
+    store = open_store(url)
+    store.begin(row())
+    with psycopg.connect(url) as other:
+        other.execute("alter table events rename column body to text")
+    with pytest.raises(StoreDamaged, match="table events"):
+        store.check()
+    with pytest.raises(StoreDamaged, match="table events"):
+        store.append(stored_events()[0])
+    with psycopg.connect(url) as other:
+        other.execute("drop table events, episodes")
+    with pytest.raises(StoreDamaged, match="does not exist"):
+        store.episode("ep-1")
+    store.close()
+    with psycopg.connect(url) as other:
+        other.execute("create table episodes (id text)")
+    with pytest.raises(BadInput, match="cannot be opened"):
+        open_store(url)

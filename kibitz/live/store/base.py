@@ -20,6 +20,10 @@ class StoreUnavailable(Exception):
     """The store is locked, full or unreachable, and the timeout has passed. The message gives the reason."""
 
 
+class StoreDamaged(StoreUnavailable):
+    """The store was deleted, replaced or damaged, or has another schema: to wait does not help, a person must."""
+
+
 class SequenceGap(Exception):
     """The event is not the next one of its episode; `expected` is the seq of the next."""
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator, Iterable
 from typing import Any
 
 from kibitz.core.errors import BadInput
-from kibitz.live.store.base import MAX_READ_BYTES, Row, StoreUnavailable
+from kibitz.live.store.base import MAX_READ_BYTES, Row, StoreDamaged, StoreUnavailable
 from kibitz.live.store.sql import Store, run_jobs
 
 try:
@@ -54,6 +54,7 @@ class ServerUnresponsive(psycopg.OperationalError):
 
 
 UNAVAILABLE = (psycopg.OperationalError, psycopg.InterfaceError)
+DAMAGED = (psycopg.ProgrammingError, psycopg.InternalError)  # no such table, no permission, a damaged index
 TIMEOUTS = (
     ServerUnresponsive,
     psycopg.errors.QueryCanceled,
@@ -106,6 +107,8 @@ class PostgresStore(Store):
     name = "postgresql"
     shared = True
     row_lock = "for update"  # two servers must not both append the next event
+    select_columns = """
+        select attname from pg_attribute where attrelid = to_regclass(?) and attnum > 0 and not attisdropped"""
 
     def __init__(self, url: str, store_timeout: float = 10.0) -> None:
         self._url, self._statement_seconds = url, min(max(store_timeout, 1.0), MAX_STATEMENT_SECONDS)
@@ -116,8 +119,9 @@ class PostgresStore(Store):
         super().__init__(store_timeout, UNAVAILABLE)
         try:
             self._transact([_create_schema])
-        except psycopg.Error as error:
-            self.writer.close()
+            self.check()
+        except (psycopg.Error, StoreUnavailable) as error:
+            self.close()
             raise BadInput(f"The store cannot be opened: {_first_line(error)}") from None
 
     def _connect(self) -> Connection:
@@ -148,6 +152,8 @@ class PostgresStore(Store):
         except UNAVAILABLE:
             db.close()
             raise
+        except DAMAGED as error:
+            raise StoreDamaged(f"The store cannot be written: {_first_line(error)}") from None
 
     def _read(self, query: str, values: tuple[Any, ...] = ()) -> list[Any]:
         """On this thread's own connection. Retries once on a new one, since PostgreSQL may have restarted.
@@ -165,6 +171,8 @@ class PostgresStore(Store):
                     self._local.db.close()
                 if attempt or isinstance(error, TIMEOUTS):
                     raise StoreUnavailable(f"The store cannot be read: {_first_line(error)}") from None
+            except DAMAGED as error:
+                raise StoreDamaged(f"The store cannot be read: {_first_line(error)}") from None
         raise AssertionError("unreachable")
 
     def events(self, episode_id: str, since: int, limit: int = 1000) -> list[bytes]:

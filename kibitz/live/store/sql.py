@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import orjson
 
-from kibitz.live.store.base import EpisodeClosed, Query, Row, SequenceGap
+from kibitz.live.store.base import EpisodeClosed, Query, Row, SequenceGap, StoreDamaged
 from kibitz.live.store.stored_event import StoredEvent
 from kibitz.live.store.writer import Writer
 
@@ -22,6 +22,7 @@ COLUMNS = (
     "return0, return1, text, about, secret"
 )
 SELECT_ROWS = f"select {COLUMNS}, (select coalesce(max(seq), -1) from events where episode_id = id) from episodes"
+TABLES = {"episodes": set(COLUMNS.split(", ")), "events": {"episode_id", "seq", "body"}}  # and their columns
 LEADERBOARD = """
 select game, player, count(*), avg(mine),
   sum(case when mine > theirs then 1 else 0 end), sum(case when mine = theirs then 1 else 0 end) from (
@@ -37,9 +38,11 @@ class Store(ABC):
     name: ClassVar[str]
     shared: ClassVar[bool]  # other servers may write here too
     row_lock: ClassVar[str] = ""  # ends the select that precedes an append
+    select_columns: ClassVar[str]  # the names of a table's columns
 
     def __init__(self, store_timeout: float, unavailable: tuple[type[Exception], ...]) -> None:
         self.owner = secrets.token_hex(4)  # marks the episodes that this server plays
+        self.damage = ""  # what the last `check` found; while it is set, the store accepts nothing
         self.writer: Writer[Any] = Writer(self._transact, unavailable, store_timeout)
 
     @abstractmethod
@@ -65,14 +68,34 @@ class Store(ABC):
     @abstractmethod
     def close(self) -> None: ...
 
+    def check(self) -> None:
+        """Raises StoreUnavailable if the store cannot be read, StoreDamaged if it also needs repair."""
+        try:
+            self._check()
+        except StoreDamaged as damaged:
+            self.damage = str(damaged)
+            raise
+        self.damage = ""
+
+    def _check(self) -> None:
+        for table, columns in TABLES.items():
+            if {name for (name,) in self._read(self.select_columns, (table,))} != columns:
+                raise StoreDamaged(f"The store's table {table} is not the one that this version of kibitz uses.")
+
+    def _write(self, job: Callable[[Any], Any]) -> Any:
+        """Returns once the job is committed."""
+        if self.damage:
+            raise StoreDamaged(self.damage)
+        return self.writer.run(job)
+
     def begin(self, row: Row) -> None:
         """Adds an episode. An id that exists is accepted while it has no events; otherwise EpisodeClosed."""
-        self.writer.run(lambda db: _begin(db, row))
+        self._write(lambda db: _begin(db, row))
 
     def append(self, event: StoredEvent) -> bool:
         """Returns once the event is committed; False if it already was. Raises SequenceGap or EpisodeClosed."""
         _ = event.body  # serialise here, not in the writer's only thread
-        added: bool = self.writer.run(lambda db: _append(db, event, self.row_lock))
+        added: bool = self._write(lambda db: _append(db, event, self.row_lock))
         return added
 
     def load(self, row: Row, events: Iterable[StoredEvent]) -> None:
@@ -87,7 +110,7 @@ class Store(ABC):
             db.cursor().executemany("insert into events values (?, ?, ?)", rows)
             _finish(db, listed[-1])
 
-        self.writer.run(job)
+        self._write(job)
 
     def episode(self, episode_id: str) -> Row | None:
         found = self._rows("where id = ?", (episode_id,))
