@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kibitz.live.config import LiveConfig
     from kibitz.live.episodes.runner import is_running, run_episode_in_proc
     from kibitz.live.stream.bus_observer import BusObserver
-    from kibitz.live.voice.speakers import CartesiaTTS
+    from kibitz.live.voice.speech import CartesiaTTS
 
 __all__ = [
     "BusObserver",
@@ -30,7 +30,7 @@ __all__ = [
 # Loaded on first use: the server's modules need seconds to import.
 _MODULES = {
     "BusObserver": "kibitz.live.stream.bus_observer",
-    "CartesiaTTS": "kibitz.live.voice.speakers",
+    "CartesiaTTS": "kibitz.live.voice.speech",
     "LiveConfig": "kibitz.live.config",
     "create_app": "kibitz.live.app",
     "is_running": "kibitz.live.episodes.runner",

@@ -35,9 +35,8 @@ def serving(made: FastAPI, host: str = "127.0.0.1", **more: Any) -> Iterator[str
         listener.bind((host, 0))
         listener.listen(256)
         port = listener.getsockname()[1]
-        config = uvicorn.Config(
-            made, log_level="error", ws="websockets-sansio", lifespan="off", timeout_graceful_shutdown=1, **more
-        )
+        usual: dict[str, Any] = {"log_level": "error", "ws": "websockets-sansio", "lifespan": "off"}
+        config = uvicorn.Config(made, timeout_graceful_shutdown=1, **usual | more)
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
         thread.start()

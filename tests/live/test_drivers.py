@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import re
 import threading
 import time
@@ -21,7 +22,7 @@ from kibitz.live.episodes.remote_driver import drive
 from kibitz.live.episodes.request import EpisodeRequest
 from kibitz.live.http.driver_events import parse_lines
 from kibitz.live.store.stored_event import StoredEvent
-from kibitz.live.stream.bus_observer import BusObserver
+from kibitz.live.stream.bus_observer import BusObserver, episode_log
 from kibitz.live.stream.outlets import DeliveryRefused, HttpOutlet
 from kibitz.live.stream.schema import PAYLOADS
 from tests.conftest import Finished
@@ -147,7 +148,7 @@ def test_the_seeds_observer_methods_publish_an_environment(served: Served) -> No
         async with httpx.AsyncClient() as client:
             observer = BusObserver(
                 http_client=client, base_url=served.url, episode_id="custom-ep-1", mode="balanced",
-                task="custom_episode", opponent_mode="heuristic", eval_pack_id="default", tts=None,
+                task="custom_episode", opponent_mode="heuristic", eval_pack_id="default", tts=None, game="cricket",
             )  # fmt: skip
             obs: dict[str, Any] = {"frame": {"score": 0, "over": False}, "turn": 0, "message": "Play."}
             await observer.start(obs)
@@ -189,7 +190,6 @@ def test_a_published_negotiation_environment_can_be_branched(served: Served) -> 
     async def drive() -> list[list[Any]]:
         observer = BusObserver(
             base_url=served.url, episode_id="custom-ep-3", mode="by hand", opponent_mode="heuristic",
-            game="deal_or_no_deal",
         )  # fmt: skip
         env = NegotiationEnvironment()
         obs = env.reset({"seed": 5, "max_turns": 6, "agent_starts": False, "disagree_ends": False})
@@ -251,6 +251,120 @@ def test_the_seeds_driver_publishes_a_match_ball_by_ball(served: Served) -> None
         PAYLOADS[event["type"]].model_validate(event["payload"])
 
 
+def test_a_lost_match_is_recorded_as_a_loss(served: Served) -> None:
+    from kibitz.games.cricket.envs.tool_env import CricketAction, CricketEnvironment
+
+    async def lose(seed: int) -> tuple[str, Any]:
+        env = CricketEnvironment(pool=2)
+        obs = env.reset(options={"opponent_mode": "shrewd", "max_overs": 1, "seed": seed})
+        observer = BusObserver(base_url=served.url, mode="by hand", opponent_mode="shrewd")
+        await observer.start(obs)
+        turn = 0
+        while not obs.done:
+            before, (ball, plan) = obs, (obs.tools[-1]["name"], {"intent": "block"})
+            blocks = obs.role == "batting" and obs.plans["intent"] != "block"
+            action = CricketAction(tool="set_batting_plan", arguments=plan) if blocks else CricketAction(tool=ball)
+            pre, obs = await observer.before_step(action, before, turn=turn), env.step(action)
+            await observer.after_step(action, pre, obs, None, turn=turn)
+            turn += 1
+        await observer.end(env.state)
+        return observer.episode_id, env.state
+
+    episode_id, state = asyncio.run(lose(2))
+    assert state.winner == 1 and state.returns == (0.0, 1.0)
+    *_, step, _, last = served.events(episode_id)
+    assert step["payload"]["rewards"] == last["payload"]["returns"] == [0.0, 1.0]
+    assert served.get(f"/episodes/{episode_id}")["returns"] == [0.0, 1.0]
+
+
+def first_observation(game: str = "deal_or_no_deal") -> Any:
+    from kibitz.games import get_environment
+
+    return get_environment(game)().reset({"seed": 1})
+
+
+@pytest.mark.parametrize("address", ["nowhere", "http://", "ftp://127.0.0.1", "http://127.0.0.1:port", "://", "//x"])
+def test_an_observer_refuses_a_malformed_address_at_once(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(BadInput, match="is not the address of a server"):
+        BusObserver(base_url=address)
+    monkeypatch.setenv("CRICKET_LOCAL_BASE_URL", address)
+    with pytest.raises(BadInput, match="in the variable CRICKET_LOCAL_BASE_URL is not the address"):
+        BusObserver()
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_an_observer_without_an_address_gives_up_within_its_limit_and_logs_once(
+    named: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    from kibitz.live.stream import outlets
+
+    monkeypatch.setattr(outlets, "GIVE_UP_SECONDS", 0.3)
+    address = f"http://127.0.0.1:{free_port()}"
+    monkeypatch.setattr(outlets, "USUAL_SERVER", address)
+    monkeypatch.delenv("CRICKET_LOCAL_BASE_URL", raising=False)
+    if named:
+        monkeypatch.setenv("CRICKET_LOCAL_BASE_URL", address)
+
+    async def publish() -> None:
+        observer = BusObserver(mode="by hand")
+        await observer.start(first_observation())
+        await observer.end({"done": False})
+
+    with pytest.raises(DeliveryRefused, match=r"unreachable for 0\.3 s"):
+        asyncio.run(publish())
+    assert [address.removeprefix("http://") in record.message for record in caplog.records] == [True]
+
+
+@pytest.mark.parametrize("kind", [httpx.AsyncClient, httpx.Client])
+def test_an_observer_uses_the_callers_client_and_leaves_it_open(
+    served: Served, kind: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+
+    async def publish() -> Any:
+        client = kind(headers={"user-agent": "mine"})
+        observer = BusObserver(client, served.url, mode="by hand", opponent_mode="bayes")
+        await observer.start(first_observation())
+        await observer.end({"done": True, "returns": (3.0, 4.0), "seed": 1})
+        assert not client.is_closed
+        sent = [record.message for record in caplog.records if record.name == "httpx"]
+        assert sent and all(f"POST {served.url}/custom/events" in line for line in sent)
+        await client.aclose() if isinstance(client, httpx.AsyncClient) else client.close()
+        return observer
+
+    observer = asyncio.run(publish())
+    started, *_, ended = served.events(observer.episode_id)
+    assert started["payload"]["game"] == "deal_or_no_deal", "as the environment says"
+    assert ended["payload"]["returns"] == [3.0, 4.0]
+    told = [record.message for record in caplog.records if record.name == "kibitz.live.episode"]
+    assert told[0] == f"started ep={observer.episode_id} captain=by hand opponent=bayes"
+    assert told[1].startswith(f"finished ep={observer.episode_id} steps=")
+
+
+def test_an_observer_explains_what_it_cannot_use() -> None:
+    observer = BusObserver(object(), "http://127.0.0.1:9")
+    with pytest.raises(BadInput, match="does not name its game"):
+        asyncio.run(observer.start({"frame": {}}))
+    with pytest.raises(BadInput, match=r"http_client is a object; give an httpx\.AsyncClient"):
+        asyncio.run(observer.start(first_observation()))
+    with pytest.raises(BadInput, match="event loop"):
+        HttpOutlet("http://127.0.0.1:9", client=httpx.AsyncClient())
+
+
+def test_episode_log_level_chooses_which_lines_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = logging.getLogger("kibitz.live.episode")
+    for level in ("debug", "ERROR"):
+        monkeypatch.setenv("EPISODE_LOG_LEVEL", level)
+        episode_log.cache_clear()
+        assert episode_log() is log and log.level == logging.getLevelName(level.upper())
+    monkeypatch.setenv("EPISODE_LOG_LEVEL", "loud")
+    episode_log.cache_clear()
+    with pytest.raises(BadInput, match="EPISODE_LOG_LEVEL is 'LOUD'; use DEBUG"):
+        episode_log()
+    log.setLevel(logging.NOTSET)
+    episode_log.cache_clear()
+
+
 def test_a_match_waits_while_the_buffer_is_full_and_loses_nothing(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -266,7 +380,7 @@ def test_a_match_waits_while_the_buffer_is_full_and_loses_nothing(
     sending.start()
     wait_until(lambda: outlet.retries > 1, what="a retry")
     assert sending.is_alive(), "the match waits"
-    outlet._url = f"{served.url}/custom/events"
+    outlet.url = served.url
     sending.join(20)
     outlet.close()
     assert served.events("ep-waits") == sent

@@ -24,8 +24,8 @@ from kibitz.core.play.episode import play_episode
 from kibitz.core.play.events import Event
 from kibitz.live.stream.bus_observer import with_audio
 from kibitz.live.voice import speech as speech_module
-from kibitz.live.voice.speakers import CartesiaTTS, Espeak, Piper, Silence, SpeechError, choose_speaker
-from kibitz.live.voice.speech import Speech, open_speech
+from kibitz.live.voice.speakers import Cartesia, Espeak, Piper, Silence, SpeechError, choose_speaker
+from kibitz.live.voice.speech import CartesiaTTS, Speech, open_speech
 from kibitz.players import player_named
 from tests.live.fake_cartesia import FakeCartesia, tone
 from tests.live.openenv_server import serving
@@ -56,6 +56,9 @@ class FakeSpeaker:
 
     def __init__(self, fails: bool = False, gate: threading.Event | None = None) -> None:
         self.fails, self.gate, self.spoken = fails, gate, [""][:0]
+
+    def prepare(self) -> None:
+        pass
 
     def why_not(self) -> str:
         return ""
@@ -89,8 +92,9 @@ def spoken_file(speech: Speech, text: str = LINE) -> Path | str:
 def test_cartesia_speaks_through_its_own_package(cartesia: FakeCartesia, tmp_path: Path) -> None:
     voice = CartesiaTTS(KEY, base_url=cartesia.url("good"))
     assert voice.enabled
+    voice.folder = tmp_path
     asyncio.run(voice.start())
-    found = spoken_file(Speech(voice, tmp_path))
+    found = spoken_file(voice)
     assert isinstance(found, Path) and loudness(found.read_bytes())[0] > 1000
     kind, path, headers, body = cartesia.requests[-1]
     sent = {name.lower(): value for name, value in headers.items()}
@@ -112,7 +116,7 @@ def test_cartesia_speaks_through_its_own_package(cartesia: FakeCartesia, tmp_pat
 def test_a_failure_of_cartesia_is_noted_without_the_key(
     cartesia: FakeCartesia, tmp_path: Path, kind: str, reason: str
 ) -> None:
-    speech = Speech(CartesiaTTS(KEY, base_url=cartesia.url(kind), timeout=0.3), tmp_path)
+    speech = Speech(Cartesia(KEY, base_url=cartesia.url(kind), timeout=0.3), tmp_path)
     found = spoken_file(speech)
     assert isinstance(found, str) and reason in found
     assert speech.counts["failed"] == 1 and KEY not in str(speech.described())
@@ -121,7 +125,7 @@ def test_a_failure_of_cartesia_is_noted_without_the_key(
 
 
 def test_cartesia_is_retried_after_one_server_error(cartesia: FakeCartesia, tmp_path: Path) -> None:
-    speech = Speech(CartesiaTTS(KEY, base_url=cartesia.url("second"), timeout=5), tmp_path)
+    speech = Speech(Cartesia(KEY, base_url=cartesia.url("second"), timeout=5), tmp_path)
     assert isinstance(spoken_file(speech), Path)
     speech.close()
 
@@ -248,7 +252,8 @@ def test_speakers_get_plain_text_only(tmp_path: Path) -> None:
     speech.close()
 
 
-def test_the_server_serves_the_sound_at_its_url(tmp_path: Path) -> None:
+def test_the_server_serves_the_sound_at_its_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(speech_module, "FOREIGN_SECONDS", 0.0)
     speech = Speech(FakeSpeaker(), tmp_path)
     app = FastAPI()
     app.include_router(speech.router())
@@ -279,6 +284,43 @@ def test_a_matchs_events_carry_the_urls_of_its_lines(tmp_path: Path, fails: bool
     assert committed[-1].type == "episode.ended" and lines[0].payload["audio"].startswith("/audio/")
     speech.close()
     assert (speech.counts["failed"] > 0) == fails
+
+
+def test_a_line_that_another_process_makes_is_served_once_it_is_there(tmp_path: Path) -> None:
+    speech, gate = Speech(FakeSpeaker(), tmp_path), threading.Event()
+    driver = Speech(FakeSpeaker(gate=gate), tmp_path)
+    url = driver.say(LINE)
+    assert url is not None
+
+    async def listen() -> Path | str:
+        asyncio.get_running_loop().call_soon(gate.set)
+        return await speech.find(url.removeprefix("/audio/"))
+
+    assert isinstance(asyncio.run(listen()), Path)
+    speech.close()
+    driver.close()
+
+
+def test_closing_a_drivers_voice_finishes_its_lines(tmp_path: Path) -> None:
+    speech = Speech(speaker := FakeSpeaker(), tmp_path)
+
+    async def speak() -> None:
+        await speech.start()
+        for number in range(5):
+            speech.say(f"line {number}")
+        await speech.aclose()
+
+    asyncio.run(speak())
+    assert len(speaker.spoken) == 5 == len(list(tmp_path.glob("*.wav")))
+    assert speech.say("too late") is None
+
+
+def test_every_speech_object_has_the_protocol_of_an_observers_voice(tmp_path: Path) -> None:
+    silent = open_speech(tmp_path, choose_speaker("silence"))
+    for voice in (silent, CartesiaTTS(""), CartesiaTTS(KEY)):
+        assert all(hasattr(voice, name) for name in ("enabled", "start", "say", "aclose"))
+    assert not silent.enabled and not CartesiaTTS("").enabled
+    asyncio.run(CartesiaTTS("").start())  # says why only when it should speak
 
 
 def test_silence_cannot_speak() -> None:

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 from kibitz.core.bots import Bot, seated
 from kibitz.core.chance import episode_luck, seat_luck, seed_key
 from kibitz.core.envs.setup import default_opponent
+from kibitz.core.envs.tool_env import METADATA
 from kibitz.core.errors import BadInput
 from kibitz.core.game import SEATS, Game, first_view
 from kibitz.core.options import Options, operator_options
@@ -45,7 +46,7 @@ class GameObservation(BaseModel):
     scores: dict[str, float | None] = Field(default_factory=dict, description="your measures, at the end")
     done: bool = False
     reward: float = 0.0
-    metadata: dict[str, Any] = Field(default_factory=dict, description="acts since the last one; first: options")
+    metadata: dict[str, Any] = Field(default_factory=dict, description=METADATA)
 
 
 class GameState(BaseModel):
@@ -57,6 +58,7 @@ class GameState(BaseModel):
     illegal_acts: int = 0
     played_for_you: int = 0  # acts of a bot in place of yours
     total_reward: float = 0.0
+    returns: tuple[float, float] | None = Field(None, description="of both seats, at the end")
     opponent: str = ""
     seed: int | None = None
 
@@ -92,9 +94,11 @@ class GameEnvironment:
         self._seed, self._number, self._illegal_in_a_row = seed, 0, 0
         self._history: list[dict[str, Any]] = []
         self._status = GameState(episode_id=f"ep-{uuid.uuid4().hex[:12]}", opponent=name)
-        self._acts: list[list[list[int] | None]] = []  # of each step since the last observation, by seat
+        self._returns = np.zeros(2)
+        self._clear_news()
         # the opponent's first act can end the game: its reward belongs to this observation
         observation = self._observe(self._until_own_turn())
+        observation.metadata["game"] = game.name
         if first is None:  # the options and the seed reproduce the episode
             observation.metadata["options"] = rules.model_dump(mode="json")
         return observation
@@ -106,7 +110,7 @@ class GameEnvironment:
         status = self._status
         if status.done:
             raise BadInput("The episode is over; call reset for a new one.")
-        self._acts = []
+        self._clear_news(getattr(action, "metadata", None))
         view, masks = self._table.observe(self._settings, self._state, 0)
         act, wrong = self.act_of(action, view, masks)
         if wrong:
@@ -165,6 +169,13 @@ class GameEnvironment:
     def _line(self, entry: Mapping[str, Any]) -> str:
         return f"{'You' if entry['seat'] == 0 else 'Opponent'}: {self._game.words.act_text(entry['act'])}"
 
+    def _clear_news(self, said: Mapping[str, Any] | None = None) -> None:
+        """Forgets what the last observation reported; `said` is the metadata of the new action."""
+        self._acts: list[list[list[int] | None]] = []  # of each step, by seat
+        self._rewards: list[list[float]] = []  # the same
+        self._answers: list[dict[str, Any]] = []  # of each act of the opponent
+        self._said = dict(said or {})
+
     def _turn(self, seat: int) -> Turn:
         view, masks = self._table.observe(self._settings, self._state, seat)
         return Turn(self._settings, seat, self._number, view, masks, list(self._history), self._lucks[seat])
@@ -181,12 +192,16 @@ class GameEnvironment:
         """One step: the caller's act, if it is to act, and the opponent's, if it is; what it pays seat 0."""
         acts: list[tuple[int, ...] | None] = [own, None]
         if np.asarray(self._table.to_act(self._state))[1]:
-            acts[1] = tuple(ask(self._table, self._players[1], self._turn(1)).act)
+            theirs = ask(self._table, self._players[1], self._turn(1))
+            acts[1] = tuple(theirs.act)
+            self._answers.append(theirs.public())
         given = tuple(act or acts[1 - seat] for seat, act in enumerate(acts))
         self._state, rewards, over = self._table.step(self._settings, self._state, given, self._luck, self._number)
         self._number += 1
         self._acts.append([None if act is None else list(act) for act in acts])
         self._history += [{"seat": seat, "act": act} for seat, act in enumerate(acts) if act is not None]
+        self._rewards.append([float(x) for x in rewards])
+        self._returns += np.asarray(rewards, float)
         self._status.done = bool(over)
         self._status.total_reward += float(rewards[0])
         return float(rewards[0])
@@ -195,9 +210,15 @@ class GameEnvironment:
         view, masks = self._table.observe(self._settings, self._state, 0)
         if self._status.done:
             self._status.seed = self._seed
+            self._status.returns = (float(self._returns[0]), float(self._returns[1]))
+        news: dict[str, Any] = {"acts": self._acts, "opponent": self._answers}
+        if self._game.drawing.public_rewards:
+            news["rewards"] = self._rewards
+        if self._said:
+            news["action"] = self._said
         return self.observation(
             view, masks, error=error, played_for_you=played, done=self._status.done, reward=reward,
-            metadata={"acts": self._acts}, history=list(self._history),
+            metadata=news, history=list(self._history),
         )  # fmt: skip
 
 

@@ -11,6 +11,11 @@ from typing import Any, NamedTuple, Protocol, get_type_hints
 
 from pydantic import BaseModel
 
+METADATA = (
+    "since the last observation: acts by seat, answers of the opponent, rewards by seat if they are public, and the "
+    "metadata of the action; after reset: game and options"
+)
+
 
 class Tool(NamedTuple):
     """One thing that an agent may call, as tool-calling interfaces describe it."""
@@ -23,9 +28,9 @@ class Tool(NamedTuple):
 class Environment(Protocol):
     """One episode at a time. A server passes `resolver=`, which looks up the players that the options name.
 
-    Observations have `done`, `reward` and `error`. An illegal act is data: it changes nothing, and `error`
-    says what is legal. Invalid options, and a step without a running episode, raise BadInput. A class
-    may also have `title`, `options` (the model of what `reset` takes), `tools()` with
+    Observations have `done`, `reward`, `error` and `metadata` (see `METADATA`). An illegal act is data: it
+    changes nothing, and `error` says what is legal. Invalid options, and a step without a running episode,
+    raise BadInput. A class may also have `title`, `options` (the model of what `reset` takes), `tools()` with
     `action_of(tool, arguments)`, and `task_options(split, index)`, which turns a task into options of
     `reset`.
     """

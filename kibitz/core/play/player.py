@@ -30,6 +30,16 @@ class Choice:
     confidence: float | None = None  # 0..1, where the source says how sure it is
     failure: str = ""  # with `fallback`: the kind of failure, for counting
 
+    def public(self) -> dict[str, Any]:
+        """How the choice came about, without its reason: that may mention private values."""
+        return {
+            "source": self.source,
+            "latency": self.latency,
+            "usage": dict(self.usage),
+            "fallback": self.fallback,
+            "failure": self.failure,
+        }
+
 
 class PlayerFailed(RuntimeError):
     """Raised by `choose` when a player has no act; the fallback bot then plays the turn.

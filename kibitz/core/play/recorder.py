@@ -126,12 +126,4 @@ def _changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, A
 
 def _asked(seat: int, turn: int, choice: Choice) -> dict[str, Any]:
     """The public part of how a choice came about."""
-    return {
-        "seat": seat,
-        "turn": turn,
-        "source": choice.source,
-        "latency": choice.latency,
-        "usage": dict(choice.usage),
-        "fallback": choice.fallback,
-        "failure": choice.failure,
-    }
+    return {"seat": seat, "turn": turn, **choice.public()}

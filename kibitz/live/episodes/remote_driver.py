@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from urllib.parse import urlsplit
 
 from kibitz.core.errors import BadInput
 from kibitz.core.play.events import Event, spoken
@@ -13,7 +12,7 @@ from kibitz.live.episodes.request import HUMAN, EpisodeRequest
 from kibitz.live.episodes.runner import Pacer, new_episode_id
 from kibitz.live.episodes.timeouts import StopSignal
 from kibitz.live.stream.bus_observer import BusObserver
-from kibitz.live.stream.outlets import DeliveryRefused, HttpOutlet
+from kibitz.live.stream.outlets import DeliveryRefused, HttpOutlet, server_address
 
 
 def drive(
@@ -25,8 +24,7 @@ def drive(
     give_up: float = float("inf"),
 ) -> dict[str, Any]:
     """Plays one episode. Play continues while the server is unreachable; later the server gets every event."""
-    if urlsplit(server).scheme not in ("http", "https") or not urlsplit(server).netloc:
-        raise BadInput(f"{server!r} is not the address of a server, such as http://127.0.0.1:8000.")
+    server = server_address(server)
     request = request.completed()
     if HUMAN in request.seats:
         raise BadInput("A person plays on the server's page, not here; start that episode with `kibitz serve`.")
@@ -40,7 +38,7 @@ def drive(
         if line := spoken(event):
             show(line)
 
-    show(f"Watch at {server.rstrip('/')}/e/{episode_id}")
+    show(f"Watch at {server}/e/{episode_id}")
     try:
         try:
             played = prepared.play((observer, show_line), Pacer(signal, request.pace or 0.0), episode_id=episode_id)

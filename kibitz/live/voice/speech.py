@@ -29,7 +29,7 @@ from fastapi import APIRouter, Response
 from fastapi.responses import FileResponse, JSONResponse
 
 from kibitz.core.paths import cache_folder, write_whole
-from kibitz.live.voice.speakers import ChosenSpeaker, Speaker, SpeechError, default_speaker
+from kibitz.live.voice.speakers import Cartesia, ChosenSpeaker, Speaker, SpeechError, default_speaker
 
 log = logging.getLogger("kibitz.live")
 
@@ -40,6 +40,9 @@ MAX_QUEUED_LINES = 32  # a speaker slower than the match skips lines
 MAX_FAILURES = 3  # in a row; then the speaker pauses
 PAUSE_SECONDS = 60.0
 LISTENER_SECONDS = 10.0  # that a request waits for a line
+FOREIGN_SECONDS = 3.0  # that a request waits for a line that another process may be making
+POLL_SECONDS = 0.1
+FLUSH_SECONDS = 10.0  # that `aclose` waits for queued lines
 MAX_REMEMBERED_FAILURES = 256
 STALE_PART_SECONDS = 3600  # after which a crash must have left a temporary file
 
@@ -52,7 +55,10 @@ def clean(text: str) -> str:
 
 
 class Speech:
-    """One speaker and its cache of sound files. `say` works from any thread; it never raises and never waits."""
+    """One speaker and its cache of sound files, as `bus_observer.TextToSpeech` describes it.
+
+    `say` works from any thread; it never raises and never waits.
+    """
 
     def __init__(
         self,
@@ -72,6 +78,23 @@ class Speech:
         self._failures_in_row, self._paused_until = 0, 0.0
         self._worker = ThreadPoolExecutor(1, "kibitz-speech")
         self._silent = not speaker.audible
+
+    @property
+    def enabled(self) -> bool:
+        return self.speaker.audible and not self.speaker.why_not()
+
+    async def start(self) -> None:
+        """Loads the voice now. If that fails, the first line says why."""
+        with suppress(SpeechError):
+            await asyncio.to_thread(self.speaker.prepare)
+
+    async def aclose(self) -> None:
+        """Waits for queued lines, for a limited time, and closes."""
+        with self._lock:
+            queued = [asyncio.wrap_future(future) for future in self._queued.values()]
+        if queued:
+            await asyncio.wait(queued, timeout=FLUSH_SECONDS)
+        await asyncio.to_thread(self.close)
 
     def say(self, text: str) -> str | None:
         """The URL of the line's sound, or None if it will have none."""
@@ -107,9 +130,11 @@ class Speech:
             return "There is no such audio; names are 32 hexadecimal digits and .wav."
         with self._lock:
             queued = self._queued.get(name)
+        path = self.folder / name
         if queued is not None:
             await asyncio.wait([asyncio.wrap_future(queued)], timeout=wait)
-        path = self.folder / name
+        elif name not in self._failed:
+            await _appears(path, FOREIGN_SECONDS)
         if path.is_file():
             return path
         with self._lock:
@@ -196,6 +221,23 @@ class Speech:
             with suppress(OSError):
                 path.unlink()
                 total -= size
+
+
+async def _appears(path: Path, seconds: float) -> None:
+    """Returns once the file exists, or after `seconds`."""
+    deadline = time.monotonic() + seconds
+    while not path.is_file() and time.monotonic() < deadline:
+        await asyncio.sleep(POLL_SECONDS)
+
+
+class CartesiaTTS(Speech):
+    """Cartesia's voice for a driver of its own; `enabled` with a key in CARTESIA_API_KEY.
+
+    The sound goes into the user's cache folder, from which a server on the same machine serves it.
+    """
+
+    def __init__(self, api_key: str | None = None, *, base_url: str | None = None, timeout: float = 8.0) -> None:
+        super().__init__(Cartesia(api_key, base_url=base_url, timeout=timeout), cache_folder() / "audio")
 
 
 def open_speech(folder: str | Path | None = None, choice: ChosenSpeaker | None = None) -> Speech:

@@ -330,7 +330,7 @@ def test_a_failing_opponent_is_replaced_and_counted() -> None:
 
     env._opponent = Broken([])
     obs = ball(env, obs)
-    assert "lost the coin" in obs.metadata["opponent"]["fallback"]
+    assert "lost the coin" in obs.metadata["opponent"][0]["fallback"]
     assert env.state.opponent_fallbacks == 1
 
 

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
+from kibitz.core.envs.tool_env import METADATA
 from kibitz.core.options import Options
 
 
@@ -16,7 +17,9 @@ class CricketAction(BaseModel):
 
     tool: str
     arguments: dict[str, Any] = Field(default_factory=dict)
-    metadata: dict[str, Any] = Field(default_factory=dict, description="the caller's own; ignored")
+    metadata: dict[str, Any] = Field(
+        default_factory=dict, description="the caller's own; the next observation repeats it"
+    )
 
 
 class CricketObservation(BaseModel):
@@ -46,9 +49,7 @@ class CricketObservation(BaseModel):
     analysis: dict[str, Any] | None = Field(None, description="the result of analyze_situation")
     text: str = Field("", description="the position in a few sentences")
     frame: dict[str, Any] = Field(default_factory=dict, description="what a page draws")
-    metadata: dict[str, Any] = Field(
-        default_factory=dict, description="after a ball: both captains' acts; after reset: the options"
-    )
+    metadata: dict[str, Any] = Field(default_factory=dict, description=METADATA)
 
     _turn: Any = PrivateAttr(None)  # kibitz.core.play.player.Turn, for captains in this process
 
@@ -62,6 +63,7 @@ class CricketState(BaseModel):
     match_over: bool = False
     winner: int | Literal["tie"] | None = Field(None, description="the winning seat; the captain is seat 0")
     total_reward: float = 0.0
+    returns: tuple[float, float] | None = Field(None, description="of both captains, at the end")
     refused_calls: int = 0
     opponent: str = ""
     opponent_fallbacks: int = Field(0, description="balls on which the heuristic replaced the opponent")

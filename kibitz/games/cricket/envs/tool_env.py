@@ -85,7 +85,8 @@ class CricketEnvironment:
             self._lucks = [seat_luck(self._luck, 1 - seat if start.swapped else seat) for seat in SEATS]
             opponent.begin(start.settings, 1, self._lucks[1])
             self._match = self._table.new(start.settings, self._luck) if start.state is None else start.state
-            self._number, self._calls = 0, 0
+            self._number, self._calls, self._said = 0, 0, dict[str, Any]()
+            self._returns = np.zeros(2)
             self._history: list[Mapping[str, Any]] = []
             self._tally, self._plans, self._match_ups = Tally(), Plans(self._host), MatchUps(self._host)
             self._cast = roster.cast(self._host, self._match)["sides"]
@@ -97,7 +98,7 @@ class CricketEnvironment:
             )
             self._position = self._observe_state()
             opening = commentary.commentary({"type": "episode.started", "payload": {}}, self._position.frame)
-            played = {"options": start.options.model_dump(mode="json")}
+            played = {"game": self._game.name, "options": start.options.model_dump(mode="json")}
             return self._observe(message=f"{start.about} {opening}".strip(), metadata=played)
 
     def step(self, action: CricketAction) -> CricketObservation:
@@ -106,10 +107,10 @@ class CricketEnvironment:
             if self._start is None:
                 raise BadInput("No match has started; call reset first.")
             self._state.step_count += 1
+            name, arguments, self._said = _call(action)
             if self._state.match_over:
                 return self._observe(error="The match is over; call reset to start another.")
             error, tool, value = None, None, ""
-            name, arguments = _call(action)
             try:
                 tool, value = tool_calls.check(self._position.role, self._position.values, name, arguments)
             except tool_calls.BadCall as wrong:
@@ -165,19 +166,21 @@ class CricketEnvironment:
         if theirs.fallback:
             state.opponent_fallbacks += 1
             state.last_fallback = theirs.fallback
-        reward = float(np.asarray(rewards)[0])
+        paid = [float(x) for x in np.asarray(rewards)]
+        reward = paid[0]
+        self._returns += paid
         state.deliveries += 1
         state.total_reward += reward
         self._position = self._observe_state(before.state)
         state.match_over = bool(over)
         if state.match_over:
             state.winner, state.seed = self._position.frame["winner"], self._start.seed
+            state.returns = (float(self._returns[0]), float(self._returns[1]))
         line = commentary.commentary({"type": "step", "payload": {"turn": self._number - 1}}, self._position.frame)
         if state.match_over:
             line = f"{line} {commentary.commentary({'type': 'episode.ended', 'payload': {}}, self._position.frame)}"
-        answered = {"source": theirs.source, "fallback": theirs.fallback, "latency": theirs.latency}
-        acts = [[list(mine), list(theirs.act)]]
-        return self._observe(error, line, reward=reward, metadata={"opponent": answered, "acts": acts})
+        news = {"acts": [[list(mine), list(theirs.act)]], "opponent": [theirs.public()], "rewards": [paid]}
+        return self._observe(error, line, reward=reward, metadata=news)
 
     def _observe_state(self, before: Any = None) -> Position:
         """The position after the ball that followed `before`, or the first one."""
@@ -212,7 +215,7 @@ class CricketEnvironment:
             message=message,
             plans=self._plans.standing(position.view),
             analysis=analysis,
-            metadata=metadata or {},
+            metadata=(metadata or {}) | ({"action": self._said} if self._said else {}),
             tools=[] if state.match_over else position.tools,
             **position.observation,
         )
@@ -222,11 +225,12 @@ class CricketEnvironment:
         return observation
 
 
-def _call(action: Any) -> tuple[Any, Any]:
-    """Tool and arguments of an action of any type."""
+def _call(action: Any) -> tuple[Any, Any, dict[str, Any]]:
+    """Tool, arguments and metadata of an action of any type."""
     if isinstance(action, CricketAction):
-        return action.tool, action.arguments
+        return action.tool, action.arguments, dict(action.metadata)
     if isinstance(action, Mapping):
-        arguments = action.get("arguments")
-        return action.get("tool"), {} if arguments is None else arguments
-    return action, {}
+        arguments, metadata = action.get("arguments"), action.get("metadata")
+        said = dict(metadata) if isinstance(metadata, Mapping) else {}
+        return action.get("tool"), {} if arguments is None else arguments, said
+    return action, {}, {}

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, WithJsonSchema
 
 from kibitz.core.envs.game_tool_env import GameEnvironment, GameState
-from kibitz.core.envs.tool_env import Tool
+from kibitz.core.envs.tool_env import METADATA, Tool
 from kibitz.core.errors import BadInput
 from kibitz.games.deal_or_no_deal.drawing.frame import ints
 from kibitz.games.deal_or_no_deal.envs.gym_env import first_state
@@ -26,7 +26,9 @@ class NegotiationAction(BaseModel):
 
     act_type: int = Field(ge=0, le=4, description=", ".join(f"{i} {name}" for i, name in enumerate(ACT_NAMES)))
     oA: list[Count] = Field(default=[0, 0, 0], min_length=3, max_length=3, description="books, hats, balls you keep")
-    metadata: dict[str, Any] = Field(default_factory=dict, description="ignored; for the caller")
+    metadata: dict[str, Any] = Field(
+        default_factory=dict, description="the caller's own; the next observation repeats it"
+    )
 
 
 class Result(BaseModel):
@@ -61,7 +63,7 @@ class NegotiationObservation(BaseModel):
     result: Result | None = Field(None, description="at the end")
     done: bool = False
     reward: float = Field(0.0, description="points, paid when a deal closes")
-    metadata: dict[str, Any] = Field(default_factory=dict, description="acts since the last one; first: options")
+    metadata: dict[str, Any] = Field(default_factory=dict, description=METADATA)
 
 
 class NegotiationState(GameState):

@@ -1,0 +1,1 @@
+"""What the seeds wrote, run as they wrote it."""
