@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import secrets
 import subprocess
 import sys
 import tempfile
@@ -100,6 +101,7 @@ class Publisher:
 
     def __init__(self, client: httpx.Client) -> None:
         self._client, self.episode_id, self._seq = client, f"load-{os.getpid()}", 0
+        self._key = {"episode-key": secrets.token_urlsafe(24)}
 
     def begin(self) -> None:
         self._send("episode.started", {"game": "load", "version": 1, "players": ["a", "b"], "frame": {}, "about": {}})
@@ -119,7 +121,7 @@ class Publisher:
     def _send(self, kind: str, payload: dict[str, Any]) -> None:
         event = {"v": 1, "episode_id": self.episode_id, "seq": self._seq, "ts": time.time(), "type": kind}
         body = orjson.dumps(event | {"payload": payload})
-        self._client.post("/custom/events", content=body).raise_for_status()
+        self._client.post("/custom/events", content=body, headers=self._key).raise_for_status()
         self._seq += 1
 
 

@@ -15,6 +15,7 @@ import pytest
 from tests.browser.conftest import Open
 from tests.browser.test_watching import SEQS, ended
 from tests.live.conftest import Served, start_server
+from tests.live.record import KEY
 
 pytestmark = pytest.mark.conformance
 FRAMES = """() => {
@@ -50,7 +51,7 @@ def driver(stage: Served) -> Iterator[Any]:
 
     def publish(events: list[dict[str, Any]]) -> None:
         lines = [json.dumps({**base, **event, "ts": time.time()}) for event in events]
-        answer = httpx.post(f"{stage.url}/custom/events", content="\n".join(lines), timeout=60)
+        answer = httpx.post(f"{stage.url}/custom/events", content="\n".join(lines), headers=KEY, timeout=60)
         assert answer.status_code == 200, answer.text
 
     def send(episode_id: str, first: int, number: int) -> int:

@@ -9,6 +9,8 @@ from typing import Any
 from kibitz.live.store.base import Row
 from kibitz.live.store.stored_event import StoredEvent, event_from_dict
 
+KEY = {"episode-key": "the-key-of-these-episodes"}  # of a driver that sends its events in several requests
+
 
 def events(episode_id: str, steps: int = 5, end: bool = True, **about: Any) -> list[dict[str, Any]]:
     """Started, `steps` steps, ended; private values where real events have them."""

@@ -169,7 +169,7 @@ def test_an_export_can_be_imported_and_branched_on_another_server(served: Served
     served.wait_for_end(first)
     text = httpx.get(f"{served.url}/episodes/{first}/events").content
     loaded = other.post("/episodes", content=text)
-    assert loaded.json() == {"episode_id": first, "events": len(text.splitlines())}
+    assert loaded.json() == {"episode_id": first, "events": len(text.splitlines()), "verified": True}
     assert other.post("/episodes", content=text).status_code == 409
     assert other.get(f"/episodes/{first}/events").content == text
     assert other.get("/leaderboard.json").json()["players"][0]["episodes"] == 1

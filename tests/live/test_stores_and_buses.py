@@ -40,7 +40,7 @@ def words(request: pytest.FixtureRequest, tmp_path: Path) -> list[str]:
 
 
 def post(served: Served, events: list[dict[str, Any]]) -> httpx.Response:
-    return httpx.post(f"{served.url}/custom/events", content=record.lines(events), timeout=60)
+    return httpx.post(f"{served.url}/custom/events", content=record.lines(events), headers=record.KEY, timeout=60)
 
 
 def test_a_remote_drivers_episode_is_watched_resumed_and_listed(serve: Serve, words: list[str]) -> None:

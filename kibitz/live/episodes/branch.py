@@ -48,7 +48,22 @@ def read_branch(store: Store, row: Row, asked: BranchRequest) -> tuple[EpisodeRe
     steps, drawn = _read(store, row)
     if asked.turn > len(steps):
         raise NotFound(f"Turn {asked.turn} is not in that episode; it has {len(steps)} steps.")
-    kept = steps[: asked.turn]
+    return _branch(row, asked, steps[: asked.turn], drawn)
+
+
+def read_whole(store: Store, row: Row) -> tuple[EpisodeRequest, BranchPoint]:
+    """The request and the record that repeat the whole episode; the game's fallback bot stands in for both players."""
+    import_jax()
+    from kibitz.games import get_game
+
+    steps, drawn = _read(store, row)
+    stand_in = get_game(row.game).fallback
+    return _branch(row, BranchRequest.model_construct(turn=len(steps), players=[stand_in] * 2), steps, drawn)
+
+
+def _branch(
+    row: Row, asked: BranchRequest, kept: list[tuple[Choice | None, Choice | None]], drawn: dict[str, int]
+) -> tuple[EpisodeRequest, BranchPoint]:
     pack = row.about.get("eval_pack_id", FRESH)
     if (None, None) in kept:
         raise NotReplayable("the acts of every step")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
+import secrets
 from typing import Any
 
 import orjson
@@ -18,7 +21,18 @@ from kibitz.live.stream.bus_observer import TextToSpeech, with_audio
 
 MAX_RETURN = 1e9  # sums and means of returns must stay finite
 MAX_NAME = 200  # characters of a game's or player's name
+KEY_HEADER = "Episode-Key"
+MIN_KEY, MAX_KEY = 16, 200  # characters
 LINES = {"content": {"application/x-ndjson": {"schema": {"type": "string", "description": "one event per line"}}}}
+
+
+class WrongKey(Exception):
+    """The episode belongs to another driver."""
+
+    def __init__(self, episode_id: str) -> None:
+        super().__init__(
+            f"Episode {episode_id} belongs to another driver; send its key as {KEY_HEADER}, or use a new id."
+        )
 
 
 def parse_lines(body: bytes) -> list[StoredEvent]:
@@ -64,8 +78,8 @@ def _unsound(kind: str, payload: dict[str, Any]) -> str:
     return ""
 
 
-def row_of(first: StoredEvent, origin: str) -> Row:
-    """The episode that an `episode.started` begins; BadInput if the event is not one."""
+def row_of(first: StoredEvent, origin: str, key: str = "") -> Row:
+    """The episode that an `episode.started` begins; BadInput if the event is not one. `key` is its driver's."""
     event = first.event
     if event.seq != 0 or event.type != "episode.started":
         raise BadInput("The first event should be an episode.started with seq 0.")
@@ -81,20 +95,43 @@ def row_of(first: StoredEvent, origin: str) -> Row:
     game, first_player, second_player = (str(name) for name in names)
     opened = about.get("open") is True
     return Row(
-        event.episode_id, game, (first_player, second_player), event.ts, origin=origin, open_table=opened, about=about
-    )
+        event.episode_id, game, (first_player, second_player), event.ts, origin=origin, open_table=opened, about=about,
+        secret={"key": _digest(key)} if key else {},
+    )  # fmt: skip
 
 
-def commit(bus: Bus, listed: list[StoredEvent], speech: TextToSpeech | None) -> dict[str, int]:
-    """Commits a driver's events; commentary gets its audio here, where the audio is served."""
-    row = bus.store.episode(listed[0].episode_id)
+def holds_key(row: Row, key: str) -> bool:
+    """Whether this is the key of the driver that began the episode."""
+    return bool(key) and hmac.compare_digest(str(row.secret.get("key", "")), _digest(key))
+
+
+def _digest(key: str) -> str:
+    """What the store keeps of a key. Keys are random, so they need no slow hash."""
+    return hashlib.sha256(key.encode()).hexdigest()
+
+
+def commit(bus: Bus, listed: list[StoredEvent], speech: TextToSpeech | None, key: str = "") -> dict[str, Any]:
+    """Commits a driver's events; commentary gets its audio here, where the audio is served.
+
+    The key that comes with the first event is the episode's from then on; a driver that sends none is given one.
+    """
+    if key and not MIN_KEY <= len(key) <= MAX_KEY:
+        raise BadInput(f"A key has {MIN_KEY} to {MAX_KEY} characters; choose one at random.")
+    episode_id, made = listed[0].episode_id, ""
+    row = bus.store.episode(episode_id)
     if row is None and listed[0].seq > 0:
         raise SequenceGap(0)
     if row is None:
-        row = row_of(listed[0], "driver")
-        bus.begin(row)
+        made = "" if key else secrets.token_urlsafe(24)
+        bus.store.begin(row_of(listed[0], "driver", key or made))
+        row = bus.store.episode(episode_id)  # another driver may have been first
+        assert row is not None
     if row.origin != "driver":
-        raise EpisodeClosed(f"Episode {row.episode_id} is not played elsewhere.")
+        raise EpisodeClosed(f"Episode {episode_id} is not played elsewhere.")
+    if not holds_key(row, key or made):
+        raise WrongKey(episode_id)
+    if row.last_seq < 0:
+        bus.begin(row)
     tts = speech if row.about.get("speech") is True else None
     added = sum(bus.publish(StoredEvent(with_audio(event.event, tts), row.open_table)) for event in listed)
-    return {"next": listed[-1].seq + 1, "added": added}
+    return {"next": listed[-1].seq + 1, "added": added, "key": made or None}

@@ -76,6 +76,8 @@ class EpisodeInfo(BaseModel):
     returns: list[float] | None
     text: str
     open: bool
+    origin: str = Field(description="played by a `server`, by a `driver` elsewhere, or loaded by an `import`")
+    verified: bool = Field(description="played by a server, or confirmed by replay: counts on the leaderboard")
 
 
 class EpisodePage(BaseModel):
@@ -91,11 +93,13 @@ class EpisodeSnapshot(EpisodeInfo):
 class EventsAnswer(BaseModel):
     next: int = Field(description="seq that the store expects next")
     added: int
+    key: str | None = Field(None, description="the new episode's key, if the request sent none; later requests need it")
 
 
 class LoadAnswer(BaseModel):
     episode_id: str
     events: int
+    verified: bool = Field(description="whether a replay confirmed the result, so that it counts on the leaderboard")
 
 
 class Envelope(BaseModel):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Body, Request
+from fastapi import APIRouter, BackgroundTasks, Body, Header, Request
 from fastapi.responses import JSONResponse
 
 import kibitz
@@ -13,8 +13,9 @@ from kibitz.live.bodies import Problem
 from kibitz.live.episodes.branch import BranchPoint
 from kibitz.live.episodes.request import EpisodeRequest
 from kibitz.live.episodes.runner import Busy, RunningEpisode
+from kibitz.live.episodes.verify import verify
 from kibitz.live.http import catalogue, models
-from kibitz.live.http.driver_events import LINES, commit, parse_lines
+from kibitz.live.http.driver_events import KEY_HEADER, LINES, WrongKey, commit, parse_lines
 from kibitz.live.store.base import EpisodeClosed, SequenceGap
 
 Responses = dict[int | str, dict[str, Any]]
@@ -28,19 +29,32 @@ def router() -> APIRouter:
 
     @routes.post(
         "/events",
-        responses={409: {"model": models.GapProblem, "description": "an event is missing, or the episode is over"}},
+        responses={
+            403: {"model": Problem, "description": "another driver's episode, or not allowed"},
+            409: {"model": models.GapProblem, "description": "an event is missing, or the episode is over"},
+        },
         response_model=models.EventsAnswer,
+        response_model_exclude_none=True,
         openapi_extra={"requestBody": {**LINES, "required": True}},
     )
-    async def events(request: Request) -> Any:
+    async def events(
+        request: Request, later: BackgroundTasks, episode_key: Annotated[str, Header(alias=KEY_HEADER)] = ""
+    ) -> Any:
         """Events of an episode that is played elsewhere, one JSON object per line; duplicates are harmless."""
         listed = parse_lines(await request.body())
         try:
-            return await asyncio.to_thread(commit, request.app.state.bus, listed, request.app.state.speech)
+            answer = await asyncio.to_thread(
+                commit, request.app.state.bus, listed, request.app.state.speech, episode_key
+            )
+        except WrongKey as wrong:
+            return JSONResponse({"error": str(wrong)}, 403)
         except SequenceGap as gap:
             return JSONResponse({"error": str(gap), "expected": gap.expected}, 409)
         except EpisodeClosed as closed:
             return JSONResponse({"error": str(closed), "expected": None}, 409)
+        if listed[-1].last:
+            later.add_task(asyncio.to_thread, verify, request.app.state.bus.store, listed[-1].episode_id)
+        return answer
 
     return routes
 

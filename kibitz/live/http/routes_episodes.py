@@ -8,15 +8,16 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Body, Path, Query, Request
+from fastapi import APIRouter, Body, Header, Path, Query, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 
 from kibitz.core.errors import BadInput, NotFound
 from kibitz.live.bodies import Problem
 from kibitz.live.episodes.branch import NotReplayable, read_branch
 from kibitz.live.episodes.request import BranchRequest
+from kibitz.live.episodes.verify import verify
 from kibitz.live.http import catalogue, models
-from kibitz.live.http.driver_events import LINES, parse_lines, row_of
+from kibitz.live.http.driver_events import KEY_HEADER, LINES, holds_key, parse_lines, row_of
 from kibitz.live.http.routes_custom import CONFLICT, Responses, begin
 from kibitz.live.store.base import EpisodeClosed, Row
 from kibitz.live.store.base import Query as Which
@@ -82,11 +83,19 @@ def _add_reading(routes: APIRouter) -> None:
 
 def _add_streams(routes: APIRouter) -> None:
     @routes.get("/episodes/{episode_id}/events", responses={**NONE, 200: LINES}, response_class=Response)
-    async def events(request: Request, episode_id: Id, since: Since = -1, seat_token: Token = "") -> Response:
+    async def events(
+        request: Request,
+        episode_id: Id,
+        since: Since = -1,
+        seat_token: Token = "",
+        episode_key: Annotated[str, Header(alias=KEY_HEADER)] = "",
+    ) -> Response:
         """Every event, one JSON object per line; of a running episode only what the caller may see."""
         row = await _row(request, episode_id)
         if row is None:
             return _missing(episode_id)
+        if holds_key(row, episode_key):  # its driver may read back what it wrote
+            row = replace(row, open_table=True)
         lines = _lines(request.app.state.bus.store, row, since, _viewer(request, episode_id, seat_token))
         return StreamingResponse(lines, media_type="application/x-ndjson")
 
@@ -129,7 +138,8 @@ def _add_changing(routes: APIRouter) -> None:
             await asyncio.to_thread(request.app.state.bus.store.load, row, listed)
         except EpisodeClosed as closed:
             return _conflict(str(closed))
-        return {"episode_id": row.episode_id, "events": len(listed)}
+        verified = await asyncio.to_thread(verify, request.app.state.bus.store, row.episode_id)
+        return {"episode_id": row.episode_id, "events": len(listed), "verified": verified}
 
     @routes.post(
         "/episodes/{episode_id}/branch",

@@ -6,11 +6,13 @@ await style(import.meta.url);
 
 const STATUS = { running: "in play", ended: "finished", failed: "stopped", interrupted: "interrupted" };
 
+const PLACES = { driver: " · played elsewhere", import: " · imported" };
+
 function episodeRow(one) {
   const score = (one.returns || []).map((x) => (Number.isInteger(x) ? x : x.toFixed(2))).join(" : ");
   return h("li", null, h("a.episode", { href: `/e/${one.episode_id}` },
     h("span", { class: `status ${one.status}` }, STATUS[one.status] || one.status), h("span.names", null, badge(0), ` ${called(one.players[0])} `, h("span.dim", null, "v"), " ", badge(1), ` ${called(one.players[1])}`),
-    h("span.num", null, score), one.text && text("span.line.dim", one.text), h("span.dim.small.when", null, `${words(one.game)} · ${ago(one.started_at)}`)));
+    h("span.num", null, score), one.text && text("span.line.dim", one.text), h("span.dim.small.when", null, `${words(one.game)} · ${ago(one.started_at)}${PLACES[one.origin] || ""}${one.returns && !one.verified ? ", result not verified" : ""}`)));
 }
 
 // A list that loads itself, with a button for the next page.

@@ -19,7 +19,7 @@ class Leaderboard extends HTMLElement {
       const figure = (key, value) => (typeof value === "number" && !whole(key) ? value.toFixed(2) : value ?? "–");
       return h("section.card", { "aria-label": words(game) }, h("h2", null, words(game)), 
         scroll(`${words(game)} table`, table(["", "Player", ...keys.map(words)], mine.map((one, i) => [i + 1, called(one.player), ...keys.map((key) => figure(key, one[key]))]), "", [1])));
-    }), h("p.dim.small", null, "Averages over recorded games. Opponents differ, so this is not a rating."));
+    }), h("p.dim.small", null, "Averages over recorded games. Opponents differ, so this is not a rating. A game played elsewhere counts once a replay has confirmed its result."));
   }
 }
 

@@ -38,7 +38,8 @@ class EpisodeClosed(Exception):
 
 @dataclass(frozen=True)
 class Row:
-    """One episode. `secret` holds seed and number, for branching; the server shows it only after the end."""
+    """One episode. `secret` holds seed and number, for branching, which the server shows only after the end, or the
+    digest of its driver's key."""
 
     episode_id: str
     game: str
@@ -54,6 +55,7 @@ class Row:
     text: str = ""  # the closing line
     about: Mapping[str, Any] = field(default_factory=dict)
     secret: Mapping[str, Any] = field(default_factory=dict)
+    verified: bool = False  # played by a server, or a replay has confirmed its result: counts on the leaderboard
 
     def shown(self) -> dict[str, Any]:
         """The public fields."""
@@ -68,6 +70,8 @@ class Row:
             "returns": None if self.returns is None else list(self.returns),
             "text": self.text,
             "open": self.open_table,
+            "origin": self.origin,
+            "verified": self.verified,
         }
 
 

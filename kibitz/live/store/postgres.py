@@ -39,6 +39,7 @@ create index if not exists episodes_by_status on episodes (status);
 create table if not exists events (
   episode_id text collate "C" not null, seq integer not null, body bytea not null, primary key (episode_id, seq)
 );
+create table if not exists verified (episode_id text collate "C" primary key);
 """
 # at least one event, then as many as fit; the others do not leave PostgreSQL
 SELECT_EVENTS = """

@@ -1,4 +1,4 @@
-"""Episodes and events in two SQL tables. `sqlite` and `postgres` add connections and what their dialects differ in.
+"""Episodes and events in SQL tables. `sqlite` and `postgres` add connections and what their dialects differ in.
 
 Commit, then show: nothing reaches a watcher before `append` returns. A commit survives `kill -9` of the server. A power
 cut may lose the last commits, but never the middle of an episode.
@@ -21,13 +21,19 @@ COLUMNS = (
     "id, game, player0, player1, status, origin, owner, open, started_at, ended_at, "
     "return0, return1, text, about, secret"
 )
-SELECT_ROWS = f"select {COLUMNS}, (select coalesce(max(seq), -1) from events where episode_id = id) from episodes"
-TABLES = {"episodes": set(COLUMNS.split(", ")), "events": {"episode_id", "seq", "body"}}  # and their columns
-LEADERBOARD = """
+# a server's own episodes, and those whose result a replay has confirmed
+VERIFIED = "(origin = 'server' or exists (select 1 from verified where verified.episode_id = id))"
+SELECT_ROWS = f"""
+select {COLUMNS}, (select coalesce(max(seq), -1) from events where episode_id = id), {VERIFIED} from episodes
+"""
+TABLES = {  # and their columns
+    "episodes": set(COLUMNS.split(", ")), "events": {"episode_id", "seq", "body"}, "verified": {"episode_id"},
+}  # fmt: skip
+LEADERBOARD = f"""
 select game, player, count(*), avg(mine),
   sum(case when mine > theirs then 1 else 0 end), sum(case when mine = theirs then 1 else 0 end) from (
-  select game, player0 as player, return0 as mine, return1 as theirs from episodes where status = 'ended'
-  union all select game, player1, return1, return0 from episodes where status = 'ended') as sides
+  select game, player0 as player, return0 as mine, return1 as theirs from episodes where status = 'ended' and {VERIFIED}
+  union all select game, player1, return1, return0 from episodes where status = 'ended' and {VERIFIED}) as sides
 group by game, player order by game, avg(mine) desc
 """
 
@@ -111,6 +117,10 @@ class Store(ABC):
             _finish(db, listed[-1])
 
         self._write(job)
+
+    def mark_verified(self, episode_id: str) -> None:
+        """Counts the episode on the leaderboard from now on."""
+        self._write(lambda db: db.execute("insert into verified values (?) on conflict do nothing", (episode_id,)))
 
     def episode(self, episode_id: str) -> Row | None:
         found = self._rows("where id = ?", (episode_id,))
@@ -199,11 +209,12 @@ def _finish(db: Any, last: StoredEvent) -> None:
 def _row(found: Any) -> Row:
     (
         episode_id, game, first, second, status, origin, owner, open_table, started, ended, return0, return1, text,
-        about, secret, last_seq,
+        about, secret, last_seq, verified,
     ) = found  # fmt: skip
     return Row(
         episode_id, game, (first, second), started, status, origin, owner, bool(open_table), ended, int(last_seq),
         None if return0 is None else (return0, return1), text, orjson.loads(about), orjson.loads(secret),
+        bool(verified),
     )  # fmt: skip
 
 

@@ -32,6 +32,7 @@ create index if not exists episodes_by_status on episodes (status);
 create table if not exists events (
   episode_id text not null, seq integer not null, body blob not null, primary key (episode_id, seq)
 ) without rowid;
+create table if not exists verified (episode_id text primary key) without rowid;
 """
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import secrets
 import threading
 import time
 from collections import deque
@@ -88,7 +89,8 @@ class HttpOutlet:
 
         A given client stays open; an AsyncClient is used on the event loop that runs here.
         """
-        headers = {"content-type": "application/x-ndjson"}
+        self.key = secrets.token_urlsafe(24)  # of this episode; the server accepts its events with this key only
+        headers = {"content-type": "application/x-ndjson", "episode-key": self.key}
         if token:
             headers["authorization"] = f"Bearer {token}"
         self.url = server_address(base_url)
