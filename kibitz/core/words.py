@@ -18,6 +18,11 @@ CONFIDENCES = tuple(tenth / 10 for tenth in range(11))
 GENERIC_PROMPT = Path(__file__).parent / "prompt.txt"
 
 
+def with_article(word: str) -> str:
+    """`an attacking`, `a balanced`: by the first letter, which suits the words of the games here."""
+    return f"{'an' if word[:1].lower() in 'aeiou' else 'a'} {word}"
+
+
 @dataclass(frozen=True)
 class Words:
     """`generic_words(heads)` makes all of them; override with `dataclasses.replace`."""

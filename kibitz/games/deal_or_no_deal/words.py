@@ -132,12 +132,16 @@ def position_text(view: Any) -> str:
     """The position in two sentences, for a person in the seat."""
     kinds = zip(view.counts, ITEM_NAMES, view.my_utilities, strict=True)
     pool = ", ".join(f"{plural(int(n), name)} (worth {int(points)} each to you)" for n, name, points in kinds)
-    said = "The other side has not spoken."
-    if int(view.other_act) in (PROPOSE, INSIST):
-        points = sum(int(n) * int(u) for n, u in zip(view.offer_for_me, view.my_utilities, strict=True))
-        said = f"It leaves you {share(view.offer_for_me)}, worth {points} points."
-    elif int(view.other_act) == DISAGREE:
-        said = "It disagrees."
+    points = sum(int(n) * int(u) for n, u in zip(view.offer_for_me, view.my_utilities, strict=True))
+    left = f"{share(view.offer_for_me)}, worth {plural(points, 'point')}"
+    said = {
+        SILENT: "The other side has not spoken.",
+        PROPOSE: f"It leaves you {left}.",
+        INSIST: f"It leaves you {left}.",
+        AGREE: f"It agrees: you get {left}.",
+        DISAGREE: "It disagrees.",
+        END: f"It ends with a selection that leaves you {left}.",
+    }[int(view.other_act)]
     return f"On the table: {pool}. {said} Turns left: {int(view.turns_left)}."
 
 

@@ -15,6 +15,7 @@ from kibitz.core.errors import BadInput
 from kibitz.core.play.episode import table_for
 from kibitz.core.xla.jit import jit_single
 from kibitz.games.cricket import CricketOptions, game
+from kibitz.games.cricket.captains import tool_calls
 from kibitz.games.cricket.laws import start
 from kibitz.games.cricket.model.calibration import calibration
 from kibitz.games.cricket.teams import ratings
@@ -127,3 +128,15 @@ def test_a_frame_is_plain_data_and_public() -> None:
     other = state._replace(levels=tuple(jnp.int32(x) for x in (1, 2, 3)))
     assert record.drawing.frame(settings, other) == record.drawing.frame(settings, state)
     assert record.drawing.commentary({"type": "step", "payload": {}}, record.drawing.frame(settings, state)) == ""
+
+
+def test_fields_and_types_carry_the_right_article() -> None:
+    said = [prompt.act_text((2, 0, field, 3, 0)) for field in range(4)]
+    assert [text.split(" to ")[1].split(" field")[0] for text in said] == [
+        "an attacking",
+        "a balanced",
+        "a defensive",
+        "a death",
+    ]
+    assert prompt.history_line({"seat": 1, "act": (2, 0, 0, 3, 0)}) == "seat 1 bowls yorker to an attacking field"
+    assert tool_calls._short(object()) == "an object"

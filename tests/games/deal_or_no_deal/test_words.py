@@ -54,6 +54,23 @@ def test_acts_have_a_text(act: tuple[int, ...], said: str) -> None:
     assert GAME.words.act_text(tuple(np.int32(x) for x in act)) == said
 
 
+@pytest.mark.parametrize(
+    ("kind", "kept", "said"),
+    [
+        (None, NOTHING, "The other side has not spoken."),
+        (PROPOSE, (0, 0, 2), "It leaves you 4 books and 1 hat, worth 17 points."),
+        (INSIST, (4, 1, 1), "It leaves you 1 ball, worth 1 point."),
+        (AGREE, NOTHING, "It agrees: you get 4 books, worth 12 points."),
+        (DISAGREE, NOTHING, "It disagrees."),
+        (END, (0, 1, 2), "It ends with a selection that leaves you 4 books, worth 12 points."),
+    ],
+)
+def test_the_position_says_what_the_other_side_did_last(kind: int | None, kept: tuple[int, ...], said: str) -> None:
+    game = Game((4, 1, 2), ((3, 5, 1), (1, 4, 6))).play((PROPOSE, (4, 0, 0)))
+    view, _ = view_and_masks(game if kind is None else game.play((kind, kept)))
+    assert said in GAME.words.position_text(view)
+
+
 def test_different_acts_have_different_texts() -> None:
     acts = [(kind, *keep) for kind in (PROPOSE, INSIST, END) for keep in product(range(5), repeat=3)]
     acts += [(AGREE, 0, 0, 0), (DISAGREE, 0, 0, 0)]

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from kibitz.core.words import with_article
 from kibitz.games.cricket.model.delivery import NOBODY
 from kibitz.games.cricket.model.tactics import ACCUMULATE, BALANCED, FIELDS, GOOD, INTENTS, PLANS
 from kibitz.games.cricket.teams import roster
@@ -116,7 +117,7 @@ def _short(value: Any) -> str:
         return str(value)
     if isinstance(value, int):
         return str(value) if value.bit_length() < 64 else "a huge number"
-    return f"a {type(value).__name__}"
+    return with_article(type(value).__name__)
 
 
 class Plans:

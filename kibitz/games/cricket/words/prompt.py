@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from kibitz.core.errors import BadInput
+from kibitz.core.words import with_article
 from kibitz.games.cricket.chances import winprob
 from kibitz.games.cricket.model.delivery import BYE, HOWS, NO_BALL, NOBODY, NOTHING, WIDE, phase_of
 from kibitz.games.cricket.model.tactics import (
@@ -116,7 +117,7 @@ def last_ball_text(view: Any) -> str:
         return text
     who = f"{roster.name(view.bowling_team_id, ball.bowler)} to {roster.name(view.batting_team_id, ball.batter)}"
     plan, field, intent = PLANS[int(ball.plan)], FIELDS[int(ball.field)], INTENTS[int(ball.intent)]
-    return f"{who}, {plan} ball to a {field} field, batter's intent {intent}: {text}"
+    return f"{who}, {plan} ball to {with_article(field)} field, batter's intent {intent}: {text}"
 
 
 def position_text(view: Any) -> str:
@@ -149,7 +150,7 @@ def history_line(entry: Mapping[str, Any]) -> str:
         return str(entry.get("text", ""))
     intent, plan, field, *_ = (int(x) for x in entry["act"])
     bats = is_batting(entry["act"])
-    said = f"bats {INTENTS[intent]}" if bats else f"bowls {PLANS[plan]} to a {FIELDS[field]} field"
+    said = f"bats {INTENTS[intent]}" if bats else f"bowls {PLANS[plan]} to {with_article(FIELDS[field])} field"
     return f"seat {entry['seat']} {said}"
 
 
@@ -182,7 +183,7 @@ def act_text(act: Any) -> str:
     intent, plan, field, bowler, coming = (int(x) for x in act)
     if is_batting(act):
         return f"bat {INTENTS[intent]}" + (f" (no. {coming + 1} comes in next)" if coming else "")
-    return f"bowl {PLANS[plan]} to a {FIELDS[field]} field (no. {bowler + 1} bowls)"
+    return f"bowl {PLANS[plan]} to {with_article(FIELDS[field])} field (no. {bowler + 1} bowls)"
 
 
 def parse(view: Any, masks: Any, text: str) -> tuple[int, ...]:

@@ -179,11 +179,12 @@ class NegotiationEnv(GameEnv):
         if self.render_mode is None or self._vector is None:
             return None
         seen, info = self._read()
-        act = ACT_NAMES[seen["last_partner_act"]] if info["partner_has_spoken"] else "nothing yet"
+        act = ACT_NAMES[seen["last_partner_act"]]
+        said = f"said {act}, which leaves you {share(seen['last_partner_offer_for_me'])}"
         worth = ", ".join(f"{name} {points}" for name, points in zip(ITEM_NAMES, seen["my_utilities"], strict=True))
         return (
             f"Pool: {share(seen['counts'])}. Worth to you: {worth}.\n"
-            f"Partner said {act}, which leaves you {share(seen['last_partner_offer_for_me'])}.\n"
+            f"Partner {said if info['partner_has_spoken'] else 'has not spoken'}.\n"
             f"Turns remaining: {seen['turns_remaining']}."
         )
 
