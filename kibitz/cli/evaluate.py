@@ -9,7 +9,7 @@ import typer
 from rich.table import Table
 
 from kibitz.cli import output
-from kibitz.cli.options import DEFAULT_GAME, Contexts, GameName, GameOptions, Json, Opponent, Seed, read_game
+from kibitz.cli.options import DEFAULT_GAME, Contexts, GameName, GameOptions, Hint, Json, Opponent, Seed, read_game
 from kibitz.core.errors import BadInput
 
 DEFAULT_EPISODES = 1000
@@ -32,6 +32,14 @@ def evaluate(
         str | None, typer.Option("--pack", help="Fixed scenarios, each played from both sides: a name or a file")
     ] = None,
     contexts: Contexts = "uniform",
+    hint: Annotated[
+        Hint | None,
+        typer.Option(
+            "--hint",
+            help="Whether a policy trained with hints hears them: none or own; default: own, but none from an LLM",
+            show_default=False,
+        ),
+    ] = None,
     seed: Seed = 0,
     options: GameOptions = None,
     as_json: Json = False,
@@ -40,36 +48,41 @@ def evaluate(
     if pack is not None:
         if contexts != "uniform" or options:
             raise BadInput("--pack cannot be combined with --contexts or --set: the pack defines what is played.")
-        _evaluate_pack(game, pack, player, opponent, episodes, seed, as_json)
+        _evaluate_pack(game, pack, player, opponent, episodes, hint, seed, as_json)
         return
     from kibitz.evaluate import match
-    from kibitz.players import player_named
 
     episodes = DEFAULT_EPISODES if episodes is None else episodes
     record, chosen = read_game(game, options, contexts)
-    opponent = opponent or record.default_players[1]
-    for name in (player, opponent):
-        player_named(record, name)  # reports an unknown player before the progress bar appears
-    runs = match.runs_of(record, player, opponent)
-    with output.progress(f"{player} v {opponent}", episodes * runs, quiet=as_json) as advance:
-        found = match.evaluate(record, chosen, player, opponent, episodes, seed, advance)
+    # resolved before the progress bar appears, so that an unknown player is reported at once
+    one = match.side_of(record, player, hint)
+    other = match.side_of(record, opponent or record.default_players[1])
+    runs = match.runs_of(record, one, other)
+    with output.progress(f"{one.name} v {other.name}", episodes * runs, quiet=as_json) as advance:
+        found = match.evaluate(record, chosen, one, other, episodes, seed, advance)
     found["contexts"] = contexts
     _print(found, as_json, output.evaluation_table)
 
 
 def _evaluate_pack(
-    name: str, pack_name: str, player: str, opponent: str | None, episodes: int | None, seed: int, as_json: bool
+    name: str,
+    pack_name: str,
+    player: str,
+    opponent: str | None,
+    episodes: int | None,
+    hint: Hint | None,
+    seed: int,
+    as_json: bool,
 ) -> None:
+    from kibitz.evaluate.match import side_of
     from kibitz.evaluate.packs import evaluate_pack
     from kibitz.games import get_game, get_pack
-    from kibitz.players import player_named
 
     game, pack = get_game(name), get_pack(name, pack_name)
-    opponent = opponent or game.default_players[1]
-    for one in (player, opponent):
-        player_named(game, one)  # reports an unknown player before the progress bar appears
-    with output.progress(f"{player} v {opponent}, {pack.name}", episodes or pack.matches, quiet=as_json) as advance:
-        found = evaluate_pack(game, pack, player, opponent, episodes, seed, advance)
+    one, other = side_of(game, player, hint), side_of(game, opponent or game.default_players[1])
+    title = f"{one.name} v {other.name}, {pack.name}"
+    with output.progress(title, episodes or pack.matches, quiet=as_json) as advance:
+        found = evaluate_pack(game, pack, one, other, episodes, seed, advance)
     _print(found, as_json, output.pack_table)
 
 

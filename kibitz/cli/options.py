@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -10,6 +10,7 @@ from kibitz.core.seed import LAST_SEED
 
 DEFAULT_GAME = "deal_or_no_deal"  # a name is needed before any record can supply a default
 
+Hint = Literal["none", "own"]
 GameName = Annotated[str, typer.Option("--game", help="Game to play")]
 Opponent = Annotated[
     str | None,

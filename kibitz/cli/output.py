@@ -98,9 +98,11 @@ def number(name: str, value: Any) -> str:
         return ", ".join(number(name, part) for part in value)
     if isinstance(value, dict):
         return kinds(value)
+    if isinstance(value, str):
+        return value
     if name == "money":
         return f"{value:.6f}"
-    if name.startswith(PERCENT_PREFIXES) or name.endswith("_share"):
+    if name.removeprefix("without_hints_").startswith(PERCENT_PREFIXES) or name.endswith("_share"):
         return f"{100 * value:.1f} %"
     return f"{value:,.2f}" if isinstance(value, float) else f"{value:,}"
 
@@ -139,10 +141,10 @@ def evaluation_table(found: dict[str, Any]) -> Table:
     other = found["opponent"]
     add_sides(table, (found, other))
     for name in measure_rows((found, other)):
-        shown = [number(name, side[name]) for side in (found, other)]
+        shown = [number(name, side.get(name)) for side in (found, other)]
         if name == "return_mean":
             shown = [f"{text} ± {half_width(side)}" for text, side in zip(shown, (found, other), strict=True)]
-        table.add_row(LABELS.get(name, name.replace("_", " ")), *shown)
+        table.add_row(LABELS.get(name, name.replace("_", " ")), *map(Text, shown))
     return table
 
 
@@ -153,10 +155,10 @@ def pack_table(found: dict[str, Any]) -> Table:
     sides = (found, found["opponent"])
     add_sides(table, sides)
     for name in measure_rows(sides):
-        shown = [f"{side[name]:.4f}" if name.startswith("regret") else number(name, side[name]) for side in sides]
+        shown = [f"{side[name]:.4f}" if name.startswith("regret") else number(name, side.get(name)) for side in sides]
         if name == "win_share":
             shown = [f"{text} ± {half_width(side, 'win_share', 100)}" for text, side in zip(shown, sides, strict=True)]
-        table.add_row(LABELS.get(name, name.replace("_", " ")), *shown)
+        table.add_row(LABELS.get(name, name.replace("_", " ")), *map(Text, shown))
     return table
 
 
@@ -212,6 +214,7 @@ def training_table(found: dict[str, Any]) -> Table:
     table.add_column("")
     table.add_column("mean of seeds" if found["seeds"] > 1 else "value", justify="right")
     table.add_row("adviser", Text(found["adviser"]))
+    table.add_row("hints in evaluations from", Text(found["hints_from"]))
     for name in ("steps", "seconds", "compile_seconds", "train_seconds", "steps_per_s"):
         table.add_row(name.replace("_", " "), number(name, found[name]))
     for name, value in _hint_costs(found.get("hints")).items():

@@ -13,6 +13,8 @@ from jax import Array
 
 from kibitz.core.act import Act, Masks, sample
 
+NO_HINTS = "none"
+
 
 @dataclass(frozen=True)
 class Bot:
@@ -32,6 +34,7 @@ class Bot:
     precompute: Callable[[Any, int], Any] = lambda settings, seat: settings
     uniforms: int = 0  # f32 uniforms that each call of `choose` and of `start` receives
     bit_widths: Any = ()  # bits of each leaf of the memory (0: carried unpacked)
+    hints_from: str = NO_HINTS  # whose hints it hears, in words
 
 
 @lru_cache(maxsize=64)
@@ -81,6 +84,7 @@ def mixed(parts: tuple[tuple[Bot, float], ...]) -> Bot:
         precompute=precompute,
         uniforms=1 + max(bot.uniforms for bot in bots),
         bit_widths=((len(bots) - 1).bit_length(), tuple(bot.bit_widths for bot in bots)),
+        hints_from=" or ".join(dict.fromkeys(bot.hints_from for bot in bots)),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -12,18 +12,17 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from kibitz.core.bots import Bot, seated
+from kibitz.core.bots import NO_HINTS, Bot, seated
 from kibitz.core.chance import seed_key
 from kibitz.core.errors import BadInput
 from kibitz.core.game import SEATS, Game
 from kibitz.core.play.episode import play_episode
-from kibitz.core.play.player import BotPlayer, Player
-from kibitz.core.play.resolve import bot_named
+from kibitz.core.play.player import Player
+from kibitz.core.play.resolve import HintChoice, Resolver, player_and_bot
 from kibitz.core.xla.jit import jit_batch
 from kibitz.evaluate.loop import match_program
 from kibitz.evaluate.statistics import mean_ci95
 from kibitz.evaluate.tally import Tallies
-from kibitz.players import player_named
 
 CHUNK = 128  # episodes per compiled call: a smooth progress bar, and tables that stay in the processor's cache
 
@@ -79,11 +78,37 @@ def _program(game: Game, bots: tuple[Bot, Bot]) -> Any:
     return jit_batch(match_program(game, bots))
 
 
+class Side(NamedTuple):
+    """A player of an evaluation, resolved once: a run that continues training would become another player."""
+
+    name: str
+    player: Player
+    bot: Bot | None  # None: it only exists on the host
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """Its name, whose hints it hears and, if a model gives them, how many it has asked for."""
+        counts: dict[str, Any] = getattr(self.player, "hint_counts", dict)()
+        return {"player": self.name, "hints_from": getattr(self.bot or self.player, "hints_from", NO_HINTS)} | counts
+
+
+def side_of(game: Game, name: str | Side, hint: HintChoice | None = None) -> Side:
+    """Raises BadInput before anything is played. `hint` says whether a policy hears the hints of its training."""
+    if isinstance(name, Side):
+        return name
+    if name == "human":
+        raise BadInput("evaluate cannot ask a person; use `kibitz play`, or name another player.")
+    side = Side(name, *player_and_bot(game, name, Resolver(hint=hint)))
+    if hint == "own" and side.about["hints_from"] == NO_HINTS:
+        raise BadInput(f"{name} was not trained with hints, so it cannot hear its own; omit --hint own.")
+    return side
+
+
 def evaluate(
     game: Game,
     options: Any,
-    player: str,
-    opponent: str,
+    player: str | Side,
+    opponent: str | Side,
     episodes: int,
     seed: int = 0,
     progress: Progress = lambda count: None,
@@ -91,68 +116,45 @@ def evaluate(
     """How both players did, beside the reference player in the same seats."""
     if episodes < 1:
         raise BadInput(f"episodes is {episodes}; it must be at least 1.")
-    names = (player, opponent)
-    check_players(game, names)
+    sides = (side_of(game, player), side_of(game, opponent))
     began = time.perf_counter()
-    # resolved once: a run that continues training would become another player
-    bots = {name: bot_named(game, name) for name in (*names, game.reference)}
-    played = _play(game, options, names, bots, episodes, seed, progress)
+    played = _play(game, options, sides, episodes, seed, progress)
     seconds = time.perf_counter() - began
-    sides = []
+    found = []
     for seat in SEATS:
-        reference = _reference(game, options, names, bots, seat, episodes, seed, played, progress)
-        sides.append(_summary(game, played, seat, reference))
+        reference = _reference(game, options, sides, seat, episodes, seed, played, progress)
+        found.append(sides[seat].about | _summary(game, played, seat, reference))
     result: dict[str, Any] = {
         "game": game.name,
-        "player": player,
         "episodes": len(played.returns),
         "seed": seed,
         "seconds": round(seconds, 3),
         "episodes_per_s": round(len(played.returns) / seconds, 1),
         "interrupted": played.interrupted,
     }
-    return result | sides[0] | {"opponent": {"player": opponent} | sides[1]}
+    return result | found[0] | {"opponent": found[1]}
 
 
-def check_players(game: Game, names: tuple[str, str]) -> None:
-    """Raises BadInput before anything is played."""
-    for name in names:
-        if name == "human":
-            raise BadInput("evaluate cannot ask a person; use `kibitz play`, or name another player.")
-        player_named(game, name)
-
-
-def runs_of(game: Game, player: str, opponent: str) -> int:
+def runs_of(game: Game, player: str | Side, opponent: str | Side) -> int:
     """How many times the episodes are played, including those of the reference player."""
-    hosts = [bot_named(game, name) is None for name in (player, opponent)]
-    return 1 + (player != game.reference and not hosts[1]) + (opponent != game.reference and not hosts[0])
+    one, other = side_of(game, player), side_of(game, opponent)
+    return 1 + sum(
+        side.name != game.reference and facing.bot is not None for side, facing in ((one, other), (other, one))
+    )
 
 
-def _play(
-    game: Game,
-    options: Any,
-    names: tuple[str, str],
-    known: Mapping[str, Bot | None],
-    episodes: int,
-    seed: int,
-    progress: Progress,
-) -> Played:
-    bots = [known[name] for name in names]
-    settings = seated(options.settings(), {seat: bot for seat, bot in enumerate(bots) if bot is not None})
-    if bots[0] is None or bots[1] is None:
-        players = [
-            player_named(game, name) if bot is None else BotPlayer(game, bot)
-            for name, bot in zip(names, bots, strict=True)
-        ]
-        return play_hosts(game, settings, players, episodes, seed, progress)
-    return play_bots(game, settings, (bots[0], bots[1]), episodes, seed, progress)
+def _play(game: Game, options: Any, sides: tuple[Side, Side], episodes: int, seed: int, progress: Progress) -> Played:
+    one, other = (side.bot for side in sides)
+    settings = seated(options.settings(), {seat: side.bot for seat, side in enumerate(sides) if side.bot is not None})
+    if one is None or other is None:
+        return play_hosts(game, settings, [side.player for side in sides], episodes, seed, progress)
+    return play_bots(game, settings, (one, other), episodes, seed, progress)
 
 
 def _reference(
     game: Game,
     options: Any,
-    names: tuple[str, str],
-    bots: Mapping[str, Bot | None],
+    sides: tuple[Side, Side],
     seat: int,
     episodes: int,
     seed: int,
@@ -160,12 +162,13 @@ def _reference(
     progress: Progress,
 ) -> NDArray[np.float64] | None:
     """The reference player's returns in this seat of the same episodes; None if the other player is slow to ask."""
-    if names[seat] == game.reference:
+    if sides[seat].name == game.reference:
         return played.returns[:, seat]
-    if bots[names[1 - seat]] is None or played.interrupted:
+    if sides[1 - seat].bot is None or played.interrupted:
         return None
-    instead = (game.reference, names[1]) if seat == 0 else (names[0], game.reference)
-    return _play(game, options, instead, bots, episodes, seed, progress).returns[:, seat]
+    reference = side_of(game, game.reference)
+    instead = (reference, sides[1]) if seat == 0 else (sides[0], reference)
+    return _play(game, options, instead, episodes, seed, progress).returns[:, seat]
 
 
 def _summary(game: Game, played: Played, seat: int, reference: NDArray[np.float64] | None) -> dict[str, Any]:

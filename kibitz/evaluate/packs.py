@@ -16,16 +16,13 @@ from kibitz.core.errors import BadInput
 from kibitz.core.game import SEATS, Game
 from kibitz.core.play.episode import Episode, play_episode, table_for
 from kibitz.core.play.packs import Pack, Regret, Scenario
-from kibitz.core.play.resolve import bot_named
 from kibitz.core.xla.jit import jit_batch
 from kibitz.evaluate.loop import pack_program
-from kibitz.evaluate.match import CHUNK, Progress, check_players, nan_to_none
+from kibitz.evaluate.match import CHUNK, Progress, Side, nan_to_none, side_of
 from kibitz.evaluate.statistics import mean_ci95
 from kibitz.evaluate.tally import Tallies
-from kibitz.players import player_named
 
 Floats = NDArray[np.float64]
-Names = tuple[str, str]
 
 
 class Results(NamedTuple):
@@ -47,8 +44,8 @@ class Results(NamedTuple):
 def evaluate_pack(
     game: Game,
     pack: Pack,
-    player: str,
-    opponent: str,
+    player: str | Side,
+    opponent: str | Side,
     episodes: int | None = None,
     seed: int = 0,
     progress: Progress = lambda count: None,
@@ -63,19 +60,17 @@ def evaluate_pack(
         raise BadInput(
             f"episodes is {count}; with a pack it must be even, because every scenario is played from both sides."
         )
-    names = (player, opponent)
-    check_players(game, names)
+    sides = (side_of(game, player), side_of(game, opponent))
     began = time.perf_counter()
-    bots = tuple(bot_named(game, name) for name in names)
-    if bots[0] is None or bots[1] is None:
-        results = play_hosts(game, pack, names, count, seed, progress)
+    one, other = (side.bot for side in sides)
+    if one is None or other is None:
+        results = play_hosts(game, pack, sides, count, seed, progress)
     else:
-        results = play_bots(game, pack, (bots[0], bots[1]), count, seed, progress)
+        results = play_bots(game, pack, (one, other), count, seed, progress)
     seconds, count = time.perf_counter() - began, len(results.returns)
     about = {
         "game": game.name,
         "pack": pack.name,
-        "player": player,
         "episodes": count,
         "pairs": count // 2,
         "seed": seed,
@@ -83,8 +78,8 @@ def evaluate_pack(
         "episodes_per_s": round(count / seconds, 1),
         "interrupted": results.interrupted,
     }
-    sides = [_summary(results, seat, pack.regret) for seat in SEATS]
-    return about | sides[0] | {"opponent": {"player": opponent} | sides[1]}
+    found = [sides[seat].about | _summary(results, seat, pack.regret) for seat in SEATS]
+    return about | found[0] | {"opponent": found[1]}
 
 
 def play_bots(game: Game, pack: Pack, bots: tuple[Bot, Bot], count: int, seed: int, progress: Progress) -> Results:
@@ -123,10 +118,10 @@ def play_bots(game: Game, pack: Pack, bots: tuple[Bot, Bot], count: int, seed: i
     )
 
 
-def play_hosts(game: Game, pack: Pack, names: Names, count: int, seed: int, progress: Progress) -> Results:
+def play_hosts(game: Game, pack: Pack, sides: tuple[Side, Side], count: int, seed: int, progress: Progress) -> Results:
     """Matches with at least one player on the host, one after the other. Ctrl-C keeps the pairs that have ended."""
-    players = [player_named(game, name) for name in names]
-    bots = {seat: bot for seat, name in enumerate(names) if (bot := bot_named(game, name)) is not None}
+    players = [side.player for side in sides]
+    bots = {seat: side.bot for seat, side in enumerate(sides) if side.bot is not None}
     prepared: dict[Any, tuple[Any, Any]] = {}
     results, ended = _empty_results(count), 0
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from kibitz.core.bots import NO_HINTS
 from kibitz.core.paths import write_whole
 
 
@@ -33,7 +34,8 @@ class Rows:
         if self._names is None:
             self._names = list(row)
             csv.writer(self._file).writerow(self._names)
-        csv.DictWriter(self._file, self._names).writerow(row)
+        # a run that an older version began keeps its columns
+        csv.DictWriter(self._file, self._names, restval="", extrasaction="ignore").writerow(row)
         self._file.flush()
 
     def close(self) -> None:
@@ -90,7 +92,11 @@ class Curve:
         FigureCanvasAgg(figure)
         axes = figure.add_subplot()
         _lines(axes, trained, "return", "#b9c4d0", "while training (sampled acts)")
-        _lines(axes, rows, "return_mean", "#0b6e99", "evaluated (greedy acts, fresh contexts)")
+        hinted = any(row.get("hints_from", NO_HINTS) != NO_HINTS for row in rows)
+        heard = "with hints" if hinted else "greedy acts, fresh contexts"
+        _lines(axes, rows, "return_mean", "#0b6e99", f"evaluated ({heard})")
+        if hinted:
+            _lines(axes, rows, "without_hints_return_mean", "#b5651d", "evaluated (without hints)")
         axes.set(title=title, xlabel="steps of the learner", ylabel="return")
         axes.grid(alpha=0.3)
         axes.legend(frameon=False, loc="lower right")

@@ -16,7 +16,7 @@ from jax.flatten_util import ravel_pytree
 from kibitz.advice.features import Hint, HintAdapter
 from kibitz.core import act as acts
 from kibitz.core.act import Act, Logits, Masks
-from kibitz.core.bots import Bot
+from kibitz.core.bots import NO_HINTS, Bot
 from kibitz.core.game import Game
 
 
@@ -79,9 +79,16 @@ def feature_size(game: Game) -> int:
 
 
 def policy_bot(
-    game: Game, policy: Any, name: str, adviser: Bot | None = None, cadence: int = 1, greedy: bool = True
+    game: Game,
+    policy: Any,
+    name: str,
+    adviser: Bot | None = None,
+    cadence: int = 1,
+    greedy: bool = True,
+    heard: Any = True,
+    hints_from: str = NO_HINTS,
 ) -> Bot:
-    """A network as a bot: player, opponent or expert. With an adviser it gets hints as in training."""
+    """A network as a bot: player, opponent or expert. With an adviser it gets hints as in training, if `heard`."""
     adapter = HintAdapter(game)
     adviser_uniforms = adviser.uniforms if adviser else 0
 
@@ -93,7 +100,7 @@ def policy_bot(
         hint = adapter.no_hint(jnp.int32(0))
         if adviser:
             adviser_memory, advice = adviser.choose(settings, adviser_memory, view, masks, u[:adviser_uniforms])
-            hint = Hint(advice, jnp.float32(1.0), since == 0)
+            hint = Hint(advice, jnp.float32(1.0), (since == 0) & heard)
         logits, _ = policy(adapter(game.learning.features(settings, view), hint, masks))
         act = acts.best(logits, masks) if greedy else acts.sample(logits, masks, u[adviser_uniforms:])
         return ((since + 1) % cadence, adviser_memory), act
@@ -105,6 +112,7 @@ def policy_bot(
         precompute=adviser.precompute if adviser else lambda settings, seat: settings,
         uniforms=adviser_uniforms + (0 if greedy else len(game.heads)),
         bit_widths=(cadence.bit_length(), adviser.bit_widths if adviser else ()),
+        hints_from=hints_from,
     )
 
 

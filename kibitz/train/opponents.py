@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import json
 import logging
@@ -14,19 +15,21 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from kibitz.advice.ask import PositionAsker
 from kibitz.advice.batch import LLMHints
-from kibitz.core.bots import Bot
+from kibitz.core.bots import NO_HINTS, Bot
 from kibitz.core.errors import BadInput
 from kibitz.core.game import Game
 from kibitz.core.logs import log_once
 from kibitz.core.paths import cache_folder
-from kibitz.core.play.resolve import PlayerInfo, PlayerKind, Resolver, bot_for, bot_named
+from kibitz.core.play.resolve import HintChoice, PlayerInfo, PlayerKind, Resolver, bot_for, bot_named
 from kibitz.games import get_game
 from kibitz.llm.answers.prompt import DEFAULT, Prompt
 from kibitz.llm.client.limits import FailurePolicy
 from kibitz.llm.presets import Preset, get_preset
 from kibitz.train import checkpoint
 from kibitz.train.config import HintOptions, Job
+from kibitz.train.llm_hints.player import HintedPolicy
 from kibitz.train.network import Policy, feature_size, flatten, new_policy, policy_bot
 from kibitz.train.rollout import max_learner_steps
 
@@ -69,8 +72,50 @@ def policy_of(saved: checkpoint.Saved, game: Game, seed: int = 0) -> Policy:
     return policy
 
 
-def bot_of_run(name: str, game: Game | None = None, notes: list[str] | None = None) -> Bot:
-    """`RUN_OR_FILE`, or `RUN_OR_FILE#SEED`: a trained policy with the adviser it was trained with."""
+def bot_of_run(
+    name: str, game: Game | None = None, notes: list[str] | None = None, hint: HintChoice | None = None
+) -> Bot:
+    """`RUN_OR_FILE`, or `RUN_OR_FILE#SEED`: a trained policy with the adviser it was trained with.
+
+    Hints of a language model cannot be compiled; `player_of_run` gives them.
+    """
+    bot, found = _bot_of(_named(name, game, hint, notes))
+    if notes is not None:
+        notes += [note for note in found if note not in notes]
+    return bot
+
+
+def player_of_run(name: str, game: Game, hint: HintChoice | None) -> Bot | HintedPolicy:
+    """As `bot_of_run`; a player on the host where its own hints come from a language model."""
+    named = _named(name, game, hint)
+    return _hinted_policy(named) if hint == "own" and named.llm_advised else _bot_of(named)[0]
+
+
+@dataclass(frozen=True)
+class Named:
+    """A trained policy, identified by its weights and its adviser's: a run that continues becomes another player."""
+
+    name: str
+    game: Game | None
+    hint: HintChoice | None
+    learnt: str
+    job: Job = field(compare=False)
+    saved: checkpoint.Saved = field(compare=False)
+
+    @property
+    def place(self) -> str:
+        return self.name.partition("#")[0]
+
+    @property
+    def llm_advised(self) -> bool:
+        return self.job.hints.mode == "llm" and self.job.algo != "supervised"
+
+    def policy(self, game: Game) -> Policy:
+        return policy_of(self.saved, game, int(self.name.partition("#")[2] or 0))
+
+
+def _named(name: str, game: Game | None, hint: HintChoice | None, notes: list[str] | None = None) -> Named:
+    """Reads the checkpoint; BadInput if there is none."""
     place, _, number = name.partition("#")
     if not LEARNER_NUMBER.fullmatch(number):
         raise BadInput(f"{name!r:.80} ends in #{number:.20}; write the number of a learner after #, as in runs/x#2.")
@@ -81,37 +126,38 @@ def bot_of_run(name: str, game: Game | None = None, notes: list[str] | None = No
     if job.algo != "supervised" and job.hints.mode == "expert" and job.hints.checkpoint is not None:
         learnt.update(checkpoint.find(job.hints.checkpoint, notes).leaves["weights"].tobytes())
     # without the rest of the learner, its games and moments, which would only use memory
-    bot, found = _bot_of(Named(name, game, learnt.hexdigest(), job, saved._replace(leaves={"weights": weights})))
-    if notes is not None:
-        notes += [note for note in found if note not in notes]
-    return bot
-
-
-@dataclass(frozen=True)
-class Named:
-    """A trained policy, identified by its weights and its adviser's: a run that continues becomes another player."""
-
-    name: str
-    game: Game | None
-    learnt: str
-    job: Job = field(compare=False)
-    saved: checkpoint.Saved = field(compare=False)
+    return Named(name, game, hint, learnt.hexdigest(), job, saved._replace(leaves={"weights": weights}))
 
 
 @lru_cache(maxsize=64)
 def _bot_of(named: Named) -> tuple[Bot, list[str]]:
     """One bot per policy, so that programs compiled for it are reused; and notes for the run's record."""
-    place, _, number = named.name.partition("#")
-    saved, game, job, notes = named.saved, named.game, named.job, list[str]()
-    if game is None:
-        game, _ = game_of(job)
-    policy = policy_of(saved, game, int(number or 0))
-    adviser: Bot | None = None
-    if job.hints.mode == "llm" and job.algo != "supervised":
-        log_once(log, f"{place} was trained with hints of an LLM; as a player it gets none")
-    elif job.algo != "supervised":
-        adviser, _ = adviser_for(job.hints, game, notes)
-    return policy_bot(game, policy, f"policy:{named.name}", adviser, job.hints.cadence_k), notes
+    job, notes = named.job, list[str]()
+    game = named.game or game_of(job)[0]
+    policy = named.policy(game)
+    adviser, advice = None, NO_HINTS
+    if named.llm_advised:
+        if named.hint is None:
+            log_once(log, f"{named.place} was trained with hints of an LLM; as a player it gets none")
+    elif job.algo != "supervised" and named.hint != "none":
+        adviser, advice = adviser_for(job.hints, game, notes)
+    bot = policy_bot(game, policy, f"policy:{named.name}", adviser, job.hints.cadence_k, hints_from=advice)
+    return bot, notes
+
+
+def _hinted_policy(named: Named) -> HintedPolicy:
+    """It asks with the prompt that the run has recorded."""
+    hints, game = named.job.hints, named.game
+    assert game is not None
+    recorded = Path(named.place) / "prompt.txt"
+    if not named.job.curriculum and recorded.is_file():
+        hints = hints.model_copy(update={"prompt_path": str(recorded)})
+    asker = PositionAsker(
+        game, preset_of(hints), prompt=prompt_of(hints, game), cache=answers_of(hints), budget=hints.budget
+    )
+    atexit.register(asker.close)
+    advice = adviser_for(hints, game)[1]
+    return HintedPolicy(game, named.policy(game), f"policy:{named.name}", asker, hints.cadence_k, advice)
 
 
 def adviser_for(hints: HintOptions, game: Game, notes: list[str] | None = None) -> tuple[Bot | None, str]:
@@ -134,12 +180,19 @@ def adviser_for(hints: HintOptions, game: Game, notes: list[str] | None = None) 
 
 def make_llm_hints(hints: HintOptions, game: Game, settings: Any, seeds: int) -> LLMHints:
     """The language model of these options; raises BadInput if it cannot be used."""
-    path = game.words.prompt if hints.prompt_path == DEFAULT else hints.prompt_path
-    caps = {"max_history_turns": hints.max_history_turns, "max_prompt_chars": hints.max_prompt_chars}
     policy = FailurePolicy(failure_policy=hints.failure_policy, share=hints.failure_share, window=hints.failure_window)
-    cache = cache_folder() / "answers.sqlite" if hints.cache == "auto" else hints.cache
-    prompt = Prompt.read(path, **caps)
+    prompt, cache = prompt_of(hints, game), answers_of(hints)
     return LLMHints(game, settings, preset_of(hints), prompt, seeds, cache=cache, budget=hints.budget, policy=policy)
+
+
+def prompt_of(hints: HintOptions, game: Game) -> Prompt:
+    path = game.words.prompt if hints.prompt_path == DEFAULT else hints.prompt_path
+    return Prompt.read(path, max_history_turns=hints.max_history_turns, max_prompt_chars=hints.max_prompt_chars)
+
+
+def answers_of(hints: HintOptions) -> Path | str | None:
+    """The file of earlier answers."""
+    return cache_folder() / "answers.sqlite" if hints.cache == "auto" else hints.cache
 
 
 def preset_of(hints: HintOptions) -> Preset:
@@ -189,8 +242,9 @@ def _game_of_run(file: Path) -> Any:
     return about.get("game") if isinstance(about, dict) else None
 
 
-def _make_policy(game: Game, name: str, resolver: Resolver) -> Bot:
-    return bot_of_run(resolver.run_path(name), game)
+def _make_policy(game: Game, name: str, resolver: Resolver) -> Bot | HintedPolicy:
+    path = resolver.run_path(name)
+    return bot_of_run(path, game) if resolver.hint is None else player_of_run(path, game, resolver.hint)
 
 
 POLICY_KIND = PlayerKind(make=_make_policy, placeholder="RUN", list=_runs, compiled=True)

@@ -19,7 +19,7 @@ from jax import Array, lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from kibitz.advice.batch import LLMHints
-from kibitz.core.bots import Bot, seated
+from kibitz.core.bots import NO_HINTS, Bot, seated
 from kibitz.core.chance import seed_key
 from kibitz.core.errors import BadInput
 from kibitz.core.game import Game
@@ -125,14 +125,22 @@ class CompiledPhase:
         )  # fmt: skip
         return jit_batch(split, donate_argnums=0)
 
-    @cached_property
-    def judge(self) -> Callable[[Array, Any, Array, Array], tuple[Array, dict[str, Array]]]:
-        """weights, settings, key, episode numbers -> returns f32[seeds, episodes, 2] and scores of greedy play."""
-        opponent = self.opponent or self.game.bot(self.game.fallback)
-        adviser = None if self.algo == "supervised" else self.adviser
+    @property
+    def heard_adviser(self) -> Bot | None:
+        """The adviser that the learner may hear in evaluations; a supervised learner never hears its teacher."""
+        return None if self.algo == "supervised" else self.adviser
 
-        def one(weights: Array, settings: Any, key: Array, numbers: Array) -> Any:
-            bot = policy_bot(self.game, self.flat.rebuild(weights), "learner", adviser, self.cadence)
+    @cached_property
+    def judge(self) -> Callable[[Array, Any, Array, Array, Any], tuple[Array, dict[str, Array]]]:
+        """weights, settings, key, episode numbers, whether hints are heard -> returns f32[seeds, episodes, 2], scores.
+
+        One program plays with and without hints, so that both cost one compilation.
+        """
+        opponent = self.opponent or self.game.bot(self.game.fallback)
+
+        def one(weights: Array, settings: Any, key: Array, numbers: Array, heard: Array) -> Any:
+            policy = self.flat.rebuild(weights)
+            bot = policy_bot(self.game, policy, "learner", self.heard_adviser, self.cadence, heard=heard)
             return match_program(self.game, (bot, opponent))(settings, key, numbers)
 
         return jit_batch(lambda weights, *rest: lax.map(lambda w: one(w, *rest), weights))
@@ -211,11 +219,16 @@ class TrainingPhase:
         """learners, settings, number of updates -> learners, mean metrics f32[seeds] each."""
         return self.compiled.advance if self.host is None else self.host.advance
 
-    def judge(self, weights: Array) -> tuple[Array, dict[str, Array]]:
+    @property
+    def hints_from(self) -> str:
+        """Whose hints evaluations hear: a language model's would cost more questions than the training."""
+        return NO_HINTS if self.compiled.heard_adviser is None else self.advice
+
+    def judge(self, weights: Array, heard: bool = True) -> tuple[Array, dict[str, Array]]:
         """weights -> returns f32[seeds, episodes, 2] and scores of greedy play on fresh contexts."""
         key = seed_key(2**40 + self.job.seed)  # no learner trains on contexts of this seed
         numbers = jnp.arange(self.job.logging.eval_episodes, dtype=jnp.int32)
-        return self.compiled.judge(weights, self.settings, key, numbers)
+        return self.compiled.judge(weights, self.settings, key, numbers, heard)
 
     @cached_property
     def host(self) -> HostHintLoop | None:

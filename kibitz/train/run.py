@@ -1,8 +1,8 @@
 """A training run: one job and its folder.
 
 The folder holds `config.yaml` and `run.json` (the job, versions and devices), `metrics.csv` and `evaluations.csv`
-(identical for the same seed), `timing.csv`, `tensorboard/`, `checkpoints/` and `learning_curve.png`; with hints
-of a language model also `prompt.txt`.
+(identical for the same seed; an evaluation names the source of its hints), `timing.csv`, `tensorboard/`,
+`checkpoints/` and `learning_curve.png`; with hints of a language model also `prompt.txt`.
 """
 
 from __future__ import annotations
@@ -25,12 +25,13 @@ import yaml
 from numpy.typing import NDArray
 
 from kibitz.advice.batch import COLUMNS
+from kibitz.core.bots import NO_HINTS
 from kibitz.core.errors import BadInput
 from kibitz.core.paths import write_whole
-from kibitz.evaluate.statistics import mean_ci95
 from kibitz.llm.client.limits import TooManyFailures
 from kibitz.train import checkpoint
 from kibitz.train.config import Job
+from kibitz.train.evaluation import measures
 from kibitz.train.llm_hints.accounting import NOTE, HintAccounting
 from kibitz.train.logs import Curve, Rows, Tensorboard, read_rows
 from kibitz.train.phase import TrainingPhase, build_phases
@@ -91,6 +92,7 @@ class Run:
             "seeds": self.job.seeds,
             **{name: _nan_to_none(values) for name, values in progress.evaluation.items()},
             "adviser": self.phases[-1][1].advice,
+            "hints_from": phase.hints_from,
             **({"hints": self.hints.usage()} if self.hints else {}),
             "notes": self.notes,
         }
@@ -118,7 +120,7 @@ class Run:
             progress.step, progress.train_seconds = goal, progress.train_seconds + seconds
             if self._due(self.job.logging.eval_every, goal) or goal >= self._total_steps:
                 progress.evaluation = self._evaluate(phase, progress.learner)
-                self._record(logs, goal, progress.evaluation)
+                self._record(logs, goal, phase.hints_from, progress.evaluation)
             self._write(logs, goal, metrics, rate, progress.clock())
             if self._due(self.job.logging.save_every, goal):
                 self._save(phase, progress.learner, goal)
@@ -231,6 +233,7 @@ class Run:
             "game": phases[0][1].game.name,
             "game_version": phases[0][1].game.version,
             "advisers": [phase.advice for _, phase in phases],
+            "evaluation_hints_from": [phase.hints_from for _, phase in phases],
             "notes": self.notes,
         }
         if self.hints:
@@ -257,25 +260,16 @@ class Run:
             logs.timing.add({"step": step, "seconds": round(seconds, 3), "steps_per_s": round(rate, 1)})
 
     def _evaluate(self, phase: TrainingPhase, learner: Any) -> dict[str, list[float]]:
-        """Measures by name, one number for each seed; NaN where a measure is undefined."""
-        returns, scores = phase.judge(learner.weights)
-        paid = np.asarray(returns, float)[:, :, 0]  # f64[seeds, episodes]
-        measures = {"return_mean": paid.mean(1)}
-        if "ceiling" in scores:
-            ceiling = np.asarray(scores["ceiling"], float)[:, :, 0].mean(1)
-            measures["share_of_ceiling"] = paid.mean(1) / np.where(ceiling == 0, np.nan, ceiling)
-        for name, value in scores.items():
-            if name not in ("ceiling", "payoff"):
-                measures[name] = np.array([mean_ci95(row)[0] for row in np.asarray(value, float)[:, :, 0]])
-        return {name: [float(x) for x in value] for name, value in measures.items()}
+        return measures(phase, learner.weights, alone=any(other.hints_from != NO_HINTS for _, other in self.phases))
 
-    def _record(self, logs: Logs, step: int, evaluation: Mapping[str, list[float]]) -> None:
+    def _record(self, logs: Logs, step: int, hints_from: str, evaluation: Mapping[str, list[float]]) -> None:
         for seed in range(self.job.seeds):
-            row = {"step": step, "seed": self.job.seed + seed} | {k: v[seed] for k, v in evaluation.items()}
+            own = {name: values[seed] for name, values in evaluation.items()}
+            row = {"step": step, "seed": self.job.seed + seed}
             if logs.evaluations:
-                logs.evaluations.add(row)
+                logs.evaluations.add(row | own | {"hints_from": hints_from})
             if logs.board:
-                logs.board.add(f"evaluation/seed_{self.job.seed + seed}", row, step)
+                logs.board.add(f"evaluation/seed_{self.job.seed + seed}", row | own, step)
 
     def _save(self, phase: TrainingPhase, learner: Any, step: int) -> None:
         checkpoint.write(self.folder / "checkpoints", learner, step, phase.game, self.job.model_dump(mode="json"))

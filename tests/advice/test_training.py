@@ -19,6 +19,7 @@ from kibitz.advice.ask import Position, PositionAsker
 from kibitz.advice.batch import COLUMNS
 from kibitz.core.errors import BadInput
 from kibitz.core.xla.jit import jit_batch
+from kibitz.evaluate.match import evaluate, side_of
 from kibitz.games import get_game
 from kibitz.train import phase as train_phase
 from kibitz.train.llm_hints import loop
@@ -355,3 +356,18 @@ def test_hints_come_to_their_own_games_and_only_when_due(train: Train, server: F
 def _forget_programs() -> None:
     train_phase.first_equal.cache_clear()
     loop.step_programs.cache_clear()
+
+
+def test_a_policy_trained_with_a_model_hears_it_only_if_asked_to(train: Train, server: FakeServer) -> None:
+    folder, summary = train("asked")
+    assert summary["hints_from"] == "none", "evaluations within the run ask nothing"
+    game = get_game("two_arms", toy.ToyOptions(rounds=5))
+    name, options = f"policy:{folder}#1", toy.ToyOptions(rounds=5)
+    server.requests.clear()
+    alone = evaluate(game, options, name, "random", 4)
+    assert alone["hints_from"] == "none" and not server.requests
+    own = evaluate(game, options, side_of(game, name, "own"), "random", 4)
+    assert own["hints_from"] == summary["adviser"] and "obliging" in own["hints_from"]
+    assert own["hints_asked"] == 4 * 2, "five turns, a hint in every third"
+    assert own["hints_failed"] == {} and own["fallbacks"] == 0
+    assert own["opponent"]["hints_from"] == "none"

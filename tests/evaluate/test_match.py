@@ -9,9 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kibitz.core.bots import Bot, seated
+from kibitz.core.bots import seated
 from kibitz.core.errors import BadInput
-from kibitz.core.game import Game
 from kibitz.core.play.episode import play_episode
 from kibitz.core.play.player import BotPlayer
 from kibitz.evaluate import match
@@ -54,6 +53,7 @@ def test_bayes_reaches_its_expected_share_of_the_ceiling() -> None:
         assert name in found
         assert name in found["opponent"]
     assert found["welfare"] == pytest.approx(found["return_mean"] + found["opponent"]["return_mean"], rel=1e-6)
+    assert found["hints_from"] == found["opponent"]["hints_from"] == "none"
     json.dumps(found, allow_nan=False)
 
 
@@ -80,19 +80,6 @@ def test_host_players_play_the_same_episodes_as_compiled_bots() -> None:
     host = play_hosts(GAME, settings, [BotPlayer(GAME, bot) for bot in bots], 10, 3, _nothing)
     batch = play_bots(GAME, settings, bots, 10, 3, _nothing)
     assert np.array_equal(host.returns, batch.returns)
-
-
-def test_players_are_resolved_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run that continues meanwhile would be another player in the reference's episodes."""
-    found: list[str] = []
-
-    def bot_named(game: Game, name: str) -> Bot | None:
-        found.append(name)
-        return game.bots[name]
-
-    monkeypatch.setattr(match, "bot_named", bot_named)
-    evaluate(GAME, OPTIONS, "random", "heuristic", 2)
-    assert sorted(found) == ["bayes", "heuristic", "random"]
 
 
 def test_progress_counts_every_episode_of_every_run() -> None:

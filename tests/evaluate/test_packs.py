@@ -19,6 +19,7 @@ from kibitz.cli.evaluate import evaluate
 from kibitz.cli.output import pack_table
 from kibitz.core.errors import BadInput
 from kibitz.core.play.packs import Pack
+from kibitz.evaluate.match import Side, side_of
 from kibitz.evaluate.packs import evaluate_pack, luck_of, paired, play_bots, play_hosts
 from kibitz.games import get_game, get_pack, pack_names
 from kibitz.games.cricket.chances import regret
@@ -63,10 +64,14 @@ def test_a_captain_against_itself_wins_exactly_one_of_every_pair(small: Pack) ->
     assert found["win_share"] == 0.5 and found["win_share_ci95"] == [0.5, 0.5]
 
 
+def sides_of(one: str, other: str) -> tuple[Side, Side]:
+    return side_of(GAME, one), side_of(GAME, other)
+
+
 @pytest.mark.conformance  # twenty seconds
 def test_host_players_play_and_are_judged_like_compiled_bots(mixed: Pack) -> None:
-    names, bots = ("aggressive", "random"), (GAME.bot("aggressive"), GAME.bot("random"))
-    host = play_hosts(GAME, mixed, names, 14, 0, _nothing)  # goes round again
+    sides, bots = sides_of("aggressive", "random"), (GAME.bot("aggressive"), GAME.bot("random"))
+    host = play_hosts(GAME, mixed, sides, 14, 0, _nothing)  # goes round again
     batch = play_bots(GAME, mixed, bots, 14, 0, _nothing)
     np.testing.assert_array_equal(host.returns, batch.returns)
     np.testing.assert_array_equal(host.turns, batch.turns)
@@ -208,7 +213,7 @@ def test_every_seed_has_its_own_matches(small: Pack, seed: int) -> None:
     assert len(drawn) == 2 * count // 2
     bots = (GAME.bot("random"), GAME.bot("balanced"))
     batched = play_bots(GAME, small, bots, 14, seed, lambda n: None)
-    single = play_hosts(GAME, small, ("random", "balanced"), 14, seed, lambda n: None)
+    single = play_hosts(GAME, small, sides_of("random", "balanced"), 14, seed, lambda n: None)
     assert np.array_equal(batched.returns, single.returns)
 
 

@@ -192,11 +192,13 @@ def test_a_pack_sets_the_first_position_and_its_match_stays_secret_until_the_end
 
 def test_both_matches_of_a_pair_equal_those_of_an_evaluation(bus: Bus) -> None:
     """In the second match each seat draws the other's luck; a random captain would differ at once."""
+    from kibitz.evaluate.match import side_of
     from kibitz.evaluate.packs import play_hosts
     from kibitz.games import get_game, get_pack
 
-    pack = get_pack("cricket", "death")
-    evaluated = play_hosts(get_game("cricket"), pack, ("random", "heuristic"), 2, 0, lambda count: None)
+    game, pack = get_game("cricket"), get_pack("cricket", "death")
+    sides = (side_of(game, "random"), side_of(game, "heuristic"))
+    evaluated = play_hosts(game, pack, sides, 2, 0, lambda count: None)
     for match in (0, 1):
         played = asyncio.run(run_episode_in_proc(bus, "random", "heuristic", eval_pack_id="death", seed=match))
         last = decode_event(bus.store.events(played["episode_id"], -1)[-1]).payload

@@ -49,7 +49,8 @@ def tiny_job(**changes: Any) -> Job:
 
 def rows(path: Path) -> list[dict[str, float]]:
     with open(path, encoding="utf-8", newline="") as file:
-        return [{name: float(value) for name, value in row.items()} for row in csv.DictReader(file)]
+        found = list(csv.DictReader(file))
+    return [{name: float(value) for name, value in row.items() if name != "hints_from"} for row in found]
 
 
 def last_checkpoint(folder: Path) -> Path:

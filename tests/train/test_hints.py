@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import dataclasses
 import json
 from collections.abc import Callable
@@ -13,10 +14,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from kibitz.cli.evaluate import evaluate
 from kibitz.core.errors import BadInput
 from kibitz.core.xla.jit import jit_batch
+from kibitz.evaluate import match
+from kibitz.evaluate.tally import Tallies
 from kibitz.games import get_game
 from kibitz.hints import Hint, HintAdapter
+from kibitz.train import checkpoint
 from kibitz.train.llm_hints.accounting import HintAccounting
 from kibitz.train.network import policy_bot
 from kibitz.train.phase import build
@@ -133,6 +138,85 @@ def test_the_adviser_is_reported_and_recorded(train: Callable[..., Any]) -> None
     folder, summary = train("expert", hints={"mode": "expert"}, train={"num_train_steps": 64})
     assert "oracle" in summary["adviser"]
     assert json.loads((folder / "run.json").read_text())["advisers"] == [summary["adviser"]]
+
+
+EXPERT: dict[str, Any] = {"hints": {"mode": "expert"}, "train": {"num_train_steps": 320}, "seed": 2}
+
+
+def test_evaluations_say_whose_hints_they_heard_and_measure_the_learner_alone_too(train: Callable[..., Any]) -> None:
+    folder, summary = train("expert", **EXPERT)
+    assert "oracle" in summary["hints_from"] and summary["hints_from"] == summary["adviser"]
+    assert json.loads((folder / "run.json").read_text())["evaluation_hints_from"] == [summary["adviser"]]
+    with open(folder / "evaluations.csv", encoding="utf-8", newline="") as file:
+        found = list(csv.DictReader(file))
+    assert {row["hints_from"] for row in found} == {summary["adviser"]}
+    assert any(row["return_mean"] != row["without_hints_return_mean"] for row in found)
+    assert summary["without_hints_return_mean"] == [float(found[-1]["without_hints_return_mean"])]
+
+
+def test_evaluations_of_a_run_without_hints_say_so_and_have_no_second_columns(train: Callable[..., Any]) -> None:
+    folder, summary = train("plain", train={"num_train_steps": 160})
+    assert summary["hints_from"] == "none"
+    header, first, *_ = (folder / "evaluations.csv").read_text().splitlines()
+    assert "without_hints" not in header and first.split(",")[-1] == "none"
+
+
+def test_evaluations_in_a_phase_without_hints_repeat_the_learners_own_measures(train: Callable[..., Any]) -> None:
+    curriculum = [{"until": 160, "hints": {"mode": "expert"}}]
+    folder, summary = train("both", curriculum=curriculum, train={"num_train_steps": 320})
+    with open(folder / "evaluations.csv", encoding="utf-8", newline="") as file:
+        first, second = csv.DictReader(file)
+    assert "oracle" in first["hints_from"] and second["hints_from"] == summary["hints_from"] == "none"
+    assert second["return_mean"] == second["without_hints_return_mean"]
+
+
+@pytest.mark.conformance
+def test_hint_none_and_own_separate_what_a_policy_learnt_from_what_it_follows(
+    train: Callable[..., Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, summary = train("expert", **EXPERT)
+
+    def evaluated(hint: Any) -> dict[str, Any]:
+        evaluate(f"policy:{folder}", game="two_arms", opponent="random", episodes=200, hint=hint, as_json=True)
+        return dict(json.loads(capsys.readouterr().out))
+
+    own, none, default = (evaluated(hint) for hint in ("own", "none", None))
+    assert own["hints_from"] == default["hints_from"] == summary["adviser"] and none["hints_from"] == "none"
+    assert own["opponent"]["hints_from"] == "none"
+    assert own["return_mean"] == default["return_mean"] != none["return_mean"]
+    evaluate(f"policy:{folder}", game="two_arms", opponent="random", episodes=20, hint="own")
+    assert "hints from" in (shown := capsys.readouterr().out) and "oracle" in shown
+
+
+def test_a_policy_hears_its_own_hints_unless_told_otherwise(train: Callable[..., Any]) -> None:
+    folder, summary = train("expert", **EXPERT)
+    for hint, source in ((None, summary["adviser"]), ("own", summary["adviser"]), ("none", "none")):
+        side = match.side_of(TOY, f"policy:{folder}", hint)
+        assert side.about == {"player": f"policy:{folder}", "hints_from": source}
+    assert match.side_of(TOY, f"policy:{folder}", "none").bot != match.side_of(TOY, f"policy:{folder}", "own").bot
+
+
+def test_a_policy_trained_without_hints_has_none_of_its_own(train: Callable[..., Any]) -> None:
+    folder, _ = train("plain", train={"num_train_steps": 64})
+    with pytest.raises(BadInput, match="not trained with hints"):
+        evaluate(f"policy:{folder}", game="two_arms", hint="own")
+
+
+def test_an_evaluation_reads_a_checkpoint_once(train: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that continues meanwhile would be another player in the reference's episodes."""
+    folder, _ = train("plain", train={"num_train_steps": 64})
+    read: list[Path] = []
+
+    def counted(path: Path) -> checkpoint.Saved:
+        read.append(path)
+        return original(path)
+
+    original = checkpoint.read
+    monkeypatch.setattr(checkpoint, "read", counted)
+    nothing = match.Played(np.zeros((4, 2)), {}, Tallies())
+    monkeypatch.setattr(match, "play_bots", lambda *_: nothing)  # would compile four programs
+    evaluate(f"policy:{folder}", game="two_arms", opponent="random", episodes=4, as_json=True)
+    assert len(read) == 1
 
 
 def test_a_game_without_words_cannot_have_llm_hints(train: Callable[..., Any], monkeypatch: Any) -> None:

@@ -120,12 +120,12 @@ def _compiled(bot: Bot) -> tuple[Any, Any]:
         settings: Any, memory: Any, view: Any, masks: Any, luck: Array, number: int, seat: int
     ) -> tuple[Any, Array]:
         masks, chance = jax.tree.map(jnp.asarray, masks), uniforms(luck, number + 1, bot.uniforms)
-        memory, act = bot.choose(settings, memory, _known_seat(view, seat), masks, chance)
+        memory, act = bot.choose(settings, memory, known_seat(view, seat), masks, chance)
         return memory, jnp.stack(act)  # fetched in one piece
 
     return start, jax.jit(choose, static_argnums=6)
 
 
-def _known_seat(view: Any, seat: int) -> Any:
+def known_seat(view: Any, seat: int) -> Any:
     """The view with its seat as a Python number: bots index tables by it while they are traced."""
     return view._replace(seat=seat) if "seat" in getattr(view, "_fields", ()) else view

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 from kibitz.core.bots import Bot, mixed
 from kibitz.core.errors import BadInput, NotFound
@@ -24,6 +24,7 @@ from kibitz.core.registry import PLAYERS, load, registered
 
 log = logging.getLogger("kibitz")
 MAX_BOTS_IN_MIX = 16  # all of them choose, one is used
+HintChoice: TypeAlias = Literal["none", "own"]
 RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*(#\d{1,4})?")
 
 
@@ -56,6 +57,8 @@ class Resolver:
     """`runs` is the only folder whose policies may be named; None allows any path, relative to here."""
 
     runs: Path | None = None
+    hint: HintChoice | None = None
+    """Whether a policy that was trained with hints hears them; None: yes, unless a language model gives them."""
 
     def find(self, game: Game, name: str) -> Bot | Player:
         """The bot or player of this name; BadInput lists the names there are."""
