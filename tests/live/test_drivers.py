@@ -113,6 +113,10 @@ def test_a_silent_driver_times_out_by_the_servers_clock(tmp_path: Path, monkeypa
     store.close()
 
 
+def nested(levels: int) -> Any:
+    return [nested(levels - 1)] if levels else []
+
+
 @pytest.mark.parametrize(
     ("kind", "payload", "wrong"),
     [
@@ -122,13 +126,19 @@ def test_a_silent_driver_times_out_by_the_servers_clock(tmp_path: Path, monkeypa
         ("step", {"frame": 5}, "frame should be an object"),
         ("step", {"private": {"0": 7}}, "private should be an object"),
         ("step", {"private": None}, "private should be an object"),
+        ("commentary", {"text": {"a": 1}}, "text should be a string"),
+        ("commentary", {"text": "a", "audio": 5}, "audio should be a string"),
+        ("episode.failed", {"reason": ["a"]}, "reason should be a string"),
+        ("decision", {"seat": "0 sr"}, "seat should be 0 or 1"),
+        ("step", {"frame": {"a": nested(300)}}, "nested too deeply"),
+        ("step", {"frame": {"a": "\ud800"}}, "not a JSON object"),
     ],
 )
 def test_event_fields_that_the_server_reads_are_validated_on_arrival(
     kind: str, payload: dict[str, Any], wrong: str
 ) -> None:
     event = {"v": 1, "episode_id": "ep-1", "seq": 3, "ts": 1.0, "type": kind, "payload": payload}
-    with pytest.raises(BadInput, match=f"Line 1: .*{wrong}"):
+    with pytest.raises(BadInput, match=f"Line 1:? .*{wrong}"):
         parse_lines(json.dumps(event).encode())
 
 

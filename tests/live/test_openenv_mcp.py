@@ -63,8 +63,6 @@ def test_a_tool_called_without_a_session_begins_one(http: httpx.Client) -> None:
 @pytest.mark.parametrize(
     ("sent", "code"),
     [
-        (b"{", -32700),
-        (b"\xff", -32700),
         (b"[]", -32600),
         (b"{}", -32600),
         (b'{"jsonrpc":"1.0","id":1,"method":"ping"}', -32600),
@@ -77,6 +75,30 @@ def test_a_tool_called_without_a_session_begins_one(http: httpx.Client) -> None:
 def test_an_invalid_request_gets_a_json_rpc_error(http: httpx.Client, sent: bytes, code: int) -> None:
     reply = http.post("/mcp", content=sent)
     assert (reply.status_code, reply.json()["error"]["code"]) == (200, code)
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"{",
+        b"\xff",
+        b'{"jsonrpc":"2.0","id":%s,"method":"ping"}' % (b"7" * 5000),
+        b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"propose","arguments":{"books":%s}}}'
+        % (b"7" * 400),
+        b'{"jsonrpc":"2.0","id":"\\ud800","method":"ping"}',
+        b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"a":%s%s}}' % (b"[" * 200, b"]" * 200),
+        b'{"jsonrpc":"2.0","id":1,"method":"ping","params":%s' % (b'{"a":' * 10_000),
+    ],
+    ids=["half", "not text", "huge id", "huge argument", "surrogate", "deep", "deeper"],
+)
+def test_a_message_that_no_program_can_handle_is_a_parse_error(http: httpx.Client, sent: bytes) -> None:
+    reply = http.post("/mcp", content=sent)
+    assert (reply.status_code, reply.json()["error"]["code"]) == (400, -32700)
+    with talking(str(http.base_url).rstrip("/"), "/mcp") as connection:
+        connection.send(sent)
+        assert json.loads(connection.recv(30))["error"]["code"] == -32700
+        connection.send('{"jsonrpc":"2.0","id":1,"method":"ping"}')
+        assert json.loads(connection.recv(30))["result"] == {}, "the connection goes on"
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import logging
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -11,8 +13,12 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
 from kibitz.core.chance import episode_luck, seat_luck, seed_key
+from kibitz.live.app import create_app
+from kibitz.live.config import LiveConfig
+from kibitz.live.store.base import StoreUnavailable
 from tests.live.conftest import Served
 from tests.live.machines import wait_until
+from tests.live.openenv_server import serving
 
 NEGOTIATION = {"game": "deal_or_no_deal", "captain_preset": "heuristic", "opponent_choice": "heuristic"}
 LONG = {
@@ -185,3 +191,32 @@ def test_two_people_play_each_by_their_own_link_and_see_only_their_own_values(se
     assert served.wait_for_end(episode_id)["status"] == "ended"
     made = [event["payload"] for event in served.events(episode_id) if event["type"] == "decision"]
     assert [(one["seat"], one["source"], one["fallback"]) for one in made] == [(0, "human", ""), (1, "human", "")]
+
+
+def test_watchers_who_arrive_while_the_store_is_away_get_a_reason_and_the_log_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = create_app(LiveConfig(store=str(tmp_path / "a.db"), warm=False))
+
+    def away(*values: Any) -> Any:
+        raise StoreUnavailable("connection to server at 10.1.2.3 failed; see /srv/secret")
+
+    try:
+        with serving(app) as base, caplog.at_level(logging.INFO):
+            monkeypatch.setattr(app.state.bus.store, "_read", away)
+            for _ in range(3):
+                address = base.replace("http", "ws") + "/custom/ws?episode_id=ep-1"
+                with connect(address) as socket, pytest.raises(ConnectionClosed) as closed:
+                    socket.recv(5)
+                assert closed.value.rcvd is not None and closed.value.rcvd.code == 1013
+                assert "store is unavailable" in closed.value.rcvd.reason and "10.1" not in closed.value.rcvd.reason
+            headers = {"accept": "text/event-stream"}
+            for path in ("/custom/ws?episode_id=ep-1", "/episodes", "/episodes/ep-1", "/leaderboard.json"):
+                answer = httpx.get(base + path, headers=headers)
+                assert (answer.status_code, answer.json()) == (503, {"error": StoreUnavailable.public}), path
+    finally:
+        app.state.bus.store.close()
+    assert [line.getMessage() for line in caplog.records if "10.1.2.3" in line.getMessage()] == [
+        "requests fail because the store is unavailable: connection to server at 10.1.2.3 failed; see /srv/secret"
+    ]
+    assert not [line for line in caplog.records if line.exc_info]

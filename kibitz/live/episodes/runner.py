@@ -161,7 +161,9 @@ class Runner:
             log.info("episode %s was stopped: %s", episode_id, episode.signal.reason)
         except (StoreUnavailable, SequenceGap, EpisodeClosed) as error:
             log.error("episode %s cannot be recorded: %s", episode_id, error)
-            fail_episode(self.bus, episode_id, "error", str(error), lambda: self._closing)
+            away = isinstance(error, StoreUnavailable)  # its message may name addresses and paths
+            reason = "The store was unavailable for too long." if away else str(error)
+            fail_episode(self.bus, episode_id, "error", reason, lambda: self._closing)
         except Exception as error:
             log.exception("episode %s failed", episode_id)
             reason = f"The server failed ({type(error).__name__}); its log says why."

@@ -12,14 +12,15 @@ from pydantic import ValidationError
 
 from kibitz.core.errors import BadInput
 from kibitz.core.options import sentence
-from kibitz.core.play.events import TYPES
+from kibitz.core.play.events import TYPES, Event
 from kibitz.live.http.models import Envelope
 from kibitz.live.store.base import EpisodeClosed, Row, SequenceGap
-from kibitz.live.store.stored_event import StoredEvent, event_from_dict
+from kibitz.live.store.stored_event import StoredEvent
 from kibitz.live.stream.bus import Bus
 from kibitz.live.stream.bus_observer import TextToSpeech, with_audio
 
 MAX_RETURN = 1e9  # sums and means of returns must stay finite
+WORDS = ("text", "reason", "audio")  # that are spoken, listed or shown alone
 MAX_NAME = 200  # characters of a game's or player's name
 KEY_HEADER = "Episode-Key"
 MIN_KEY, MAX_KEY = 16, 200  # characters
@@ -51,7 +52,11 @@ def parse_lines(body: bytes) -> list[StoredEvent]:
             raise BadInput(f"Line {number} has the type {given.type!r}; it should be one of {', '.join(TYPES)}.")
         if wrong := _unsound(given.type, given.payload):
             raise BadInput(f"Line {number}: {wrong}")
-        listed.append(StoredEvent(event_from_dict(given.model_dump())))
+        listed.append(StoredEvent(Event(given.episode_id, given.seq, given.ts, given.type, given.payload, given.v)))
+        try:
+            _ = listed[-1].body  # the bytes that the store keeps
+        except TypeError:  # from orjson: more than 254 levels
+            raise BadInput(f"Line {number} is nested too deeply.") from None
     if not listed:
         raise BadInput("The body contains no event; send one JSON object per line.")
     first = listed[0]
@@ -70,6 +75,11 @@ def _unsound(kind: str, payload: dict[str, Any]) -> str:
     private = payload.get("private", {})
     if not isinstance(private, dict) or not all(isinstance(part, dict) for part in private.values()):
         return "private should be an object with an object for each seat."
+    for name in WORDS:
+        if not isinstance(payload.get(name), str | None):
+            return f"{name} should be a string."
+    if payload.get("seat", 0) not in (0, 1):
+        return "seat should be 0 or 1."
     if kind == "episode.ended":
         returns = payload.get("returns")
         pair = returns if isinstance(returns, list) and len(returns) == 2 else [None]
@@ -133,5 +143,10 @@ def commit(bus: Bus, listed: list[StoredEvent], speech: TextToSpeech | None, key
     if row.last_seq < 0:
         bus.begin(row)
     tts = speech if row.about.get("speech") is True else None
-    added = sum(bus.publish(StoredEvent(with_audio(event.event, tts), row.open_table)) for event in listed)
+    added = 0
+    for event in listed:
+        spoken = with_audio(event.event, tts)
+        stored = event if spoken is event.event else StoredEvent(spoken)
+        stored.open_table = row.open_table
+        added += bus.publish(stored)
     return {"next": listed[-1].seq + 1, "added": added, "key": made or None}

@@ -16,7 +16,7 @@ from kibitz.live.openenv.sessions import EnvironmentFailed, NoFreeSession, NoSes
 from kibitz.live.store.base import StoreUnavailable
 
 STATUSES: dict[type[Exception], int] = {
-    NotFound: 404, NoSession: 404, BadInput: 422, EnvironmentFailed: 500, StoreUnavailable: 503,
+    NotFound: 404, NoSession: 404, BadInput: 422, EnvironmentFailed: 500,
 }  # fmt: skip
 INVALID_JSON = "The body is not valid JSON."
 RETRY_SECONDS = 30  # after which a full server is worth another attempt
@@ -40,6 +40,7 @@ def add_error_handlers(app: FastAPI) -> None:
         app.add_exception_handler(kind, _sentence_with(status))
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(NoFreeSession, _full)
+    app.add_exception_handler(StoreUnavailable, _store_unavailable)
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(Exception, _failed)
 
@@ -66,6 +67,12 @@ async def _invalid(request: Request, error: Exception) -> JSONResponse:
 async def _full(request: Request, error: Exception) -> JSONResponse:
     body = {"error": str(error), "code": "CAPACITY_REACHED"}
     return JSONResponse(body, 429, {"Retry-After": str(RETRY_SECONDS)})
+
+
+async def _store_unavailable(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, StoreUnavailable)
+    request.app.state.bus.outages.note(error)
+    return _problem(503, error.public)
 
 
 async def _http(request: Request, error: Exception) -> JSONResponse:

@@ -14,7 +14,7 @@ from fastapi.responses import JSONResponse, Response, StreamingResponse
 from starlette.websockets import WebSocketDisconnect
 
 from kibitz.live.http.fast_socket import PUSH
-from kibitz.live.store.base import Row
+from kibitz.live.store.base import OutageLog, Row, StoreUnavailable
 from kibitz.live.store.stored_event import ID
 from kibitz.live.stream.channel import Channel, Message, Watcher
 from kibitz.live.stream.hub import Hub
@@ -61,6 +61,7 @@ class WatchSession:
 
     def __init__(self, state: Any, query: dict[str, str]) -> None:
         self.hub: Hub = state.bus.hub
+        self.outages: OutageLog = state.bus.outages
         self._runner, self._store = state.runner, state.bus.store
         self.episode_id = query.get("episode_id") or None
         self._token = query.get("seat_token") or None
@@ -137,14 +138,15 @@ async def _watch(socket: WebSocket) -> None:
     except BadQuery as wrong:
         await _close(socket, POLICY_VIOLATION, str(wrong)[:100])
         return
+    except StoreUnavailable as error:
+        await _close_for(socket, error)
+        return
     receiving = asyncio.create_task(_receive(socket, session))
     sending = asyncio.create_task(_send(socket, session))
     try:
         await asyncio.wait([receiving, sending], return_when=asyncio.FIRST_COMPLETED)
-        if sending.done() and (error := sending.exception()) is not None:
-            level = logging.INFO if isinstance(error, DISCONNECTED) else logging.WARNING
-            log.log(level, "disconnected a watcher of %s: %r", session.episode_id, error)
-            await _close(socket, TRY_AGAIN_LATER, "the server had a problem; reconnect")
+        if sending.done() and (failure := sending.exception()) is not None:
+            await _close_for(socket, failure)
         elif not receiving.done():
             closing = session.hub.closing
             await _close(
@@ -156,6 +158,18 @@ async def _watch(socket: WebSocket) -> None:
         for task in (receiving, sending):
             task.cancel()
         await asyncio.gather(receiving, sending, return_exceptions=True)
+
+
+async def _close_for(socket: WebSocket, error: BaseException) -> None:
+    """Ends a connection that cannot go on, with a reason for the watcher and a line for the operator."""
+    reason = "the server had a problem; reconnect"
+    if isinstance(error, StoreUnavailable):
+        reason = error.public
+        socket.app.state.bus.outages.note(error)
+    else:
+        level = logging.INFO if isinstance(error, DISCONNECTED) else logging.WARNING
+        log.log(level, "disconnected a watcher: %r", error)
+    await _close(socket, TRY_AGAIN_LATER, reason)
 
 
 async def _close(socket: WebSocket, code: int, reason: str) -> None:
@@ -204,11 +218,14 @@ async def _sse(session: WatchSession) -> AsyncIterator[bytes]:
             except StopAsyncIteration:
                 yield b"event: end\ndata: {}\n\n"
                 return
+            except StoreUnavailable as error:  # without an end event the browser reconnects by itself
+                session.outages.note(error)
+                return
             pending = asyncio.ensure_future(anext(messages))
             event_id = f"id: {message.last}\n" if message.first >= 0 else ""
             yield f"{event_id}data: {message.text}\n\n".encode()
     finally:
         pending.cancel()
-        with suppress(asyncio.CancelledError, StopAsyncIteration):
+        with suppress(asyncio.CancelledError, StopAsyncIteration, StoreUnavailable):
             await pending
         await messages.aclose()  # type: ignore[attr-defined]

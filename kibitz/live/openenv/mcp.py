@@ -61,10 +61,10 @@ async def answer(
     try:
         try:
             call = Call.model_validate(loads(raw))
-        except (json.JSONDecodeError, UnicodeDecodeError, RecursionError):
-            raise RpcError(PARSE, "The message is not valid JSON.") from None
         except ValidationError as error:
             raise RpcError(INVALID, sentence(Call, error, "field of a JSON-RPC request")) from None
+        except ValueError:
+            raise RpcError(PARSE, "The message is not valid JSON.") from None
         call_id = call.id
         if call.jsonrpc != "2.0":
             raise RpcError(INVALID, "jsonrpc should be '2.0'.")

@@ -30,6 +30,7 @@ from kibitz.live.openenv.ws import Socket, play, rpc
 HEADER = "X-Session-Id"
 MCP_HEADER = "Mcp-Session-Id"
 Count = Annotated[int, Field(ge=0, le=LAST_SEED)]
+Index = Annotated[int, Field(ge=-LAST_SEED, le=LAST_SEED)]  # of a slice
 
 
 class ResetRequest(Strict):
@@ -65,8 +66,8 @@ class TaskRequest(SplitRequest):
 
 
 class TaskRangeRequest(SplitRequest):
-    start: int | None = None
-    stop: int | None = None
+    start: Index | None = None
+    stop: Index | None = None
 
 
 ERRORS: dict[int | str, dict[str, Any]] = {status: {"model": Problem} for status in (404, 422, 429)}
@@ -180,13 +181,22 @@ def _routes(service: Service) -> APIRouter:
     async def metadata() -> dict[str, Any]:
         return await sessions.aside(_metadata, game)
 
-    @routes.post("/mcp", responses={200: {"model": dict[str, Any]}, 202: {"description": "a notification"}})
+    answers: dict[int | str, dict[str, Any]] = {
+        200: {"model": dict[str, Any]},
+        202: {"description": "a notification"},
+        400: {"model": dict[str, Any], "description": "the message is not valid JSON"},
+    }
+
+    @routes.post("/mcp", responses=answers)
     async def mcp(request: Request) -> Response:
         """JSON-RPC; `initialize` answers with a session in `Mcp-Session-Id`."""
         named = request.headers.get(MCP_HEADER) or request.headers.get(HEADER) or ""
         answer = await openenv_mcp.answer(game, sessions, await request.body(), None, named)
         headers = {MCP_HEADER: answer.session.id} if answer.session is not None else None
-        return Response(status_code=202) if answer.body is None else JSONResponse(answer.body, headers=headers)
+        if answer.body is None:
+            return Response(status_code=202)
+        status = 400 if answer.body.get("error", {}).get("code") == openenv_mcp.PARSE else 200
+        return JSONResponse(answer.body, status, headers)
 
     @routes.delete("/mcp", status_code=204, responses={202: {"model": dict[str, Any]}})
     async def mcp_end(mcp_session_id: Annotated[str, Header(min_length=1)]) -> Response:

@@ -95,7 +95,7 @@ async def play(service: Service, session: EnvSession, raw: str) -> str | None:
     """The reply to one message; None ends the connection, an empty reply is not sent."""
     try:
         message = loads(raw)
-    except (json.JSONDecodeError, RecursionError) as error:
+    except ValueError as error:
         return _error("INVALID_JSON", f"The message is not valid JSON: {error}.")
     if not isinstance(message, dict):
         return _error("VALIDATION_ERROR", "A message should be an object with a type.")

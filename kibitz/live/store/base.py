@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -12,12 +14,29 @@ from kibitz.core.paths import named
 if TYPE_CHECKING:
     from kibitz.live.store.sql import Store
 
+log = logging.getLogger("kibitz.live")
+LOG_SECONDS = 60.0  # between two lines about an outage
 MAX_READ_BYTES = 8 << 20  # of events in one read: a foreign driver's event may have a megabyte
 STATUSES = ("running", "ended", "failed", "interrupted")
 
 
 class StoreUnavailable(Exception):
-    """The store is locked, full or unreachable, and the timeout has passed. The message gives the reason."""
+    """The store is locked, full or unreachable, and the timeout has passed. The message is for the log."""
+
+    public = "The store is unavailable; try again in a few seconds."
+
+
+class OutageLog:
+    """Logs an outage once a minute, with the details that no client learns: addresses, paths, the driver's words."""
+
+    def __init__(self) -> None:
+        self._last: float | None = None
+
+    def note(self, error: StoreUnavailable) -> None:
+        now = time.monotonic()
+        if self._last is None or now - self._last >= LOG_SECONDS:
+            self._last = now
+            log.warning("requests fail because the store is unavailable: %s", error)
 
 
 class StoreDamaged(StoreUnavailable):

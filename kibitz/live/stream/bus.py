@@ -10,7 +10,7 @@ from typing import Protocol
 
 from prometheus_client import Histogram
 
-from kibitz.live.store.base import Row
+from kibitz.live.store.base import OutageLog, Row
 from kibitz.live.store.sql import Store
 from kibitz.live.store.stored_event import StoredEvent
 from kibitz.live.stream.hub import DELAY_SECONDS, Hub
@@ -38,6 +38,7 @@ class Bus:
     def __init__(self, store: Store, link: Link | None = None) -> None:
         self.store, self.link = store, link
         self.hub = Hub(store)
+        self.outages = OutageLog()
         self.committed = 0
         self.commit_seconds = Histogram(
             "kibitz_commit_seconds", "From handing an event to the store until it is committed",
