@@ -77,7 +77,9 @@ def watch(
     overs: Annotated[
         int | None, typer.Option("--overs", min=1, help="Value of max_overs, for games with that option")
     ] = None,
-    pack: Annotated[str, typer.Option("--pack", help="Pack of first positions; default: a fresh deal")] = "default",
+    pack: Annotated[
+        str, typer.Option("--pack", help="Pack of first positions; --seed is then the number of the match")
+    ] = "",
     adviser: Annotated[str | None, typer.Option("--adviser", help="Player who advises seat 0")] = None,
     seed: OneSeed = None,
     pace: Annotated[float, typer.Option("--pace", min=0, max=60, help="Seconds between steps")] = 0.6,
@@ -94,7 +96,7 @@ def watch(
 
     named = {"game": game, "captain_preset": player, "opponent_choice": opponent}
     request = EpisodeRequest.read(
-        **{key: value for key, value in named.items() if value}, max_overs=overs, eval_pack_id=pack, seed=seed,
+        **{key: value for key, value in named.items() if value}, max_overs=overs, eval_pack_id=pack or None, seed=seed,
         adviser=adviser, open=open_table, pace=pace, options=parse_settings(options or []),
     )  # fmt: skip
     secret = token or os.environ.get("KIBITZ_TOKEN", "")

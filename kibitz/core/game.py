@@ -118,6 +118,7 @@ class Game(Generic[Settings, State, View]):
     version: int = 1  # raise it when the same acts could lead elsewhere: old checkpoints are then refused
     learning: Learning[Settings, View] = field(default_factory=Learning)
     bots: Mapping[str, Bot] = field(default_factory=dict)  # `random` is always there
+    aliases: Mapping[str, str] = field(default_factory=dict)  # other names of players: `groq` for `llm:groq`
     reference: str = ""  # the bot that others are measured against; default `heuristic`, else `random`
     measures: Measures[Settings, State] = field(default_factory=Measures)
     words: Words = GENERIC  # default: generic_words(heads)

@@ -190,6 +190,29 @@ def test_a_pack_sets_the_first_position_and_its_match_stays_secret_until_the_end
     assert "match" not in events[0].payload["about"]
 
 
+def test_a_fresh_match_of_a_pack_can_be_branched(bus: Bus) -> None:
+    from kibitz.live.episodes.branch import read_branch
+    from kibitz.live.episodes.request import BranchRequest
+
+    def recorded(episode_id: str) -> list[Any]:
+        return [decode_event(body).payload for body in bus.store.events(episode_id, -1)]
+
+    played = asyncio.run(run_episode_in_proc(bus, "balanced", "random", eval_pack_id="death"))
+    record = recorded(played["episode_id"])
+    assert record[0]["frame"]["legal"] > 0 and record[-1].get("match") is None
+    row = bus.store.episode(played["episode_id"])
+    assert row is not None
+
+    async def branched() -> str:
+        request = BranchRequest(turn=record[-1]["steps"], players=["balanced", "random"])
+        episode = await Runner(bus, LiveConfig(pace=0.0)).start(*read_branch(bus.store, row, request))
+        await asyncio.to_thread(episode.done.wait)
+        return episode.episode_id
+
+    again = recorded(asyncio.run(branched()))
+    assert (again[0]["frame"], again[-1]["scores"]) == (record[0]["frame"], record[-1]["scores"])
+
+
 def test_both_matches_of_a_pair_equal_those_of_an_evaluation(bus: Bus) -> None:
     """In the second match each seat draws the other's luck; a random captain would differ at once."""
     from kibitz.evaluate.match import side_of

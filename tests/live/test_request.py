@@ -73,6 +73,32 @@ def test_a_seat_that_the_request_does_not_name_gets_the_games_default_player() -
     assert request.seats == (get_game("deal_or_no_deal").default_players[0], "bayes")
 
 
+def test_every_opponent_preset_of_cricket_is_accepted_under_both_of_its_names() -> None:
+    from kibitz.games.cricket.captains import OPPONENT_PRESETS
+
+    for choice, name in OPPONENT_PRESETS.items():
+        for asked in ({"opponent_choice": choice}, {"players": ["balanced", choice]}):
+            assert EpisodeRequest(game="cricket", **asked).completed().seats == ("balanced", name)
+
+
+def test_only_a_servers_opponent_choice_may_be_unknown_and_the_record_says_so(
+    bus: Bus, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As in the seed's `OPPONENT_PRESETS.get(opponent_choice, "heuristic")`."""
+    played = asyncio.run(run_episode_in_proc(bus, "heuristic", "nobody", game="deal_or_no_deal", seed=1))
+    assert played["note"] == "There is no opponent 'nobody'; heuristic plays."
+    assert played["players"] == ["heuristic", "heuristic"]
+    first = decode_event(bus.store.events(played["episode_id"], -1)[0])
+    assert first.payload["about"]["note"] == played["note"]
+    assert any(played["note"] in record.message for record in caplog.records)
+    for wrong in ({"players": ["heuristic", "nobody"]}, {"captain_preset": "nobody"}):
+        with pytest.raises(BadInput, match="no player 'nobody'"):
+            asyncio.run(run_episode_in_proc(bus, game="deal_or_no_deal", **wrong))
+    typed = EpisodeRequest(game="deal_or_no_deal", opponent_choice="nobody").completed()
+    with pytest.raises(BadInput, match="no player 'nobody'"):
+        prepare(typed, Limits(), StopSignal())
+
+
 def test_the_operator_chooses_the_default_game() -> None:
     assert EpisodeRequest().completed("deal_or_no_deal").game == "deal_or_no_deal"
 

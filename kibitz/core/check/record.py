@@ -56,6 +56,9 @@ def check_record(game: Game, options: Any) -> None:
     for name in (game.reference, game.fallback, *game.default_players):
         known = name in game.bots or ":" in name
         assert known, f"`bots` should have {name!r}, which `reference` or `default_players` names."
+    for alias, name in game.aliases.items():
+        assert alias not in game.bots, f"`aliases` should not hide the bot {alias!r}."
+        assert name in game.bots or ":" in name, f"`bots` should have {name!r}, which `aliases` names."
     scale = game.learning.scale(options.settings())
     assert math.isfinite(scale) and scale > 0, f"`learning.scale` should be positive and finite, not {scale}."
     assert game.contexts("uniform") is not None, "`contexts` should return options for 'uniform'."

@@ -6,11 +6,13 @@ A record's `packs` returns an object with two functions: `packs()` lists the nam
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from jax import Array
+
+WHOLE = "default"  # the pack of whole episodes; every game accepts its name
 
 
 class Scenario(NamedTuple):
@@ -19,6 +21,7 @@ class Scenario(NamedTuple):
     options: Any  # checked options of the game
     settings: Any  # their arrays, before any player discloses anything
     state: Any  # the first position
+    adjustable: tuple[str, ...] = ()  # options that the position allows to change
 
 
 def is_swapped(match: int | None) -> bool:
@@ -38,6 +41,20 @@ class Regret:
     lost: Callable[[Any, Any, Any, tuple[Any, Any]], Array]
 
 
+class PackStart(NamedTuple):
+    """How an episode from a pack begins."""
+
+    options: Any
+    state: Any
+    seed: int
+    match: int | None  # number in the pack; None: a fresh match
+
+
+def is_plain(pack: str | None, match: int | None) -> bool:
+    """Whether an episode is dealt by the game itself: without a pack, or as a fresh whole episode."""
+    return pack is None or (pack == WHOLE and match is None)
+
+
 @dataclass(frozen=True, eq=False)
 class Pack:
     """Matches come in pairs: 2 i and 2 i + 1 are one scenario with the same luck and the sides swapped.
@@ -52,7 +69,18 @@ class Pack:
     scenario: Callable[[int], Scenario]  # by match
     seed: Callable[[int], int]  # by match: what its luck comes from, the same within a pair
     regret: Regret | None = None
+    fresh: Callable[[int], Scenario] | None = None  # by seed: a match of the same kind that is not in the pack
 
     @property
     def matches(self) -> int:
         return 2 * self.pairs
+
+    def begin(self, match: int | None, seed: int, given: Mapping[str, Any]) -> PackStart:
+        """Match number `match`, or a fresh one of the same kind, with those of the `given` options that it allows."""
+        if match is None and self.fresh is not None:
+            scenario = self.fresh(seed)
+        else:
+            match = (seed if match is None else match) % self.matches
+            scenario, seed = self.scenario(match), self.seed(match)
+        changed = {name: value for name, value in given.items() if name in scenario.adjustable}
+        return PackStart(scenario.options.model_copy(update=changed), scenario.state, seed, match)

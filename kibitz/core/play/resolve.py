@@ -62,6 +62,7 @@ class Resolver:
 
     def find(self, game: Game, name: str) -> Bot | Player:
         """The bot or player of this name; BadInput lists the names there are."""
+        name = game.aliases.get(name, name)
         if name in game.bots:
             return game.bots[name]
         prefix, colon, rest = name.partition(":")
@@ -77,6 +78,7 @@ class Resolver:
 
     def bot(self, game: Game, name: str) -> Bot | None:
         """The bot of this name; None if it names a player that only exists on the host."""
+        name = game.aliases.get(name, name)
         if name in game.bots:
             return game.bots[name]
         kind = _kind_of(name)
@@ -87,6 +89,11 @@ class Resolver:
         """The player of this name, ready for the episode loop."""
         found = self.find(game, name)
         return BotPlayer(game, found, "" if name in game.bots else name) if isinstance(found, Bot) else found
+
+    def knows(self, game: Game, name: str) -> bool:
+        """Whether the name is well formed; a run or preset may still be missing on this machine."""
+        name = game.aliases.get(name, name)
+        return name in game.bots or _kind_of(name) is not None
 
     def run_path(self, name: str) -> str:
         """Where `policy:NAME` is read from under this resolver's path policy."""

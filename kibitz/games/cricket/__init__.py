@@ -12,7 +12,7 @@ from jax import Array
 
 from kibitz.core.game import Drawing, Game, Learning, Measures, Page, Rules
 from kibitz.core.words import Words
-from kibitz.games.cricket.captains import bots, tool_calls
+from kibitz.games.cricket.captains import OPPONENT_PRESETS, bots, tool_calls
 from kibitz.games.cricket.drawing import frame, review
 from kibitz.games.cricket.laws import start, state, step, view
 from kibitz.games.cricket.laws.step import Settings
@@ -57,6 +57,7 @@ def build() -> Game:
         ),
         learning=Learning(features=view.features, bit_widths=state.BIT_WIDTHS),
         bots=bots.CAPTAINS,
+        aliases={choice: name for choice, name in OPPONENT_PRESETS.items() if choice != name},
         reference="balanced",
         measures=Measures(score=score),
         words=Words(

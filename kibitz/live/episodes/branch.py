@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from kibitz.core.errors import NotFound
 from kibitz.core.play.events import Event
 from kibitz.core.registry import import_jax
-from kibitz.live.episodes.request import FRESH, BranchRequest, EpisodeRequest
+from kibitz.live.episodes.request import BranchRequest, EpisodeRequest
 from kibitz.live.store.base import Row
 from kibitz.live.store.sql import Store
 from kibitz.live.store.stored_event import decode_event
@@ -64,15 +64,13 @@ def read_whole(store: Store, row: Row) -> tuple[EpisodeRequest, BranchPoint]:
 def _branch(
     row: Row, asked: BranchRequest, kept: list[tuple[Choice | None, Choice | None]], drawn: dict[str, int]
 ) -> tuple[EpisodeRequest, BranchPoint]:
-    pack = row.about.get("eval_pack_id", FRESH)
+    pack = row.about.get("eval_pack_id")
     if (None, None) in kept:
         raise NotReplayable("the acts of every step")
     if not isinstance(row.about.get("options"), dict):
         raise NotReplayable("its options")
     if "seed" not in drawn:
         raise NotReplayable("its seed")
-    if pack != FRESH and "match" not in drawn:
-        raise NotReplayable("the match of its pack")
     request = EpisodeRequest.read(
         game=row.game, players=asked.players, options=row.about["options"], eval_pack_id=pack,
         open=asked.open, pace=asked.pace, enable_tts=asked.enable_tts, adviser=asked.adviser,

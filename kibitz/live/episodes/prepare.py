@@ -12,6 +12,7 @@ from kibitz.core.game import Game
 from kibitz.core.options import Options, operator_options
 from kibitz.core.play.episode import Episode, play_episode
 from kibitz.core.play.events import Observer
+from kibitz.core.play.packs import WHOLE, is_plain
 from kibitz.core.play.player import BotPlayer, Player
 from kibitz.core.play.recorder import Commentate
 from kibitz.core.play.resolve import Resolver
@@ -19,7 +20,7 @@ from kibitz.core.seed import fresh_seed
 from kibitz.games import get_game, get_pack, pack_names
 from kibitz.live.episodes.branch import BranchPoint
 from kibitz.live.episodes.human_seat import HumanSeat
-from kibitz.live.episodes.request import FRESH, HUMAN, EpisodeRequest
+from kibitz.live.episodes.request import HUMAN, EpisodeRequest
 from kibitz.live.episodes.timeouts import StopSignal, TimeLimitedPlayer
 
 TASK = "custom_episode"  # the seed's name for a requested episode
@@ -72,13 +73,14 @@ class PreparedEpisode:
             "mode": first,
             "task": TASK,
             "opponent_mode": second,
-            "eval_pack_id": request.eval_pack_id,
+            "eval_pack_id": request.eval_pack_id or WHOLE,
             "open": request.open,
             "speech": request.enable_tts,
             "adviser": request.adviser,
             "options": self.options.model_dump(mode="json"),
         }
-        return public if self.branch is None else public | {"branched_from": self.branch.source}
+        note = {"note": request.note} if request.note else {}
+        return public | note if self.branch is None else public | {"branched_from": self.branch.source}
 
     def play(
         self,
@@ -115,15 +117,14 @@ def prepare(
     advice = [] if request.adviser is None else [_player(game, request.adviser, limits, signal)]
     drawn = request.seed if branch is None else branch.seed
     seed = fresh_seed() if drawn is None else drawn
-    match, state = None, None
-    if request.eval_pack_id == FRESH:
-        settings = options.settings()
+    match, state = request.seed if branch is None else branch.match, None
+    name = request.eval_pack_id if game.packs is not None else None
+    if name is None or is_plain(name, match):
+        match = None
     else:
-        pack = get_pack(game.name, request.eval_pack_id)
-        match = (seed if branch is None or branch.match is None else branch.match) % pack.matches
-        options, settings, state = pack.scenario(match)
-        seed = pack.seed(match)
-    settings = seated(settings, _bots(seats), _bots(advice))
+        given = {option: getattr(options, option) for option in options.model_fields_set}
+        options, state, seed, match = get_pack(game.name, name).begin(match, seed, given)
+    settings = seated(options.settings(), _bots(seats), _bots(advice))
     (first, _), (second, _) = seats
     advisers = {seat: player for seat, (player, _) in enumerate(advice)}
     return PreparedEpisode(request, game, settings, (first, second), advisers, seed, options, state, match, branch)
@@ -153,7 +154,7 @@ def _game_and_options(request: EpisodeRequest, limits: Limits) -> tuple[Game, An
             raise BadInput(f"Only the operator of this server may set the option {name!r}; omit it.")
     options = plain.options.read(given, f"option of {request.game}")
     packs = pack_choices(request.game)
-    if request.eval_pack_id not in packs:
+    if request.eval_pack_id is not None and request.eval_pack_id not in packs:
         raise BadInput(
             f"There is no pack {request.eval_pack_id!r} for {request.game}; choose one of {', '.join(packs)}."
         )
@@ -161,5 +162,5 @@ def _game_and_options(request: EpisodeRequest, limits: Limits) -> tuple[Game, An
 
 
 def pack_choices(game: str) -> list[str]:
-    """`default` deals afresh; the others begin in a position of the pack, chosen by the seed."""
-    return [FRESH, *(name for name in pack_names(game) if name != FRESH)]
+    """Every game accepts `default`, which means whole episodes."""
+    return [WHOLE, *(name for name in pack_names(game) if name != WHOLE)]

@@ -56,6 +56,7 @@ class RunningEpisode:
         default_factory=dict
     )  # by token, which begins with the seat's number
     done: threading.Event = field(default_factory=threading.Event)
+    note: str = ""  # how the episode differs from what was asked
 
     def meta(self) -> dict[str, Any]:
         return {
@@ -92,13 +93,16 @@ class Runner:
 
     async def start(self, request: EpisodeRequest, branch: BranchPoint | None = None) -> RunningEpisode:
         """Checks the request, claims a slot and starts; BadInput, Busy or StoreUnavailable leave no trace."""
-        request = await asyncio.to_thread(request.completed, self.config.default_game)
+        request = await asyncio.to_thread(request.completed, self.config.default_game, any_opponent=True)
         episode = self.claim(request.game, request.seats)
+        episode.note = request.note
         try:
             prepared = await asyncio.to_thread(self._begin, request, branch, episode)
         except BaseException:
             self._release(episode)
             raise
+        if episode.note:
+            log.warning("episode %s: %s", episode.episode_id, episode.note)
         name = f"episode {episode.episode_id}"
         threading.Thread(target=self._play, args=(prepared, episode), name=name, daemon=True).start()
         return episode
@@ -215,7 +219,7 @@ async def run_episode_in_proc(
     captain_preset: str = "",
     opponent_choice: str = "",
     max_overs: int | None = None,
-    eval_pack_id: str = "default",
+    eval_pack_id: str | None = None,
     enable_tts: bool = True,
     game: str = "",
     **more: Any,
@@ -233,4 +237,5 @@ async def run_episode_in_proc(
     await asyncio.to_thread(episode.done.wait)
     row = await asyncio.to_thread(bus.store.episode, episode.episode_id)
     assert row is not None
-    return {"episode_id": episode.episode_id, **row.shown()}
+    note = {"note": episode.note} if episode.note else {}
+    return {"episode_id": episode.episode_id, **row.shown(), **note}

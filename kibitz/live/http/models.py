@@ -30,6 +30,7 @@ class StartAnswer(BaseModel):
     game: str
     players: list[str]
     url: str
+    note: str | None = Field(None, description="how the episode differs from the request, if it does")
     seats: list[SeatLink] = Field(description="one for each person")
     seat_token: str | None = Field(None, description="the token of the first of `seats`")
 

@@ -28,11 +28,11 @@ def describe_games(document: Schema, default_game: str) -> Schema:
 def _start(asked: Schema, name: str, is_default: bool) -> Schema:
     """A start of one game."""
     fields, game = dict(asked["properties"]), get_game(name)
-    bots = list(game.bots)
+    bots = [*game.bots, *game.aliases]
     anyone = player_schema([*bots, HUMAN])
     first, second = game.default_players
     fields["game"] = {"const": name} | ({"default": name} if is_default else {})
-    fields["eval_pack_id"] = fields["eval_pack_id"] | {"enum": pack_choices(name)}
+    fields["eval_pack_id"] = described(fields["eval_pack_id"]) | or_null({"enum": pack_choices(name)})
     options = options_schema(game.options)
     fields["options"] = described(fields["options"]) | options
     for option in SEED_OPTIONS:
@@ -58,7 +58,7 @@ def _start(asked: Schema, name: str, is_default: bool) -> Schema:
 
 def _describe_branch(schema: Schema) -> None:
     """The record decides which game's names are valid; these are the names of all games."""
-    bots = sorted({bot for name in usable_games() for bot in get_game(name).bots})
+    bots = sorted({bot for name in usable_games() for bot in (*get_game(name).bots, *get_game(name).aliases)})
     fields = schema["properties"]
     fields["players"]["items"] = player_schema([*bots, HUMAN])
     fields["adviser"] = described(fields["adviser"]) | or_null(player_schema(bots))

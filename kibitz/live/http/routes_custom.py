@@ -112,6 +112,7 @@ async def begin(request: Request, asked: EpisodeRequest, branch: BranchPoint | N
         "game": episode.game,
         "players": list(episode.players),
         "url": url,
+        "note": episode.note or None,
         "seats": [
             {"seat": seat, "token": token, "url": f"{url}#seat={token}"} for token, (seat, _) in episode.seats.items()
         ],

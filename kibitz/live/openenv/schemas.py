@@ -19,7 +19,7 @@ def reset_properties(game: str) -> Schema:
     """Options of the game's `reset`; null counts as omitted."""
     own = options_schema(getattr(get_environment(game), "options", Options))["properties"]
     own["seed"] = or_null({"type": "integer", "minimum": 0, "maximum": LAST_SEED})
-    bots = list(get_game(game).bots)
+    bots = [*get_game(game).bots, *get_game(game).aliases]
     for name in OPPONENTS:
         if name in own:
             own[name] = described(own[name]) | player_schema(bots)

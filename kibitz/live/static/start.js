@@ -72,8 +72,8 @@ function gamePanel(app, name, game, speech, done) {
   const missing = game.players.filter((p) => !p.usable);
   const [first, second] = [0, 1].map((seat) => playerSelect(`Seat ${seat}`, game.players, game.default_players?.[seat]));
   const advisers = h("select", null, h("option", { value: "" }, "none"), usable.filter((p) => p.name !== "human").map((p) => text("option", titled(p), { value: p.name })));
-  const packs = game.packs?.length ? game.packs : ["default"];
-  const pack = h("select", null, packs.map((x) => text("option", x, { value: x })));
+  const packs = game.packs || [];
+  const pack = h("select", null, h("option", { value: "" }, "none"), packs.map((x) => text("option", x, { value: x })));
   // a game lists the option that people change most first; it is the one outside "More settings"
   const [main, ...others] = Object.entries(game.options?.properties || {}).map(([key, schema]) => optionField(key, schema, game.defaults?.[key] ?? schema.default)).filter(Boolean);
   const voice = Boolean(speech.speaker) && speech.speaker !== "silence";
@@ -93,7 +93,7 @@ function gamePanel(app, name, game, speech, done) {
     go.disabled = true;
     trouble.replaceChildren();
     const request = {
-      game: name, players: [first.select.value, second.select.value], eval_pack_id: pack.value, enable_tts: tts.checked,
+      game: name, players: [first.select.value, second.select.value], eval_pack_id: pack.value || null, enable_tts: tts.checked,
       open: open.checked, adviser: advisers.value || null, options: options(), seed: seed.value === "" ? null : Number(seed.value),
     };
     if (pace.value !== "") request.pace = Number(pace.value);

@@ -68,10 +68,17 @@ def test_presets_have_a_kind_and_a_reason_if_they_are_unusable(monkeypatch: pyte
     assert "policy:runs/c" not in found
 
 
-def test_every_opponent_preset_is_a_player() -> None:
+def test_every_opponent_preset_is_a_player(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in OPPONENT_PRESETS.values():
         assert name in game().bots or name.startswith("llm:")
     assert OPPONENT_PRESETS["heuristic"] == "heuristic"
+    monkeypatch.setenv("GROQ_API_KEY", "gsk-fake")
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-fake")
+    for choice, name in OPPONENT_PRESETS.items():
+        if name != "llm:embedded":  # it would load the model
+            env = CricketEnvironment()
+            env.reset(options={"opponent_mode": choice, "max_overs": 1})
+            assert env.state.opponent == name
 
 
 def test_the_captains_package_exports_the_public_names() -> None:

@@ -66,8 +66,43 @@ def test_the_seed_selects_the_match_of_a_pack() -> None:
     other = env.reset(options={"eval_pack_id": "death", "seed": 7, "opponent_mode": "balanced"})
     assert obs.role != other.role
     assert obs.players["mine"]["name"] == other.players["theirs"]["name"]
-    counted = [env.reset(options={"eval_pack_id": "default", "max_overs": 5}) for _ in range(2)]
-    assert counted[0].players["mine"]["name"] == counted[1].players["theirs"]["name"]
+    drawn = [env.reset(options={"eval_pack_id": "default", "seed": match}) for match in (4, 5)]
+    assert drawn[0].players["mine"]["name"] == drawn[1].players["theirs"]["name"]
+
+
+@pytest.mark.parametrize("pack", ["default", "death"])
+def test_without_a_seed_a_pack_begins_a_fresh_match_of_its_kind(pack: str) -> None:
+    env, chosen = CricketEnvironment(), get_pack("cricket", pack)
+    entries = {(s.options.max_overs, int(s.state.score)) for s in map(chosen.scenario, range(0, 14, 2))}
+    seeds, sides = set(), set()
+    for _ in range(4):
+        obs = env.reset(options={"eval_pack_id": pack, "opponent_mode": "balanced"})
+        assert (obs.frame["overs"], obs.frame["score"]) in entries
+        assert env.state.pack_match is None and ("fresh match" in obs.message) == (pack != "default")
+        assert env._start is not None
+        seeds.add(env._start.seed)
+        sides.add((obs.players["mine"]["name"], obs.players["theirs"]["name"]))
+    assert len(seeds) == 4 and len(sides) > 1
+    assert not seeds & {chosen.seed(match) for match in range(chosen.matches)}
+
+
+@pytest.mark.parametrize(
+    ("pack", "seed"), [(None, 7), ("default", 7), ("death", 7), ("death", None), ("default", None)]
+)
+def test_a_pack_means_the_same_to_the_environment_and_to_the_server(pack: str | None, seed: int | None) -> None:
+    from kibitz.live.episodes.prepare import Limits, prepare
+    from kibitz.live.episodes.request import EpisodeRequest
+    from kibitz.live.episodes.timeouts import StopSignal
+
+    env = CricketEnvironment()
+    env.reset(options={"max_overs": 2, "opponent_mode": "balanced", "eval_pack_id": pack, "seed": seed})
+    asked = {"players": ["balanced", "balanced"], "max_overs": 2, "eval_pack_id": pack, "seed": seed}
+    mine, theirs = env._start, prepare(EpisodeRequest(**asked).completed(), Limits(), StopSignal())
+    assert mine is not None and (mine.match is None) == (theirs.match is None)
+    assert (mine.state is None) == (theirs.state is None)
+    if seed is not None:
+        assert (mine.seed, mine.match, mine.options) == (theirs.seed, theirs.match, theirs.options)
+        assert str(mine.state) == str(theirs.state)
 
 
 def test_only_a_match_from_the_first_ball_may_change_its_overs() -> None:
@@ -79,7 +114,8 @@ def test_only_a_match_from_the_first_ball_may_change_its_overs() -> None:
     assert env.reset(options=driver | {"eval_pack_id": "death", "seed": 0}).frame["overs"] == 20
     for wrong, says in (({"random_start": True}, "random_start"), ({"captain_side": "bat"}, "captain_side")):
         with pytest.raises(BadInput, match=says):
-            env.reset(options=driver | wrong)
+            env.reset(options=driver | wrong | {"seed": 0})
+    assert env.reset(options=driver | {"captain_side": "bat"}).role == "batting", "a fresh match is nobody's position"
     with pytest.raises(BadInput, match="no pack 'nothing'"):
         env.reset(options=driver | {"eval_pack_id": "nothing"})
 

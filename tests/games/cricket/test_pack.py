@@ -36,7 +36,7 @@ def law(settings: Any, state: Any) -> Any:
 def test_every_entry_starts_in_a_possible_position(name: str) -> None:
     _, entries = read(FOLDER / f"{name}.yaml")
     for i, entry in enumerate(entries):
-        options, settings, state = scenario(name, 2 * i)
+        options, settings, state, _ = scenario(name, 2 * i)
         assert options.max_overs == entry.overs and options.era == entry.era
         assert (int(state.score), int(state.wickets), int(state.legal)) == (entry.score, entry.wickets, entry.legal)
         assert bool(state.second) == (entry.innings == 2)

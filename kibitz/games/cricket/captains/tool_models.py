@@ -82,7 +82,9 @@ class ResetOptions(Options):
 
     random_start: bool = Field(False, description="start in a plausible position in mid-match")
     opponent_mode: str = Field("heuristic", description="the name of any player: heuristic, llm:PRESET, policy:RUN")
-    eval_pack_id: str | None = Field(None, description="a pack; `seed` then selects one of its matches")
+    eval_pack_id: str | None = Field(
+        None, description="a pack: the match whose number is `seed`; without a seed, a fresh match of its kind"
+    )
     max_overs: int = Field(5, ge=1, le=20, description="overs of an innings")
     seed: int | None = Field(None, ge=0, lt=2**63, description="of sides and luck; drawn at random by default")
     captain_side: Literal["toss", "bat", "bowl"] = Field("toss", description="what the captain does first")

@@ -22,6 +22,7 @@ from kibitz.core.envs.gym_vector import GameVectorEnv
 from kibitz.core.envs.setup import Form, Illegal, feature_space
 from kibitz.core.errors import BadInput
 from kibitz.core.options import PlayerSpec
+from kibitz.core.play.packs import is_plain
 from kibitz.games.cricket.laws.state import State
 from kibitz.games.cricket.laws.step import Settings
 from kibitz.games.cricket.laws.view import View, features
@@ -98,6 +99,8 @@ class CricketEnv(GameEnv):
             if "eval_pack_index" in options:
                 raise BadInput("reset takes 'eval_pack_index' only together with 'eval_pack_id'.")
             return None
+        if is_plain(options["eval_pack_id"], options.get("eval_pack_index")):
+            return None
         return packed_state(self.options, options["eval_pack_id"], options.get("eval_pack_index", 0))
 
     def render(self) -> str | None:
@@ -114,7 +117,7 @@ def packed_state(options: CricketOptions, name: Any, index: Any) -> State:
     if not isinstance(name, str) or not isinstance(index, (int, np.integer)):
         raise BadInput(f"eval_pack_id and eval_pack_index are {name!r} and {index!r}; give a name and a number.")
     state: State
-    wanted, _, state = scenario(name, int(index))
+    wanted, _, state, _ = scenario(name, int(index))
     for field in ("max_overs", "era", "seed", "pool", "elevens"):
         if getattr(wanted, field) != getattr(options, field):
             right = getattr(wanted, field)

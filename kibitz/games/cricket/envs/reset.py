@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from kibitz.core.bots import Bot, seated
 from kibitz.core.errors import BadInput
-from kibitz.core.play.packs import is_swapped
+from kibitz.core.play.packs import is_plain, is_swapped
 from kibitz.games.cricket import packs
 from kibitz.games.cricket.captains.tool_models import ResetOptions
 from kibitz.games.cricket.options import CricketOptions
@@ -25,11 +25,11 @@ class Start(NamedTuple):
 
 
 def find_start(
-    chosen: ResetOptions, given: Mapping[str, Any], fixed: CricketOptions, bot: Bot | None, seed: int, index: int
+    chosen: ResetOptions, given: Mapping[str, Any], fixed: CricketOptions, bot: Bot | None, seed: int
 ) -> Start:
-    """The start for the options of `reset`; `index` selects the match of a pack."""
-    if chosen.eval_pack_id is not None:
-        return _from_pack(chosen, given, fixed, bot, index)
+    """The start for the options of `reset`. With a pack, a given seed is the number of the match."""
+    if not is_plain(chosen.eval_pack_id, chosen.seed):
+        return _from_pack(chosen, given, fixed, bot, seed)
     options = fixed.model_copy(
         update={name: getattr(chosen, name) for name in ("max_overs", "era", "captain_side", "random_start")}
     )
@@ -37,22 +37,18 @@ def find_start(
 
 
 def _from_pack(
-    chosen: ResetOptions, given: Mapping[str, Any], fixed: CricketOptions, bot: Bot | None, index: int
+    chosen: ResetOptions, given: Mapping[str, Any], fixed: CricketOptions, bot: Bot | None, seed: int
 ) -> Start:
     """A pack fixes the position. Only a match from the first ball may change overs and era."""
     for name in ("random_start", "captain_side"):
         if getattr(chosen, name) != ResetOptions.model_fields[name].default:
             raise BadInput(f"A pack fixes how a match starts; omit {name} when eval_pack_id is given.")
     pack = packs.pack(str(chosen.eval_pack_id))
-    index %= pack.matches
-    scenario = pack.scenario(index)
-    first = scenario.state
-    fresh = not bool(first.second) and int(first.legal) == 0 and int(first.score) == 0
-    names = [name for name in ("max_overs", "era") if fresh and name in given]
-    changed = {name: getattr(chosen, name) for name in names} | {"shaping": fixed.shaping}
-    options = scenario.options.model_copy(update=changed)
-    about = f"Pack {pack.name}, match {index} of {pack.matches}."
-    return Start(_seated(options, bot), first, pack.seed(index), index, is_swapped(index), about, options)
+    start = pack.begin(chosen.seed, seed, {name: getattr(chosen, name) for name in given})
+    options = start.options.model_copy(update={"shaping": fixed.shaping})
+    which = "a fresh match" if start.match is None else f"match {start.match} of {pack.matches}"
+    about = f"Pack {pack.name}, {which}."
+    return Start(_seated(options, bot), start.state, start.seed, start.match, is_swapped(start.match), about, options)
 
 
 def _seated(options: CricketOptions, bot: Bot | None) -> Any:

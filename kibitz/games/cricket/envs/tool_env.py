@@ -58,7 +58,6 @@ class CricketEnvironment:
         self._game = game()
         self._table, self._snapshot = table_for(self._game), snapshot_reader(self._game)
         self._state = CricketState()
-        self._resets = 0
         self._start: Start | None = None
 
     @property
@@ -75,9 +74,7 @@ class CricketEnvironment:
             chosen = ResetOptions.read(options or {}, "option of reset")
             opponent, bot = player_and_bot(self._game, chosen.opponent_mode, self._resolver)
             seed = fresh_seed() if chosen.seed is None else chosen.seed
-            index = self._resets if chosen.seed is None else chosen.seed
-            start = find_start(chosen, options or {}, self._fixed, bot, seed, index)
-            self._resets += 1
+            start = find_start(chosen, options or {}, self._fixed, bot, seed)
             self._start, self._opponent = start, opponent
             self._host = jax.device_get(start.settings)
             self._luck = episode_luck(seed_key(start.seed), 0)

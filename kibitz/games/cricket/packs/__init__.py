@@ -124,13 +124,21 @@ def _pack(path: Path, name: str, modified: int) -> Pack:
             raise BadInput(f"The pack {name!r} has matches 0 to {2 * len(single) - 1}, not {index}.")
         return single[index // 2]
 
-    def match(index: int) -> Scenario:
-        entry, seed = find(index)
+    def begin(entry: Entry, seed: int, swapped: bool) -> Scenario:
         settings = _settings(entry.options())
         state = position(settings, entry, seed)
-        return Scenario(entry.options(), settings, mirrored(state) if index % 2 else state)
+        from_first_ball = entry.innings == 1 and entry.legal == 0 and entry.score == 0
+        adjustable = ("max_overs", "era") if from_first_ball else ()
+        return Scenario(entry.options(), settings, mirrored(state) if swapped else state, adjustable)
 
-    return Pack(name, about, len(single), match, lambda index: find(index)[1], REGRET)
+    def fresh(seed: int) -> Scenario:
+        swapped, number = divmod(seed % (2 * len(entries)), len(entries))
+        return begin(entries[number], seed, bool(swapped))
+
+    def match(index: int) -> Scenario:
+        return begin(*find(index), index % 2 == 1)
+
+    return Pack(name, about, len(single), match, lambda index: find(index)[1], REGRET, fresh)
 
 
 def read(path: Path) -> tuple[str, list[Entry]]:
