@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -55,6 +56,11 @@ class Served:
         found: dict[str, Any] = self.get(f"/episodes/{episode_id}")
         assert found["status"] != "running"
         return found
+
+    def memory(self) -> float:
+        """Resident bytes."""
+        pages = Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]
+        return float(pages) * os.sysconf("SC_PAGE_SIZE")
 
     def kill(self) -> None:
         self.process.kill()

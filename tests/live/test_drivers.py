@@ -20,12 +20,13 @@ from kibitz.cli.output import facts
 from kibitz.core.errors import BadInput
 from kibitz.live.episodes.remote_driver import drive
 from kibitz.live.episodes.request import EpisodeRequest
-from kibitz.live.http.driver_events import parse_lines
+from kibitz.live.http.driver_events import EventLines
 from kibitz.live.store.stored_event import StoredEvent
 from kibitz.live.stream.bus_observer import BusObserver, episode_log
 from kibitz.live.stream.outlets import DeliveryRefused, HttpOutlet
 from kibitz.live.stream.schema import PAYLOADS
 from tests.conftest import Finished
+from tests.live import record
 from tests.live.conftest import Serve, Served
 from tests.live.machines import free_port, wait_until
 from tests.live.record import stored_events
@@ -139,7 +140,24 @@ def test_event_fields_that_the_server_reads_are_validated_on_arrival(
 ) -> None:
     event = {"v": 1, "episode_id": "ep-1", "seq": 3, "ts": 1.0, "type": kind, "payload": payload}
     with pytest.raises(BadInput, match=f"Line 1:? .*{wrong}"):
-        parse_lines(json.dumps(event).encode())
+        EventLines().finish(json.dumps(event).encode())
+
+
+@pytest.mark.parametrize("size", [1, 7, 1000, 10**6])
+def test_a_body_gives_the_same_events_in_whatever_pieces_it_arrives(size: int) -> None:
+    sent = record.events("ep-1", steps=3)
+    body, lines = record.lines(sent).replace(b"\n", b"\r\n\n"), EventLines()
+    for start in range(0, len(body), size):
+        lines.feed(body[start : start + size])
+    assert [json.loads(one.body) for one in lines.finish(b"")] == sent
+
+
+@pytest.mark.parametrize("size", [10**4, 10**7])
+def test_a_line_of_more_than_a_megabyte_is_refused_before_it_is_complete(size: int) -> None:
+    lines, body = EventLines(), record.lines(record.events("ep-1", steps=1)) + b'\n{"pad": "' + b"x" * (2 << 20)
+    pieces = (body[start : start + size] for start in range(0, len(body), size))
+    with pytest.raises(BadInput, match="Line 4 exceeds 1 MiB"):
+        list(map(lines.feed, pieces))
 
 
 def test_a_foreign_answer_ends_the_delivery_with_an_error() -> None:

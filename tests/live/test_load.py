@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import time
-from pathlib import Path
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
@@ -47,13 +46,36 @@ def test_2000_watchers_get_batches_within_a_second() -> None:
 
 
 @pytest.mark.conformance
+@pytest.mark.timed
+def test_the_server_answers_within_200_ms_during_an_import_of_24_mb(serve: Serve) -> None:
+    served = serve("--no-warm")
+    frame = {"list": [{"a": i, "b": [1, 2, 3], "c": "text"} for i in range(70)]}
+    waits: list[float] = []
+    for attempt in range(3):  # the best of three: other processes may use this machine
+        sent = record.events(f"ep-{attempt}", steps=9000)
+        for event in sent[1:-1]:
+            event["payload"]["frame"] = frame
+        body = record.lines(sent)
+        assert len(body) > 24e6
+        before, waited = served.memory(), []
+        with ThreadPoolExecutor(1) as pool, httpx.Client(base_url=served.url, timeout=60) as http:
+            imported = pool.submit(httpx.post, f"{served.url}/episodes", content=body, timeout=120)
+            while not imported.done():
+                began = time.monotonic()
+                assert http.get("/health").status_code == 200
+                waited.append(time.monotonic() - began)
+        assert imported.result().status_code == 201
+        assert served.memory() - before < 4 * len(body)
+        waits.append(max(waited))
+        if waits[-1] < 0.2:
+            return
+    pytest.fail(f"the longest waits were {waits} s")
+
+
+@pytest.mark.conformance
 def test_memory_stays_flat_under_a_flood_of_events(serve: Serve) -> None:
     """Half an hour at 20 events a second is 36,000 events; here they come as fast as possible."""
     served = serve("--no-warm", "--connections", "1000")
-
-    def memory() -> float:
-        pages = Path(f"/proc/{served.process.pid}/statm").read_text().split()[1]
-        return float(pages) * os.sysconf("SC_PAGE_SIZE")
 
     def post(episodes: range) -> None:
         with httpx.Client(timeout=60) as client:
@@ -62,7 +84,7 @@ def test_memory_stays_flat_under_a_flood_of_events(serve: Serve) -> None:
                 assert client.post(f"{served.url}/custom/events", content=body).status_code == 200
 
     post(range(10))
-    before = memory()
+    before = served.memory()
     post(range(10, 100))
     time.sleep(0.1)
-    assert memory() - before < 20e6
+    assert served.memory() - before < 20e6

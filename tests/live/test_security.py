@@ -253,3 +253,24 @@ def test_schemathesis_finds_nothing(serve: Serve, tmp_path: Path) -> None:
     environment = {**os.environ, "SCHEMATHESIS_HOOKS": "tests.live.fuzz_hooks", "PYTHONPATH": str(ROOT)}
     found = subprocess.run(command, capture_output=True, text=True, timeout=600, cwd=tmp_path, env=environment)
     assert found.returncode == 0, found.stdout[-5000:] + found.stderr[-2000:]
+
+
+def test_only_a_few_large_bodies_are_read_at_once(served: Served) -> None:
+    host, _, port = served.url.removeprefix("http://").partition(":")
+    slow = []
+    for _ in range(4):
+        one = sockets.create_connection((host, int(port)), 10)
+        one.sendall(b"POST /episodes HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 20000000\r\n\r\n{")
+        slow.append(one)
+    lines = record.lines(record.events("ep-large", steps=1))
+    with httpx.Client(base_url=served.url, timeout=30) as http:
+
+        def refused() -> bool:
+            answer = http.post("/episodes", content=iter([lines]))  # of unknown length
+            return answer.status_code == 503 and int(answer.headers["retry-after"]) > 0
+
+        wait_until(refused, 10, "a refusal")
+        assert http.post("/custom/events", content=lines).status_code == 200, "small ones still are"
+        for one in slow:
+            one.close()
+        wait_until(lambda: not refused(), 10, "a free slot")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 import secrets
+from io import BytesIO
 from typing import Any
 
 import orjson
+from fastapi import Request
 from pydantic import ValidationError
 
 from kibitz.core.errors import BadInput
@@ -15,12 +18,14 @@ from kibitz.core.options import sentence
 from kibitz.core.play.events import TYPES, Event
 from kibitz.live.http.models import Envelope
 from kibitz.live.store.base import EpisodeClosed, Row, SequenceGap
-from kibitz.live.store.stored_event import StoredEvent
+from kibitz.live.store.stored_event import PackedEvent, StoredEvent
 from kibitz.live.stream.bus import Bus
 from kibitz.live.stream.bus_observer import TextToSpeech, with_audio
 
 MAX_RETURN = 1e9  # sums and means of returns must stay finite
 WORDS = ("text", "reason", "audio")  # that are spoken, listed or shown alone
+MAX_EVENT_BYTES = 1 << 20  # so that a page of events for a slow reader stays small
+PIECE_BYTES = 256 << 10  # of a body, checked at once
 MAX_NAME = 200  # characters of a game's or player's name
 KEY_HEADER = "Episode-Key"
 MIN_KEY, MAX_KEY = 16, 200  # characters
@@ -36,12 +41,38 @@ class WrongKey(Exception):
         )
 
 
-def parse_lines(body: bytes) -> list[StoredEvent]:
-    """Events of one episode, in order, as JSON Lines; BadInput names the line that is wrong."""
-    listed: list[StoredEvent] = []
-    for number, line in enumerate(body.splitlines(), 1):
-        if not line.strip():
-            continue
+class EventLines:
+    """Checks the events of one episode, as JSON Lines; BadInput names the line that is wrong.
+
+    The text comes in pieces, and one line at a time is decoded, so memory stays near the size of the body.
+    """
+
+    def __init__(self) -> None:
+        self.events: list[PackedEvent] = []
+        self._rest = b""  # the beginning of a line whose end has not arrived
+        self._number = 0  # lines so far
+
+    def feed(self, piece: bytes) -> None:
+        whole, end, rest = (self._rest + piece).rpartition(b"\n")
+        self._rest = rest
+        for line in BytesIO(whole + end):
+            self._add(line)
+        if len(rest) > MAX_EVENT_BYTES:
+            self._add(rest)
+
+    def finish(self, piece: bytes) -> list[PackedEvent]:
+        self.feed(piece + b"\n")
+        if not self.events:
+            raise BadInput("The body contains no event; send one JSON object per line.")
+        return self.events
+
+    def _add(self, line: bytes) -> None:
+        self._number += 1
+        number, line = self._number, line.strip()
+        if not line:
+            return
+        if len(line) > MAX_EVENT_BYTES:
+            raise BadInput(f"Line {number} exceeds {MAX_EVENT_BYTES >> 20} MiB; send smaller events.")
         try:
             given = Envelope.model_validate(orjson.loads(line))
         except orjson.JSONDecodeError:
@@ -52,20 +83,28 @@ def parse_lines(body: bytes) -> list[StoredEvent]:
             raise BadInput(f"Line {number} has the type {given.type!r}; it should be one of {', '.join(TYPES)}.")
         if wrong := _unsound(given.type, given.payload):
             raise BadInput(f"Line {number}: {wrong}")
-        listed.append(StoredEvent(Event(given.episode_id, given.seq, given.ts, given.type, given.payload, given.v)))
+        if self.events:
+            before = self.events[-1]
+            if (given.episode_id, given.seq) != (before.episode_id, before.seq + 1):
+                raise BadInput(f"Line {number}: the events should be of one episode, with seq rising by one.")
+            if before.last:
+                raise BadInput(f"Line {number} follows a last event; no event may.")
+        event = Event(given.episode_id, given.seq, given.ts, given.type, given.payload, given.v)
         try:
-            _ = listed[-1].body  # the bytes that the store keeps
+            self.events.append(PackedEvent.pack(event))
         except TypeError:  # from orjson: more than 254 levels
             raise BadInput(f"Line {number} is nested too deeply.") from None
-    if not listed:
-        raise BadInput("The body contains no event; send one JSON object per line.")
-    first = listed[0]
-    for place, event in enumerate(listed):
-        if event.episode_id != first.episode_id or event.seq != first.seq + place:
-            raise BadInput(f"Line {place + 1}: the events should be of one episode, with seq rising by one.")
-        if event.last and event is not listed[-1]:
-            raise BadInput(f"Line {place + 1} is a last event; no event may follow it.")
-    return listed
+
+
+async def read_events(request: Request) -> list[PackedEvent]:
+    """The events of a request's body, checked off the event loop while the rest of it arrives."""
+    lines, piece = EventLines(), bytearray()
+    async for chunk in request.stream():
+        piece += chunk
+        if len(piece) > PIECE_BYTES:
+            await asyncio.to_thread(lines.feed, bytes(piece))
+            piece.clear()
+    return await asyncio.to_thread(lines.finish, bytes(piece))
 
 
 def _unsound(kind: str, payload: dict[str, Any]) -> str:
@@ -88,7 +127,7 @@ def _unsound(kind: str, payload: dict[str, Any]) -> str:
     return ""
 
 
-def row_of(first: StoredEvent, origin: str, key: str = "") -> Row:
+def row_of(first: PackedEvent, origin: str, key: str = "") -> Row:
     """The episode that an `episode.started` begins; BadInput if the event is not one. `key` is its driver's."""
     event = first.event
     if event.seq != 0 or event.type != "episode.started":
@@ -120,7 +159,7 @@ def _digest(key: str) -> str:
     return hashlib.sha256(key.encode()).hexdigest()
 
 
-def commit(bus: Bus, listed: list[StoredEvent], speech: TextToSpeech | None, key: str = "") -> dict[str, Any]:
+def commit(bus: Bus, listed: list[PackedEvent], speech: TextToSpeech | None, key: str = "") -> dict[str, Any]:
     """Commits a driver's events; commentary gets its audio here, where the audio is served.
 
     The key that comes with the first event is the episode's from then on; a driver that sends none is given one.
@@ -144,9 +183,8 @@ def commit(bus: Bus, listed: list[StoredEvent], speech: TextToSpeech | None, key
         bus.begin(row)
     tts = speech if row.about.get("speech") is True else None
     added = 0
-    for event in listed:
-        spoken = with_audio(event.event, tts)
-        stored = event if spoken is event.event else StoredEvent(spoken)
-        stored.open_table = row.open_table
-        added += bus.publish(stored)
+    for packed in listed:
+        stored = StoredEvent.decode(packed.body, row.open_table)
+        spoken = with_audio(stored.event, tts)
+        added += bus.publish(stored if spoken is stored.event else StoredEvent(spoken, row.open_table))
     return {"next": listed[-1].seq + 1, "added": added, "key": made or None}

@@ -15,7 +15,7 @@ from kibitz.live.episodes.request import EpisodeRequest
 from kibitz.live.episodes.runner import Busy, RunningEpisode
 from kibitz.live.episodes.verify import verify
 from kibitz.live.http import catalogue, models
-from kibitz.live.http.driver_events import KEY_HEADER, LINES, WrongKey, commit, parse_lines
+from kibitz.live.http.driver_events import KEY_HEADER, LINES, WrongKey, commit, read_events
 from kibitz.live.store.base import EpisodeClosed, SequenceGap
 
 Responses = dict[int | str, dict[str, Any]]
@@ -41,7 +41,7 @@ def router() -> APIRouter:
         request: Request, later: BackgroundTasks, episode_key: Annotated[str, Header(alias=KEY_HEADER)] = ""
     ) -> Any:
         """Events of an episode that is played elsewhere, one JSON object per line; duplicates are harmless."""
-        listed = parse_lines(await request.body())
+        listed = await read_events(request)
         try:
             answer = await asyncio.to_thread(
                 commit, request.app.state.bus, listed, request.app.state.speech, episode_key

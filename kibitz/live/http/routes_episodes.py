@@ -17,7 +17,7 @@ from kibitz.live.episodes.branch import NotReplayable, read_branch
 from kibitz.live.episodes.request import BranchRequest
 from kibitz.live.episodes.verify import verify
 from kibitz.live.http import catalogue, models
-from kibitz.live.http.driver_events import KEY_HEADER, LINES, holds_key, parse_lines, row_of
+from kibitz.live.http.driver_events import KEY_HEADER, LINES, holds_key, read_events, row_of
 from kibitz.live.http.routes_custom import CONFLICT, Responses, begin
 from kibitz.live.store.base import EpisodeClosed, Row
 from kibitz.live.store.base import Query as Which
@@ -130,7 +130,7 @@ def _add_changing(routes: APIRouter) -> None:
     )
     async def load(request: Request) -> Any:
         """Imports a finished episode in the format of `GET /episodes/{id}/events`."""
-        listed = parse_lines(await request.body())
+        listed = await read_events(request)
         if not listed[-1].last:
             raise BadInput("The last line should be an episode.ended or episode.failed.")
         row = row_of(listed[0], "import")

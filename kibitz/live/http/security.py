@@ -23,6 +23,8 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 MAX_BODY_BYTES = 1 << 20
 MAX_EVENTS_BYTES = 32 << 20  # a complete episode, or a batch from a driver
 EVENT_PATHS = ("/episodes", "/custom/events")
+MAX_LARGE_BODIES = 4  # that the server holds at once; large: more than MAX_BODY_BYTES, or of unknown length
+RETRY_SECONDS = 5  # after which a busy server is worth another attempt
 BODY_SECONDS = 60  # for a request's body to arrive
 MAX_ADDRESSES = 4096  # remembered by a rate limit
 WATCH_PATH = "/custom/ws"
@@ -67,6 +69,7 @@ class Guard:
         self._all_requests = RateLimit(1000, 2000)
         self._costly_requests = RateLimit(config.starts, 4 * config.starts)
         self._connections: Counter[str] = Counter()
+        self._large_bodies = 0
         self.refused: Counter[int] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -81,8 +84,23 @@ class Guard:
             await refuse(scope, send, *problem)
         elif scope["type"] == "websocket" or "text/event-stream" in headers.get(b"accept", ""):
             await self._connection(scope, receive, send, address)
+        elif _may_be_large(scope, headers):
+            await self._large_body(scope, receive, send)
         else:
             await self.app(scope, _limited(scope, receive), _with_headers(send))
+
+    async def _large_body(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._large_bodies >= MAX_LARGE_BODIES:
+            self.refused[503] += 1
+            await refuse(
+                scope, send, 503, f"The server already reads {MAX_LARGE_BODIES} large bodies; try again later."
+            )
+            return
+        self._large_bodies += 1
+        try:
+            await self.app(scope, _limited(scope, receive), _with_headers(send))
+        finally:
+            self._large_bodies -= 1
 
     async def _connection(self, scope: Scope, receive: Receive, send: Send, address: str) -> None:
         """Sockets and streams stay open, so their number per address is limited."""
@@ -140,6 +158,12 @@ def _max_bytes(path: str) -> int:
     return MAX_EVENTS_BYTES if path in EVENT_PATHS else MAX_BODY_BYTES
 
 
+def _may_be_large(scope: Scope, headers: dict[bytes, str]) -> bool:
+    length = headers.get(b"content-length")
+    large = int(length) > MAX_BODY_BYTES if length else b"transfer-encoding" in headers
+    return large and _max_bytes(scope["path"]) > MAX_BODY_BYTES
+
+
 def _too_large(path: str) -> str:
     return f"The request body exceeds {_max_bytes(path) >> 20} MiB."
 
@@ -188,5 +212,7 @@ async def refuse(scope: Scope, send: Send, status: int, message: str) -> None:
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode()), *HEADERS]
     if status == 401:
         headers.append((b"www-authenticate", b"Bearer"))
+    if status == 503:
+        headers.append((b"retry-after", str(RETRY_SECONDS).encode()))
     await send({"type": f"{kind}.start", "status": status, "headers": headers})
     await send({"type": f"{kind}.body", "body": body})

@@ -40,7 +40,14 @@ class OutageLog:
 
 
 class StoreDamaged(StoreUnavailable):
-    """The store was deleted, replaced or damaged, or has another schema: to wait does not help, a person must."""
+    """The store was deleted, replaced or damaged, or has another schema: to wait does not help, a person must.
+
+    The reason names no host and no path, so anyone may read it.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.public = reason
 
 
 class SequenceGap(Exception):

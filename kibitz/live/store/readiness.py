@@ -23,15 +23,15 @@ class Readiness:
 
     def check(self) -> None:
         """Blocks while the store does. Logs when the answer changes."""
-        before = self._found
+        before, details = self._found, ""
         try:
             self._store.check()
             self._found = ""
         except StoreUnavailable as error:
-            self._found = str(error)
+            self._found, details = error.public, str(error)
         self._checked_at = time.monotonic()
         if bool(before) != bool(self._found):
-            log.warning("%s", self._found or "The store can be used again.")
+            log.warning("%s", details or "The store can be used again.")
 
     @property
     def problem(self) -> str:

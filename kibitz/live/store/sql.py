@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import orjson
 
 from kibitz.live.store.base import EpisodeClosed, Query, Row, SequenceGap, StoreDamaged
-from kibitz.live.store.stored_event import StoredEvent
+from kibitz.live.store.stored_event import PackedEvent, StoredEvent
 from kibitz.live.store.writer import Writer
 
 COLUMNS = (
@@ -104,7 +104,7 @@ class Store(ABC):
         added: bool = self._write(lambda db: _append(db, event, self.row_lock))
         return added
 
-    def load(self, row: Row, events: Iterable[StoredEvent]) -> None:
+    def load(self, row: Row, events: Iterable[StoredEvent | PackedEvent]) -> None:
         """Adds a complete episode, or nothing of it."""
         listed = list(events)
         rows = [(row.episode_id, event.seq, event.body) for event in listed]
@@ -191,9 +191,10 @@ def _append(db: Any, event: StoredEvent, row_lock: str) -> bool:
     return True
 
 
-def _finish(db: Any, last: StoredEvent) -> None:
-    payload = last.event.payload
-    if last.event.type == "episode.ended":
+def _finish(db: Any, last: StoredEvent | PackedEvent) -> None:
+    event = last.event
+    payload = event.payload
+    if event.type == "episode.ended":
         status, text = "ended", payload.get("text", "")
         first, second = (float(points) for points in payload["returns"])
         returns: tuple[float | None, float | None] = (first, second)
@@ -202,7 +203,7 @@ def _finish(db: Any, last: StoredEvent) -> None:
         text, returns = payload.get("reason", ""), (None, None)
     db.execute(
         "update episodes set status = ?, ended_at = ?, return0 = ?, return1 = ?, text = ? where id = ?",
-        (status, last.event.ts, *returns, str(text).replace("\0", ""), last.episode_id),
+        (status, event.ts, *returns, str(text).replace("\0", ""), last.episode_id),
     )
 
 
