@@ -25,6 +25,9 @@ def serve(
     max_episodes: Annotated[
         int, typer.Option("--max-episodes", min=1, max=64, help="Limit on concurrent episodes")
     ] = 1,
+    max_drivers: Annotated[
+        int, typer.Option("--max-drivers", min=0, help="Limit on open episodes of remote drivers")
+    ] = 100,
     pace: Annotated[float, typer.Option("--pace", min=0, max=60, help="Seconds between steps")] = 0.6,
     player_timeout: Annotated[
         float, typer.Option("--player-timeout", min=0.1, help="Time limit per turn for players, in seconds")
@@ -60,10 +63,9 @@ def serve(
     run(
         LiveConfig(
             host=host, port=port, store=store, bus=bus, token=token or os.environ.get("KIBITZ_TOKEN", ""),
-            max_episodes=max_episodes, pace=pace, player_timeout=player_timeout, store_timeout=store_timeout,
-            human_seconds=human_seconds, connections=connections, starts=starts,
-            trusted_proxies=trusted_proxies, runs=runs, default_game=default_game,
-            commentator=commentator, warm=warm,
+            max_episodes=max_episodes, max_drivers=max_drivers, pace=pace, player_timeout=player_timeout,
+            store_timeout=store_timeout, human_seconds=human_seconds, connections=connections, starts=starts,
+            trusted_proxies=trusted_proxies, runs=runs, default_game=default_game, commentator=commentator, warm=warm,
         ),
         as_json,
     )  # fmt: skip

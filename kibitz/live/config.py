@@ -23,6 +23,7 @@ class LiveConfig:
     player_timeout: float = 30.0  # seconds a player may think about a turn
     store_timeout: float = 30.0  # seconds the store may be unavailable before an episode fails
     human_seconds: float = 60.0  # seconds a person may think about a turn
+    max_drivers: int = 100  # open episodes that are played elsewhere
     driver_timeout: float = 600.0  # seconds without an event after which a driver's episode counts as interrupted
     connections: int = 200  # sockets and streams per address
     starts: float = 10.0  # episodes that one address may start, stop or load per second

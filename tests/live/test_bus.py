@@ -1,4 +1,4 @@
-"""The bus between servers, when Redis is unreachable."""
+"""The bus between servers: what Redis may say, and what happens while it is unreachable."""
 
 from __future__ import annotations
 
@@ -76,6 +76,8 @@ def test_a_full_queue_drops_the_oldest_logs_once_and_other_servers_miss_nothing(
 @pytest.mark.conformance
 def test_events_queued_before_the_bus_runs_are_sent_once_it_does(redis: Redis, tmp_path: Path) -> None:
     """The server closes orphaned episodes at its start, before the bus runs."""
+    import redis as client
+
     store = open_store(str(tmp_path / "a.db"))
     link = RedisLink(redis.url)
     bus = Bus(store, link)
@@ -91,4 +93,52 @@ def test_events_queued_before_the_bus_runs_are_sent_once_it_does(redis: Redis, t
         await asyncio.gather(running, return_exceptions=True)
 
     asyncio.run(run())
+    with client.Redis.from_url(redis.url) as raw:
+        newest = raw.xrevrange(redis_bus.STREAM, count=1)[0][1]
+    assert set(newest) == {b"episode", b"seq", b"from"}, "private values stay in the store"
+    store.close()
+
+
+@pytest.mark.conformance
+def test_only_what_the_store_has_is_shown_whatever_redis_says(redis: Redis, tmp_path: Path) -> None:
+    """Someone else writes to Redis; a second server commits to the store and tells Redis only the number."""
+    import redis as client
+
+    store = open_store(str(tmp_path / "a.db"))
+    link = RedisLink(redis.url)
+    bus, sent = Bus(store, link), stored_events("ep-shown", steps=5)
+    store.begin(row("ep-shown"))
+    raw = client.Redis.from_url(redis.url)
+
+    def say(**fields: Any) -> None:
+        raw.xadd(redis_bus.STREAM, {"from": "another", **fields})
+
+    async def play() -> list[int]:
+        bus.attach(asyncio.get_running_loop())
+        running = asyncio.create_task(link.run(bus.hub))
+        channel = await bus.hub.join(row("ep-shown"))
+        watching = asyncio.create_task(_seqs(channel))
+        async with asyncio.timeout(20):
+            while link.away:
+                await asyncio.sleep(0.01)
+            say(body=sent[0].body, open=1)  # an event, but not committed
+            say(episode="ep-shown", seq=10**9)
+            say(episode="../../etc", seq="x")
+            say(nonsense=b"\xff")
+            for event in sent:
+                assert await asyncio.to_thread(store.append, event)
+                say(episode="ep-shown", seq=event.seq)
+                while channel.next <= event.seq:
+                    await asyncio.sleep(0.01)
+            seqs = await watching
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        return seqs
+
+    async def _seqs(channel: Any) -> list[int]:
+        texts = [json.loads(part.text) async for part in bus.hub.follow(channel, Watcher())]
+        return [event["seq"] for text in texts for event in text.get("events", [text])]
+
+    assert asyncio.run(play()) == list(range(len(sent)))
+    raw.close()
     store.close()

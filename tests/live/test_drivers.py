@@ -160,6 +160,30 @@ def test_a_line_of_more_than_a_megabyte_is_refused_before_it_is_complete(size: i
         list(map(lines.feed, pieces))
 
 
+def test_open_episodes_of_drivers_are_limited_until_one_ends(tmp_path: Path) -> None:
+    from kibitz.live.app import create_app
+    from kibitz.live.config import LiveConfig
+    from tests.live import record
+    from tests.live.openenv_server import serving
+
+    app = create_app(LiveConfig(store=str(tmp_path / "a.db"), warm=False, max_drivers=2))
+    try:
+        with serving(app) as base:
+            key = {"episode-key": "a-key-for-all-of-them"}
+
+            def post(name: str, part: slice) -> httpx.Response:
+                events = record.events(name)[part]
+                return httpx.post(f"{base}/custom/events", content=record.lines(events), headers=key)
+
+            assert [post(f"ep-{i}", slice(2)).status_code for i in range(4)] == [200, 200, 429, 429]
+            refused = post("ep-3", slice(2))
+            assert "2 open episodes" in refused.json()["error"] and refused.headers["retry-after"]
+            assert post("ep-0", slice(2, None)).status_code == 200, "open ones go on"
+            assert post("ep-3", slice(2)).status_code == 200, "one has ended"
+    finally:
+        app.state.bus.store.close()
+
+
 def test_a_foreign_answer_ends_the_delivery_with_an_error() -> None:
     """For example a proxy's page."""
     page = httpx.MockTransport(lambda request: httpx.Response(200, text="<html>"))

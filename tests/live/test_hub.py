@@ -378,7 +378,7 @@ def test_an_unreadable_record_closes_the_watcher_with_try_again_later(bus: Bus) 
             await _watch(cast(Any, socket))
         return socket.closed
 
-    assert asyncio.run(play()) == (1013, "the server had a problem; reconnect")
+    assert asyncio.run(play()) == (1013, StoreUnavailable.public)
 
 
 def test_an_invalid_acknowledgement_ends_the_connection(bus: Bus) -> None:

@@ -6,6 +6,8 @@ import asyncio
 import hashlib
 import hmac
 import secrets
+import threading
+from contextlib import suppress
 from io import BytesIO
 from typing import Any
 
@@ -29,6 +31,7 @@ PIECE_BYTES = 256 << 10  # of a body, checked at once
 MAX_NAME = 200  # characters of a game's or player's name
 KEY_HEADER = "Episode-Key"
 MIN_KEY, MAX_KEY = 16, 200  # characters
+_BEGINNING = threading.Lock()  # counting and beginning are one step
 LINES = {"content": {"application/x-ndjson": {"schema": {"type": "string", "description": "one event per line"}}}}
 
 
@@ -39,6 +42,13 @@ class WrongKey(Exception):
         super().__init__(
             f"Episode {episode_id} belongs to another driver; send its key as {KEY_HEADER}, or use a new id."
         )
+
+
+class TooManyDrivers(Exception):
+    """Drivers have as many open episodes as the server accepts."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"Remote drivers already have {limit} open episodes; retry when one has ended.")
 
 
 class EventLines:
@@ -159,10 +169,13 @@ def _digest(key: str) -> str:
     return hashlib.sha256(key.encode()).hexdigest()
 
 
-def commit(bus: Bus, listed: list[PackedEvent], speech: TextToSpeech | None, key: str = "") -> dict[str, Any]:
+def commit(
+    bus: Bus, listed: list[PackedEvent], speech: TextToSpeech | None, key: str = "", max_open: int = 100
+) -> dict[str, Any]:
     """Commits a driver's events; commentary gets its audio here, where the audio is served.
 
     The key that comes with the first event is the episode's from then on; a driver that sends none is given one.
+    TooManyDrivers if `max_open` episodes of drivers are open already.
     """
     if key and not MIN_KEY <= len(key) <= MAX_KEY:
         raise BadInput(f"A key has {MIN_KEY} to {MAX_KEY} characters; choose one at random.")
@@ -172,8 +185,13 @@ def commit(bus: Bus, listed: list[PackedEvent], speech: TextToSpeech | None, key
         raise SequenceGap(0)
     if row is None:
         made = "" if key else secrets.token_urlsafe(24)
-        bus.store.begin(row_of(listed[0], "driver", key or made))
-        row = bus.store.episode(episode_id)  # another driver may have been first
+        first = row_of(listed[0], "driver", key or made)
+        with _BEGINNING:
+            if bus.store.episode(episode_id) is None and bus.store.open_drivers() >= max_open:
+                raise TooManyDrivers(max_open)
+            with suppress(EpisodeClosed):  # another driver was first
+                bus.store.begin(first)
+        row = bus.store.episode(episode_id)
         assert row is not None
     if row.origin != "driver":
         raise EpisodeClosed(f"Episode {episode_id} is not played elsewhere.")

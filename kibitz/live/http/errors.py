@@ -12,6 +12,7 @@ from starlette.routing import Match
 
 from kibitz.core.errors import BadInput, NotFound
 from kibitz.live.bodies import Problem
+from kibitz.live.http.driver_events import TooManyDrivers
 from kibitz.live.openenv.sessions import EnvironmentFailed, NoFreeSession, NoSession
 from kibitz.live.store.base import StoreUnavailable
 
@@ -40,6 +41,7 @@ def add_error_handlers(app: FastAPI) -> None:
         app.add_exception_handler(kind, _sentence_with(status))
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(NoFreeSession, _full)
+    app.add_exception_handler(TooManyDrivers, _too_many)
     app.add_exception_handler(StoreUnavailable, _store_unavailable)
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(Exception, _failed)
@@ -67,6 +69,10 @@ async def _invalid(request: Request, error: Exception) -> JSONResponse:
 async def _full(request: Request, error: Exception) -> JSONResponse:
     body = {"error": str(error), "code": "CAPACITY_REACHED"}
     return JSONResponse(body, 429, {"Retry-After": str(RETRY_SECONDS)})
+
+
+async def _too_many(request: Request, error: Exception) -> JSONResponse:
+    return JSONResponse({"error": str(error)}, 429, {"Retry-After": str(RETRY_SECONDS)})
 
 
 async def _store_unavailable(request: Request, error: Exception) -> JSONResponse:

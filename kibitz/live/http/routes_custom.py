@@ -43,8 +43,9 @@ def router() -> APIRouter:
         """Events of an episode that is played elsewhere, one JSON object per line; duplicates are harmless."""
         listed = await read_events(request)
         try:
+            state = request.app.state
             answer = await asyncio.to_thread(
-                commit, request.app.state.bus, listed, request.app.state.speech, episode_key
+                commit, state.bus, listed, state.speech, episode_key, state.config.max_drivers
             )
         except WrongKey as wrong:
             return JSONResponse({"error": str(wrong)}, 403)

@@ -130,6 +130,11 @@ class Store(ABC):
         where, values = _where(query)
         return self._rows(f"{where} order by started_at desc, id limit ?", (*values, query.limit))
 
+    def open_drivers(self) -> int:
+        """How many episodes of remote drivers have not ended."""
+        found = self._read("select count(*) from episodes where status = 'running' and origin = 'driver'")
+        return int(found[0][0])
+
     def leaderboard(self) -> list[dict[str, Any]]:
         """By game and player: episodes, mean return, wins, draws."""
         return [

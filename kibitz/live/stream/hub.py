@@ -38,6 +38,7 @@ class Hub:
         self.closing = False
         self._waiting: set[asyncio.Event] = set()  # watchers without an episode
         self._tasks: set[asyncio.Task[None]] = set()
+        self._reading: dict[str, bool] = {}  # episodes being read, and whether to read them once more
 
     def auto_batch(self) -> float:
         """Seconds to gather for clients that named none: with many watchers the number of frames decides the cost."""
@@ -78,15 +79,23 @@ class Hub:
         return channel
 
     def deliver(self, event: StoredEvent, row: Row | None = None) -> None:
-        """A committed event, from this server or another. Drops duplicates; fills gaps from the store."""
+        """An event that this server has committed. Drops duplicates; fills gaps from the store."""
         channel = self.channels.get(event.episode_id)
         if channel is None and row is not None:
             channel = self.open(row)
         if channel is None or event.seq > channel.next:
-            self._start(self._deliver_from_store(event))
+            self.read(event.episode_id)
         elif event.seq == channel.next:
             self.sent += channel.add(event, self.auto_batch())
             self._forget_if_over(channel)
+
+    def read(self, episode_id: str) -> None:
+        """Shows what the store has of an episode since the last event here. Many calls at once cost one read."""
+        if episode_id in self._reading:
+            self._reading[episode_id] = True
+        else:
+            self._reading[episode_id] = False
+            self._start(self._read(episode_id))
 
     def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
@@ -94,17 +103,27 @@ class Hub:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def _deliver_from_store(self, event: StoredEvent) -> None:
-        channel = self.channels.get(event.episode_id)
+    async def _read(self, episode_id: str) -> None:
+        try:
+            again = True
+            while again:
+                self._reading[episode_id] = False
+                await self._read_once(episode_id)
+                again = self._reading[episode_id]  # asked for meanwhile: the read may have been too early
+        finally:
+            del self._reading[episode_id]
+
+    async def _read_once(self, episode_id: str) -> None:
+        channel = self.channels.get(episode_id)
         while channel is None and not self.closing:
             try:
-                row = await asyncio.to_thread(self.store.episode, event.episode_id)
+                row = await asyncio.to_thread(self.store.episode, episode_id)
             except StoreUnavailable:
                 await asyncio.sleep(STORE_RETRY_SECONDS)
             else:
                 if row is None:
                     return
-                channel = self.open(row)
+                channel = self.channels.get(episode_id) or self.open(row)
         if channel is not None:
             await self._catch_up_with_retry(channel)
 
@@ -124,7 +143,7 @@ class Hub:
             for body in bodies:
                 missed = StoredEvent.decode(body, channel.row.open_table)
                 if missed.seq == channel.next:
-                    channel.add(missed)
+                    self.sent += channel.add(missed, self.auto_batch())
             if not bodies:
                 break
         self._forget_if_over(channel)

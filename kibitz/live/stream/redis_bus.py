@@ -1,7 +1,8 @@
 """Redis Streams between servers that share a store. Needs the extra `scale`.
 
-Redis is only a fast messenger: every event is committed before it is sent, and a server that finds a gap reads the
-store. So an outage of Redis loses nothing.
+Redis is only a fast messenger: an entry says which event was committed, and other servers read it from the store.
+So an outage of Redis loses nothing, nobody who can write to Redis can show an event that the store does not have,
+and nobody who can read it learns a private value.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from kibitz.core.errors import BadInput
 from kibitz.live.store.base import StoreUnavailable
-from kibitz.live.store.stored_event import StoredEvent
+from kibitz.live.store.stored_event import ID, StoredEvent
 
 if TYPE_CHECKING:
     from kibitz.live.stream.bus import Link
@@ -97,7 +98,7 @@ class RedisLink:
                 try:
                     pipe = self._redis.pipeline(transaction=False)
                     for event in batch:
-                        fields = {"body": event.body, "open": int(event.open_table), "from": self._me}
+                        fields = {"episode": event.episode_id, "seq": event.seq, "from": self._me}
                         pipe.xadd(STREAM, fields, maxlen=MAX_STREAM_EVENTS, approximate=True)
                     await pipe.execute()
                 except (self._error, OSError) as error:
@@ -123,8 +124,9 @@ class RedisLink:
                 for _, entries in await self._redis.xread({STREAM: last}, count=500, block=2000) or []:
                     for entry_id, fields in entries:
                         last = entry_id
-                        if fields[b"from"] != self._me:
-                            hub.deliver(StoredEvent.decode(fields[b"body"], fields[b"open"] == b"1"))
+                        episode_id = fields.get(b"episode", b"").decode("ascii", "replace")
+                        if fields.get(b"from") != self._me and ID.fullmatch(episode_id):
+                            hub.read(episode_id)
             except (self._error, OSError, StoreUnavailable) as error:  # `catch_up_all` reads what is missed now
                 self._note(True, error)
                 await asyncio.sleep(RETRY_SECONDS)
