@@ -22,6 +22,12 @@ def serve(
     ] = "kibitz.db",
     bus: Annotated[str, typer.Option("--bus", help="Event bus between servers: redis://...; empty: none")] = "",
     token: Annotated[str, typer.Option("--token", help="Token that changes require; default: $KIBITZ_TOKEN")] = "",
+    tokens: Annotated[
+        Path | None, typer.Option("--tokens", help="File with a line ROLE NAME TOKEN for each further token")
+    ] = None,
+    audit: Annotated[
+        Path | None, typer.Option("--audit", help="File to append the audit log to; default: none")
+    ] = None,
     max_episodes: Annotated[
         int, typer.Option("--max-episodes", min=1, max=64, help="Limit on concurrent episodes")
     ] = 1,
@@ -63,6 +69,7 @@ def serve(
     run(
         LiveConfig(
             host=host, port=port, store=store, bus=bus, token=token or os.environ.get("KIBITZ_TOKEN", ""),
+            tokens=tokens, audit=audit,
             max_episodes=max_episodes, max_drivers=max_drivers, pace=pace, player_timeout=player_timeout,
             store_timeout=store_timeout, human_seconds=human_seconds, connections=connections, starts=starts,
             trusted_proxies=trusted_proxies, runs=runs, default_game=default_game, commentator=commentator, warm=warm,

@@ -51,6 +51,7 @@ def create_app(config: LiveConfig | None = None) -> FastAPI:
     app.state.speech, app.state.sessions = open_speech(config.audio), Sessions(runs=config.runs)
     app.state.runner = Runner(bus, config, app.state.speech)
     app.state.guard = Guard(None, config)
+    app.state.guard.access.seat_of = app.state.runner.seat_of
     app.state.metrics, app.state.readiness = Metrics(app.state), Readiness(bus.store)
     games = game_names()
     default_game = config.default_game or games[0]
@@ -95,6 +96,7 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
             await shut_down(state)
     await state.sessions.aclose()
     await asyncio.to_thread(state.speech.close)
+    await asyncio.to_thread(state.guard.access.audit.close)
     if bus.link is not None:
         bus.link.close()
     await asyncio.to_thread(bus.store.close)

@@ -7,6 +7,7 @@ from ipaddress import ip_address
 from pathlib import Path
 
 from kibitz.core.errors import BadInput
+from kibitz.live.access.roles import check_token
 
 
 @dataclass(frozen=True)
@@ -18,6 +19,8 @@ class LiveConfig:
     store: str = "kibitz.db"  # a file, sqlite:///FILE, or postgresql://...
     bus: str = ""  # redis://..., or empty: in process
     token: str = ""  # once it is set, every route that changes something requires it
+    tokens: Path | None = None  # file with more tokens, each with a role and a name
+    audit: Path | None = None  # file that gets a line about every change and every wrong token
     max_episodes: int = 1  # played at once by this server
     pace: float = 0.6  # seconds between steps, so that people can follow
     player_timeout: float = 30.0  # seconds a player may think about a turn
@@ -36,12 +39,13 @@ class LiveConfig:
 
     def check(self) -> None:
         """BadInput if the configuration is unsafe or malformed."""
-        if not self.local and not self.token:
+        guarded = bool(self.token) or self.tokens is not None
+        if not self.local and not guarded:
             raise BadInput(f"{self.host} can be reached from other machines; give a --token, or use 127.0.0.1.")
-        if self.trusted_proxies and not self.token:
+        if self.trusted_proxies and not guarded:
             raise BadInput("Behind a proxy the server can be reached from other machines; give a --token.")
-        if self.token and (len(self.token) < 8 or not self.token.isascii() or not self.token.isprintable()):
-            raise BadInput("The token is too weak; give at least 8 printable ASCII characters.")
+        if self.token:
+            check_token(self.token)
         if self.bus and not self.bus.startswith(("redis://", "rediss://", "unix://")):
             raise BadInput(f"The bus {self.bus!r} is not supported; give redis://HOST:PORT, or omit --bus.")
 

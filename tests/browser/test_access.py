@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.browser.conftest import Open, load
+from tests.browser.conftest import Open, load, start_from_page
 from tests.browser.test_watching import SEQS, ended
-from tests.live.conftest import Served
+from tests.live.conftest import Served, start_server
 from tests.live.machines import missing
 
 # what `h` once took for the properties of an element
@@ -287,3 +288,28 @@ def test_runs_show_their_curve_and_an_empty_leaderboard_says_what_to_do(stage: S
     page.get_by_role("link", name="Leaderboard").click()
     page.get_by_text("No results yet").wait_for()
     assert page.get_by_role("link", name="Start an episode").get_attribute("href") == "/custom"
+
+
+@pytest.mark.conformance
+def test_a_private_server_asks_for_the_token_before_it_shows_anything(tmp_path: Path, open_page: Open) -> None:
+    """Also when the token's role does not suffice: the page names the role and takes another token."""
+    (tmp_path / "tokens").write_text("watch wanda secret-of-wanda\nstart stella secret-of-stella", encoding="utf-8")
+    private = start_server(tmp_path / "a.db", "--no-warm", "--tokens", str(tmp_path / "tokens"))
+    try:
+        page = open_page("/custom", served=private)
+
+        def give(token: str) -> None:
+            page.get_by_label("Token", exact=True).last.fill(token)
+            page.get_by_role("button", name="Continue").click()
+
+        page.get_by_text("Ask the person who runs the server.").wait_for()
+        give("secret-of-nobody")
+        page.get_by_text("did not accept").wait_for()
+        give("secret-of-wanda")
+        start_from_page(page, "Deal or no deal", Seat_0="heuristic", Seat_1="heuristic")
+        page.get_by_text("The token of wanda has the role watch").wait_for()
+        give("secret-of-stella")
+        page.locator(".status.ended").wait_for()
+        assert "secret" not in page.url
+    finally:
+        private.stop()

@@ -51,6 +51,7 @@ class RunningEpisode:
     game: str
     players: tuple[str, str]
     started_at: float  # seconds since 1970
+    started_by: str = ""  # the name beside the token that started it
     signal: StopSignal = field(default_factory=StopSignal)
     seats: dict[str, tuple[int, HumanSeat]] = field(
         default_factory=dict
@@ -69,6 +70,13 @@ class RunningEpisode:
         }
 
 
+class NotYours(Exception):
+    """Someone else started the episode."""
+
+    def __init__(self) -> None:
+        super().__init__("Someone else started that episode; only they and administrators may stop it.")
+
+
 class Runner:
     """Checks for a free slot and claims it in one step."""
 
@@ -81,8 +89,8 @@ class Runner:
         self._closing = False
         _RUNNERS[bus] = self
 
-    def claim(self, game: str, players: tuple[str, str]) -> RunningEpisode:
-        episode = RunningEpisode(new_episode_id(), game, players, time.time())
+    def claim(self, game: str, players: tuple[str, str], started_by: str = "") -> RunningEpisode:
+        episode = RunningEpisode(new_episode_id(), game, players, time.time(), started_by)
         with self._guard:
             if self._closing:
                 raise BadInput("The server is shutting down; start the episode elsewhere.")
@@ -91,10 +99,12 @@ class Runner:
             self.running[episode.episode_id] = episode
         return episode
 
-    async def start(self, request: EpisodeRequest, branch: BranchPoint | None = None) -> RunningEpisode:
+    async def start(
+        self, request: EpisodeRequest, branch: BranchPoint | None = None, started_by: str = ""
+    ) -> RunningEpisode:
         """Checks the request, claims a slot and starts; BadInput, Busy or StoreUnavailable leave no trace."""
         request = await asyncio.to_thread(request.completed, self.config.default_game, any_opponent=True)
-        episode = self.claim(request.game, request.seats)
+        episode = self.claim(request.game, request.seats, started_by)
         episode.note = request.note
         try:
             prepared = await asyncio.to_thread(self._begin, request, branch, episode)
@@ -107,13 +117,18 @@ class Runner:
         threading.Thread(target=self._play, args=(prepared, episode), name=name, daemon=True).start()
         return episode
 
-    def stop(self, episode_id: str | None, reason: str = "A request stopped the episode.") -> str | None:
-        """Stops this episode, or the newest one; returns its id, or None if it is not running."""
+    def stop(self, episode_id: str | None, only_of: str | None = None) -> str | None:
+        """Stops this episode, or the newest one; returns its id, or None if it is not running.
+
+        `only_of`: raises NotYours unless this is who started it.
+        """
         with self._guard:
             episode = self.running.get(episode_id or next(reversed(self.running), ""))
         if episode is None:
             return None
-        episode.signal.stop(reason)
+        if only_of not in (None, episode.started_by):
+            raise NotYours
+        episode.signal.stop("A request stopped the episode.")
         return episode.episode_id
 
     async def close(self) -> None:

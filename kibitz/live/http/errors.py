@@ -26,7 +26,7 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
     status: {"model": Problem, "description": why}
     for status, why in (
         (401, "the token is missing or wrong"),
-        (403, "the request comes from another site"),
+        (403, "the request comes from another site, or the token's role does not allow it"),
         (408, "the rest of the request did not arrive"),
         (413, "the request is too large"),
         (422, "the request is invalid"),

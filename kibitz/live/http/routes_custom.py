@@ -12,7 +12,7 @@ import kibitz
 from kibitz.live.bodies import Problem
 from kibitz.live.episodes.branch import BranchPoint
 from kibitz.live.episodes.request import EpisodeRequest
-from kibitz.live.episodes.runner import Busy, RunningEpisode
+from kibitz.live.episodes.runner import Busy, NotYours, Runner
 from kibitz.live.episodes.verify import verify
 from kibitz.live.http import catalogue, models
 from kibitz.live.http.driver_events import KEY_HEADER, LINES, WrongKey, commit, read_events
@@ -48,11 +48,16 @@ def router() -> APIRouter:
                 commit, state.bus, listed, state.speech, episode_key, state.config.max_drivers
             )
         except WrongKey as wrong:
+            request.state.audit = {"episode_id": listed[0].episode_id}
+            request.app.state.guard.access.note_wrong(request.scope)
             return JSONResponse({"error": str(wrong)}, 403)
         except SequenceGap as gap:
             return JSONResponse({"error": str(gap), "expected": gap.expected}, 409)
         except EpisodeClosed as closed:
             return JSONResponse({"error": str(closed), "expected": None}, 409)
+        # the audit log has a line for an episode's beginning and its end
+        worth = listed[0].seq == 0 or listed[-1].last
+        request.state.audit = {"episode_id": listed[0].episode_id} if worth else None
         if listed[-1].last:
             later.add_task(asyncio.to_thread, verify, request.app.state.bus.store, listed[-1].episode_id)
         return answer
@@ -72,9 +77,15 @@ def _add_starting(routes: APIRouter) -> None:
     @routes.post("/stop_episode", responses=none, response_model=models.StopAnswer)
     async def stop_episode(request: Request, asked: Annotated[models.StopRequest | None, Body()] = None) -> Any:
         """Stops an episode; its last event says so."""
-        stopped = request.app.state.runner.stop(asked.episode_id if asked else None)
+        who = request.state.principal
+        try:
+            only_of = None if who.may("administer") else who.name
+            stopped = request.app.state.runner.stop(asked.episode_id if asked else None, only_of)
+        except NotYours as problem:
+            return JSONResponse({"error": str(problem)}, 403)
         if stopped is None:
             return JSONResponse({"error": "No such episode runs here."}, 404)
+        request.state.audit = {"episode_id": stopped}
         return {"stopped": stopped}
 
 
@@ -104,9 +115,11 @@ def _add_reading(routes: APIRouter) -> None:
 async def begin(request: Request, asked: EpisodeRequest, branch: BranchPoint | None = None) -> Any:
     """202 with the episode's id, or 409 with what runs."""
     try:
-        episode: RunningEpisode = await request.app.state.runner.start(asked, branch)
+        runner: Runner = request.app.state.runner
+        episode = await runner.start(asked, branch, request.state.principal.name)
     except Busy as busy:
         return JSONResponse({"error": str(busy), "current": busy.current}, 409)
+    request.state.audit = {"episode_id": episode.episode_id}
     url = f"/e/{episode.episode_id}"
     return {
         "episode_id": episode.episode_id,

@@ -139,6 +139,7 @@ def _add_changing(routes: APIRouter) -> None:
         except EpisodeClosed as closed:
             return _conflict(str(closed))
         verified = await asyncio.to_thread(verify, request.app.state.bus.store, row.episode_id)
+        request.state.audit = {"episode_id": row.episode_id, "verified": verified}
         return {"episode_id": row.episode_id, "events": len(listed), "verified": verified}
 
     @routes.post(
@@ -171,7 +172,10 @@ def _add_changing(routes: APIRouter) -> None:
         bearer = request.headers.get("authorization", "").partition(" ")[2].strip()
         found = request.app.state.runner.seat_of(episode_id, asked.seat_token or bearer)
         if found is None:
+            if episode_id in request.app.state.runner.running:
+                request.app.state.guard.access.note_wrong(request.scope)
             return JSONResponse(NO_SEAT, 404)
+        request.state.audit = {"who": f"seat {found[0]}", "role": "play"}
         if (asked.act is None) == (asked.text is None):
             raise BadInput("Give either act, as numbers, or text, in words.")
         try:

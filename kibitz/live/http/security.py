@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import hmac
 import time
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 from urllib.parse import urlsplit
@@ -13,6 +12,9 @@ from urllib.parse import urlsplit
 import orjson
 from fastapi import HTTPException
 
+from kibitz.live.access.control import AccessControl
+from kibitz.live.access.limits import RateLimit
+from kibitz.live.access.roles import READING, WATCH_PATH
 from kibitz.live.config import LiveConfig
 from kibitz.live.http.client_address import client_address, is_loopback, is_this_machine
 
@@ -26,8 +28,6 @@ EVENT_PATHS = ("/episodes", "/custom/events")
 MAX_LARGE_BODIES = 4  # that the server holds at once; large: more than MAX_BODY_BYTES, or of unknown length
 RETRY_SECONDS = 5  # after which a busy server is worth another attempt
 BODY_SECONDS = 60  # for a request's body to arrive
-MAX_ADDRESSES = 4096  # remembered by a rate limit
-WATCH_PATH = "/custom/ws"
 COSTLY_PATHS = ("/custom/start_episode", "/custom/stop_episode", "/episodes")
 HEADERS = [
     (
@@ -43,29 +43,11 @@ HEADERS = [
 ]
 
 
-class RateLimit:
-    """A token bucket per address: `rate` tokens a second, at most `burst` at once."""
-
-    def __init__(self, rate: float, burst: float) -> None:
-        self._rate, self._burst = rate, burst
-        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
-
-    def take(self, address: str) -> bool:
-        now = time.monotonic()
-        left, since = self._left.pop(address, (self._burst, now))
-        left = min(self._burst, left + (now - since) * self._rate)
-        allowed = left >= 1
-        self._left[address] = (left - 1 if allowed else left, now)
-        if len(self._left) > MAX_ADDRESSES:
-            self._left.popitem(last=False)
-        return allowed
-
-
 class Guard:
     """Refuses bad requests before the app sees them."""
 
     def __init__(self, app: Any, config: LiveConfig) -> None:
-        self.app, self.config = app, config
+        self.app, self.config, self.access = app, config, AccessControl(config)
         self._all_requests = RateLimit(1000, 2000)
         self._costly_requests = RateLimit(config.starts, 4 * config.starts)
         self._connections: Counter[str] = Counter()
@@ -82,7 +64,9 @@ class Guard:
         if problem is not None:
             self.refused[problem[0]] += 1
             await refuse(scope, send, *problem)
-        elif scope["type"] == "websocket" or "text/event-stream" in headers.get(b"accept", ""):
+            return
+        send = self.access.recorded(scope, send)
+        if scope["type"] == "websocket" or "text/event-stream" in headers.get(b"accept", ""):
             await self._connection(scope, receive, send, address)
         elif _may_be_large(scope, headers):
             await self._large_body(scope, receive, send)
@@ -120,19 +104,19 @@ class Guard:
                 del self._connections[address]
 
     def _problem(self, scope: Scope, headers: dict[bytes, str], address: str) -> tuple[int, str] | None:
-        config, path = self.config, scope["path"]
+        path = scope["path"]
         socket = scope["type"] == "websocket"
-        changes = (socket and path != WATCH_PATH) or (not socket and scope["method"] not in ("GET", "HEAD", "OPTIONS"))
+        changes = (socket and path != WATCH_PATH) or (not socket and scope["method"] not in READING)
         host = headers.get(b"host", "")
-        if not config.token and not is_this_machine(scope):
+        if not self.access.tokens.required and not is_this_machine(scope):
             return 403, "This server answers only its own machine; to reach it from elsewhere, start it with a token."
-        if not config.token and not _is_local(host):
+        if not self.access.tokens.required and not _is_local(host):
             return 403, "This server accepts only localhost or 127.0.0.1 as its host name."
         origin = headers.get(b"origin")
         if origin is not None and (socket or changes) and _netloc(origin) != host.lower():
             return 403, "Requests from other sites are not allowed."
-        if config.token and changes and not self._has_token(headers):
-            return 401, "This request needs the server's token: Authorization: Bearer TOKEN."
+        if refusal := self.access.refusal(scope, headers, address):
+            return refusal
         if not self._all_requests.take(address) or (
             changes and path.startswith(COSTLY_PATHS) and not self._costly_requests.take(address)
         ):
@@ -141,10 +125,6 @@ class Guard:
         if not length.isdigit() or int(length) > _max_bytes(path):
             return 413, _too_large(path)
         return None
-
-    def _has_token(self, headers: dict[bytes, str]) -> bool:
-        kind, _, given = headers.get(b"authorization", "").partition(" ")
-        return kind.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), self.config.token.encode())
 
 
 def _netloc(origin: str) -> str:

@@ -103,6 +103,13 @@ export function eachMoment(draw) {
   };
 }
 
+// An address for sockets, streams and sounds, which cannot send headers. It contains the token only if this server has
+// asked for one before it showed anything.
+export function signed(path) {
+  const token = sessionStorage.getItem("private") && sessionStorage.getItem("token");
+  return token ? `${path}${path.includes("?") ? "&" : "?"}token=${encodeURIComponent(token)}` : path;
+}
+
 // GET, or POST with a body. `error` is the server's own sentence, for the person to read.
 export async function ask(path, body) {
   const options = { headers: { Accept: "application/json" } };
@@ -119,8 +126,10 @@ export async function ask(path, body) {
   } catch {
     return { ok: false, status: 0, data: {}, error: "The server is not responding." };
   }
-  if (answer.status === 401 && (await (await import("./token.js")).askToken(known))) return ask(path, body);
   const data = await answer.json().catch(() => ({}));
+  if (answer.status === 401 && body === undefined) sessionStorage.setItem("private", "yes");
+  const barred = answer.status === 401 || (answer.status === 403 && known);
+  if (barred && (await (await import("./token.js")).askToken(known, answer.status === 403 && data.error))) return ask(path, body);
   const error = answer.ok ? "" : data.error || `The server answered ${answer.status}.`;
   return { ok: answer.ok, status: answer.status, data, error };
 }

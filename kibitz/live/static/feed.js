@@ -1,5 +1,7 @@
 // Receives the server's events over a WebSocket, or as server-sent events where sockets do not pass. Reconnects by
 // itself and resumes after the last event the page has.
+import { signed } from "./dom.js";
+
 const FIRST_RETRY_MS = 250;
 const MAX_RETRY_MS = 4000;
 const SOCKET_TRIES = 3; // after that sockets and server-sent events take turns
@@ -20,7 +22,7 @@ export class Feed {
     const query = new URLSearchParams({ since: this.id ? this.since() : -1 });
     if (this.id) query.set("episode_id", this.id);
     if (this.token) query.set("seat_token", this.token);
-    return `${scheme}//${location.host}/custom/ws?${query}`;
+    return signed(`${scheme}//${location.host}/custom/ws?${query}`);
   }
 
   open() {

@@ -1,4 +1,6 @@
 // Spoken commentary, loaded when the person turns it on. Captions are always shown.
+import { signed } from "./dom.js";
+
 let waiting = null;
 let playing = null;
 
@@ -15,7 +17,7 @@ export function hush() {
 }
 
 function next() {
-  playing = waiting && new Audio(waiting);
+  playing = waiting && new Audio(signed(waiting));
   waiting = null;
   if (!playing) return;
   const mine = playing;

@@ -1,4 +1,5 @@
 // The events of one episode that are kept in memory, the newest state, and the state that is shown.
+import { signed } from "./dom.js";
 import { fetchGame, fresh, reduce } from "./reduce.js";
 
 const MAX_EVENTS = 2400; // in memory; older events are read again from the server when needed
@@ -111,7 +112,7 @@ export class Timeline {
 
   async read(since, until) {
     const token = this.token ? `&seat_token=${encodeURIComponent(this.token)}` : "";
-    const answer = await fetch(`/episodes/${this.id}/events?since=${since}${token}`);
+    const answer = await fetch(signed(`/episodes/${this.id}/events?since=${since}${token}`));
     const found = [];
     for (const line of (await answer.text()).split("\n")) {
       if (!line) continue;

@@ -31,7 +31,7 @@ class Watch extends HTMLElement {
   }
 
   async check() {
-    const { status } = await ask(`/episodes/${this.episode}`);
+    const { status } = await ask(`/episodes/${this.episode}${this.token ? `?seat_token=${this.token}` : ""}`);
     if (status !== 404 && status !== 422) return;
     this.feed.close();
     this.app.connection("gone");
@@ -51,6 +51,8 @@ class Watch extends HTMLElement {
     const done = this.timeline && over(this.timeline.live);
     this.app.connection(done && state !== "reconnecting" ? "replay" : state, delay);
     if (state === "idle" && !this.timeline) this.showHome();
+    // a server whose episodes only token holders may watch refuses the socket without saying why; this asks for the token
+    if (state === "reconnecting" && !this.episode && !this.timeline && !this.home && !this.refused) this.refused = ask("/custom/status");
   }
 
   async showHome() {
