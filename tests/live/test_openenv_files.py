@@ -30,7 +30,12 @@ def manifest() -> dict[str, Any]:
 def test_the_port_is_the_same_everywhere() -> None:
     header = yaml.safe_load((ROOT / "deploy/space/README.md").read_text(encoding="utf-8").split("---")[1])
     docker = (ROOT / "Dockerfile").read_text(encoding="utf-8")
-    assert manifest()["port"] == header["app_port"] == int(re.findall(r"^EXPOSE (\d+)$", docker, re.MULTILINE)[0])
+    assert (
+        manifest()["port"]
+        == manifest()["app_port"]
+        == header["app_port"]
+        == int(re.findall(r"^EXPOSE (\d+)$", docker, re.MULTILINE)[0])
+    )
     command = json.loads(re.findall(r"^CMD (.*)$", docker, re.MULTILINE)[0])
     assert command[:4] == ["kibitz", "serve", "--host", "0.0.0.0"] and str(header["app_port"]) in command
 

@@ -152,11 +152,45 @@ def test_the_fallback_replaces_a_captain_that_cannot_answer_and_the_action_says_
         pick_action(env.reset(options={"seed": 1}), "nobody", heuristic_fallback())
 
 
-def test_the_fallback_plays_an_observation_from_another_process() -> None:
-    obs = CricketEnvironment().reset(options={"seed": 1})
-    copy = CricketObservation.model_validate_json(obs.model_dump_json())
-    action = pick_action(copy, "balanced", heuristic_fallback())
-    assert "does not belong to a match" in action.metadata["fallback"]
+@pytest.mark.parametrize("read", [json.loads, CricketObservation.model_validate_json])
+def test_a_captain_answers_an_observation_that_went_through_json(read: Callable[[str], Any]) -> None:
+    env = CricketEnvironment()
+    obs = env.reset(options={"seed": 1, "max_overs": 2, "opponent_mode": "balanced"})
+    while not obs.done and obs.turn < 18:
+        received = read(obs.model_dump_json())
+        action = pick_action(received, "shrewd", heuristic_fallback())
+        assert (action.metadata["source"], action.metadata["fallback"]) == ("shrewd", "")
+        assert HeuristicCaptain(seed=0).act(to_ui_frame(received)) == HeuristicCaptain(seed=0).act(to_ui_frame(obs))
+        obs = env.step(action)
+        assert obs.error is None
+
+
+def test_a_turn_survives_json_except_for_its_luck() -> None:
+    from kibitz.games.cricket.captains.portable import turn_of_data
+
+    env = CricketEnvironment()
+    obs = env.reset(options={"seed": 5, "max_overs": 3, "era": "pre2018", "opponent_mode": "aggressive"})
+    prompts = game().words.prompt_variables
+    while not obs.done:
+        mine, data = obs._turn, json.loads(obs.model_dump_json())["turn_data"]
+        theirs = turn_of_data(data, obs.episode_id, obs.turn)
+        assert (theirs.seat, theirs.number) == (mine.seat, mine.number)
+        assert prompts(theirs.settings, theirs.view, theirs.history) == prompts(mine.settings, mine.view, mine.history)
+        assert [mask.tolist() for mask in theirs.masks] == [mask.tolist() for mask in mine.masks]
+        assert theirs.luck.tolist() != mine.luck.tolist(), "the match's luck stays with the match"
+        obs = env.step(CricketAction(tool=obs.tools[-1]["name"]))
+    assert json.loads(obs.model_dump_json())["turn_data"] is None
+
+
+def test_the_fallback_plays_an_observation_without_a_turn() -> None:
+    obs = json.loads(CricketEnvironment().reset(options={"seed": 1}).model_dump_json())
+    for data, says in (
+        (None, "no turn to play"),
+        ({"options": {}}, "KeyError"),
+        ({**obs["turn_data"], "view": [1]}, ""),
+    ):
+        action = pick_action(obs | {"turn_data": data, "episode_id": str(data)}, "balanced", heuristic_fallback())
+        assert action.metadata["source"] == "fallback" and says in action.metadata["fallback"]
 
 
 @pytest.mark.usefixtures("presets")

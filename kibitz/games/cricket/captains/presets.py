@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from threading import RLock
 from typing import Any
@@ -20,7 +20,7 @@ from kibitz.core.play.resolve import ANY_PATH, player_and_bot
 from kibitz.core.registry import load_game
 from kibitz.games.cricket.captains.bots import CAPTAINS
 from kibitz.games.cricket.captains.tool_calls import tool_calls
-from kibitz.games.cricket.captains.tool_models import CricketAction, CricketObservation
+from kibitz.games.cricket.captains.tool_models import CricketAction, CricketObservation, read_observation
 
 log = logging.getLogger(__name__)
 
@@ -137,8 +137,12 @@ class CaptainPool:
 
 def _turn_of(obs: CricketObservation) -> Turn:
     turn: Turn | None = obs._turn
+    if turn is None and obs.turn_data is not None:  # the match is in another process
+        from kibitz.games.cricket.captains.portable import turn_of_data
+
+        turn = obs._turn = turn_of_data(obs.turn_data, obs.episode_id, obs.turn)
     if turn is None:
-        raise _NoAnswer("the observation does not belong to a match in this process")
+        raise _NoAnswer("the observation has no turn to play")
     return turn
 
 
@@ -160,10 +164,12 @@ def _next_call(choice: Choice, obs: CricketObservation) -> dict[str, Any]:
 CAPTAIN_POOL = CaptainPool()
 
 
-def pick_action(obs: CricketObservation, preset: str, fallback: Fallback) -> CricketAction:
+def pick_action(obs: CricketObservation | Mapping[str, Any], preset: str, fallback: Fallback) -> CricketAction:
     """The next call of a preset's captain, or of `fallback` if the captain fails.
+
+    The observation may have gone through JSON: the match may run on a server, the captain here.
 
     The action's `metadata` names the player that answered (`source`), why the fallback was needed
     (`fallback`, empty if it was not), and the captain's reason, seconds and tokens.
     """
-    return CAPTAIN_POOL.pick(obs, preset, fallback)
+    return CAPTAIN_POOL.pick(read_observation(obs), preset, fallback)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_serializer
 
 from kibitz.core.envs.tool_env import METADATA
 from kibitz.core.options import Options
@@ -51,7 +52,14 @@ class CricketObservation(BaseModel):
     frame: dict[str, Any] = Field(default_factory=dict, description="what a page draws")
     metadata: dict[str, Any] = Field(default_factory=dict, description=METADATA)
 
+    turn_data: dict[str, Any] | None = Field(None, description="the turn as numbers, for `pick_action` elsewhere")
+
     _turn: Any = PrivateAttr(None)  # kibitz.core.play.player.Turn, for captains in this process
+    _turn_data: Callable[[], dict[str, Any] | None] | None = PrivateAttr(None)  # most observations never travel
+
+    @field_serializer("turn_data")
+    def _serialize_turn(self, known: dict[str, Any] | None) -> dict[str, Any] | None:
+        return known if self._turn_data is None else self._turn_data()
 
 
 class CricketState(BaseModel):
@@ -91,8 +99,14 @@ class ResetOptions(Options):
     era: Literal["pre2018", "2018-2022", "2023+"] = "2023+"
 
 
-def to_ui_frame(obs: CricketObservation, episode_id: str = "") -> dict[str, Any]:
+def read_observation(obs: CricketObservation | Mapping[str, Any]) -> CricketObservation:
+    """The observation itself, or the one that went through JSON."""
+    return obs if isinstance(obs, CricketObservation) else CricketObservation.model_validate(obs)
+
+
+def to_ui_frame(obs: CricketObservation | Mapping[str, Any], episode_id: str = "") -> dict[str, Any]:
     """The observation as plain data for the page and for `HeuristicCaptain`: the frame and the legal tools."""
+    obs = read_observation(obs)
     return obs.frame | {
         "episode_id": episode_id or obs.episode_id,
         "turn": obs.turn,

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
+from functools import partial
 from threading import RLock
 from typing import Any, ClassVar
 
@@ -28,6 +29,7 @@ from kibitz.core.play.resolve import ANY_PATH, Resolver, player_and_bot
 from kibitz.core.seed import fresh_seed
 from kibitz.games.cricket import game
 from kibitz.games.cricket.captains import tool_calls
+from kibitz.games.cricket.captains.portable import turn_as_data
 from kibitz.games.cricket.captains.tool_calls import Plans
 from kibitz.games.cricket.captains.tool_models import CricketAction, CricketObservation, CricketState, ResetOptions
 from kibitz.games.cricket.drawing.scorecard import Tally
@@ -218,7 +220,9 @@ class CricketEnvironment:
         )
         if not state.match_over:
             settings, luck = self._start.settings, self._lucks[0]
-            observation._turn = Turn(settings, 0, self._number, position.view, position.masks, self._history[:], luck)
+            turn = Turn(settings, 0, self._number, position.view, position.masks, self._history[:], luck)
+            observation._turn = turn
+            observation._turn_data = partial(turn_as_data, turn, self._start.options)
         return observation
 
 
