@@ -1,5 +1,28 @@
-"""`python -m kibitz` is the `kibitz` command."""
+"""The `kibitz` command; `python -m kibitz` is the same."""
 
-from kibitz.cli import main
+from __future__ import annotations
 
-main()
+import threading
+
+from kibitz.core import interrupt
+
+
+def main() -> None:
+    """Runs the command. Ctrl-C ends it within a second, even while it imports or compiles."""
+    own = threading.active_count() + 1
+    try:
+        interrupt.watch()
+        from kibitz.cli import main as run
+
+        run()
+    except KeyboardInterrupt:  # before `run` could handle it
+        interrupt.exit_now(interrupt.EXIT_CODE)
+    except SystemExit as ended:
+        code = ended.code if isinstance(ended.code, int) else 0
+        if code == interrupt.EXIT_CODE or threading.active_count() > own:
+            interrupt.exit_now(code)  # a thread may be compiling
+        raise
+
+
+if __name__ == "__main__":
+    main()

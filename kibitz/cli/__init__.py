@@ -10,9 +10,8 @@ import sys
 import typer
 
 from kibitz.cli import bench, cricket, demo, evaluate, hints, live, llm, new_game, play, train
+from kibitz.core import interrupt
 from kibitz.core.errors import BadInput
-
-INTERRUPTED_EXIT_CODE = 130
 
 app = typer.Typer(
     name="kibitz",
@@ -45,7 +44,8 @@ def main() -> None:
             print(f"kibitz: {text}{'' if text.endswith(('.', '?', '!')) else '.'} Try --help.", file=sys.stderr)
         sys.exit(2)
     except (typer.Abort, KeyboardInterrupt):
-        code = INTERRUPTED_EXIT_CODE
-    if code == INTERRUPTED_EXIT_CODE:  # Typer also returns it for Ctrl-C
+        code = interrupt.EXIT_CODE
+    if code == interrupt.EXIT_CODE:  # Typer also returns it for Ctrl-C
+        interrupt.finishing()
         print("kibitz: stopped.", file=sys.stderr)
     sys.exit(code if isinstance(code, int) else 0)

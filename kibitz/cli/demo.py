@@ -21,6 +21,7 @@ from rich.table import Table
 from kibitz.cli.options import Json
 from kibitz.cli.output import half_width, number, out, progress, result
 from kibitz.cli.train import train_with_progress
+from kibitz.core import interrupt
 from kibitz.core.errors import BadInput
 
 if TYPE_CHECKING:
@@ -65,6 +66,8 @@ def demo(
     often = [f"logging.eval_every={max(1, steps // 20)}"]  # twenty points for the learning curve
     run = prepare(config="configs/ppo_fast.yaml", steps=steps, options=often)
     found: dict[str, Any] = {"episodes": episodes, "training": train_with_progress(run, False, quiet=as_json)}
+    if not found["training"]["finished"]:
+        raise KeyboardInterrupt
     found["players"] = _compare(game, run, episodes, as_json)
     if not as_json:
         out.print(_table(found))
@@ -148,12 +151,8 @@ def _watch(run: Run, browser: bool, leave: bool, as_json: bool) -> dict[str, Any
                     out.print(f"  {episode['text']}", markup=False, highlight=False)
             return {"url": url, "episodes": ended}
         out.print("Start more episodes from the page. Press Ctrl-C to end the demo.")
-        try:
-            while True:
-                time.sleep(1)
-        except KeyboardInterrupt:
-            out.print("The demo has ended.")
-        return {"url": url}
+        while True:
+            time.sleep(1)
 
 
 @contextmanager
@@ -192,6 +191,7 @@ def live_server(runs: Path, quiet: bool) -> Iterator[str]:
                     raise BadInput("The live server did not start; run `kibitz serve` to see why.")
                 yield str(json.loads(line)["url"])
             finally:
+                interrupt.finishing()
                 process.terminate()
                 try:
                     process.wait(15)

@@ -52,7 +52,10 @@ def train(
         resume=resume,
         options=options or [],
     )
-    output.result(train_with_progress(run, resume, quiet=as_json), as_json, output.training_table)
+    found = train_with_progress(run, resume, quiet=as_json)
+    output.result(found, as_json, output.training_table)
+    if not found["finished"]:
+        raise KeyboardInterrupt
 
 
 def _names_game(options: list[str] | None) -> bool:

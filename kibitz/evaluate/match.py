@@ -16,6 +16,7 @@ from kibitz.core.bots import NO_HINTS, Bot, seated
 from kibitz.core.chance import seed_key
 from kibitz.core.errors import BadInput
 from kibitz.core.game import SEATS, Game
+from kibitz.core.interrupt import finishing
 from kibitz.core.play.episode import play_episode
 from kibitz.core.play.player import Player
 from kibitz.core.play.resolve import HintChoice, Resolver, player_and_bot
@@ -68,6 +69,7 @@ def play_hosts(
     except KeyboardInterrupt:
         if not scores:
             raise
+        finishing()
         interrupted = True
     stacked = {name: np.array([score[name] for score in scores], float) for name in scores[0]}
     return Played(np.array(returns[: len(scores)], float), stacked, tallies, interrupted)

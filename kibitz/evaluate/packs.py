@@ -14,6 +14,7 @@ from kibitz.core.bots import Bot, seated
 from kibitz.core.chance import episode_luck, seed_key
 from kibitz.core.errors import BadInput
 from kibitz.core.game import SEATS, Game
+from kibitz.core.interrupt import finishing
 from kibitz.core.play.episode import Episode, play_episode, table_for
 from kibitz.core.play.packs import Pack, Regret, Scenario
 from kibitz.core.xla.jit import jit_batch
@@ -154,6 +155,7 @@ def play_hosts(game: Game, pack: Pack, sides: tuple[Side, Side], count: int, see
     except KeyboardInterrupt:
         if ended < 2:
             raise
+        finishing()
         return results.first(ended - ended % 2)
     return results
 

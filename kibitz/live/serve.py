@@ -7,12 +7,15 @@ import json
 import logging
 import math
 import resource
+import signal
 import socket
 import sys
 from dataclasses import replace
+from types import FrameType
 
 import uvicorn
 
+from kibitz.core import interrupt
 from kibitz.core.errors import BadInput
 from kibitz.live.app import create_app, shut_down
 from kibitz.live.config import LiveConfig
@@ -37,11 +40,21 @@ class Server(uvicorn.Server):
         if self.started:
             print(self._line, flush=True)
 
+    def run(self, sockets: list[socket.socket] | None = None) -> None:
+        """Unlike `asyncio.run`, does not wait for threads: a read of the store or a compilation may take long."""
+        make_loop = self.config.get_loop_factory() or asyncio.new_event_loop
+        make_loop().run_until_complete(self.serve(sockets))
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        interrupt.finishing()
+        super().handle_exit(sig, frame)
+
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         await shut_down(self._state)
         await asyncio.sleep(CLOSE_SECONDS)
         await super().shutdown(sockets)
-        self._captured_signals.clear()  # a requested shutdown is a success: exit code 0
+        if signal.SIGINT not in self._captured_signals:
+            self._captured_signals.clear()  # a requested shutdown is a success: exit code 0
 
 
 def serve(config: LiveConfig, as_json: bool = False) -> None:

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import json
 import platform
-import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
@@ -25,6 +24,7 @@ import yaml
 from numpy.typing import NDArray
 
 from kibitz.advice.batch import COLUMNS
+from kibitz.core import interrupt
 from kibitz.core.bots import NO_HINTS
 from kibitz.core.errors import BadInput
 from kibitz.core.paths import write_whole
@@ -35,21 +35,9 @@ from kibitz.train.evaluation import measures
 from kibitz.train.llm_hints.accounting import NOTE, HintAccounting
 from kibitz.train.logs import Curve, Rows, Tensorboard, read_rows
 from kibitz.train.phase import TrainingPhase, build_phases
+from kibitz.train.progress import Progress, StopRequest, stoppable
 
 Report = Callable[[dict[str, Any]], None]
-
-
-@dataclass
-class Progress:
-    """How far a run has come."""
-
-    learner: Any
-    step: int
-    clock: Callable[[], float]  # seconds the run took, those before a resume included
-    saveable: Any = None  # the newest learner that can be resumed: the new games of a phase cannot before an update
-    compile_seconds: float = 0.0
-    train_seconds: float = 0.0
-    evaluation: dict[str, list[float]] = field(default_factory=dict)
 
 
 @dataclass
@@ -70,15 +58,23 @@ class Run:
         before = self._seconds_before(first_step)
         progress = Progress(learner, first_step, lambda: before + time.perf_counter() - began)
         self._describe()
-        with closing(self._logs(first_step)) as logs, self.hints.recording(self._describe), _stoppable() as stopped:
+        with (
+            closing(self._logs(first_step)) as logs,
+            self.hints.recording(self._describe),
+            interrupt.rescue(lambda: self._rescue(progress, first_step)),
+            stoppable() as stop,
+        ):
             for number in range(len(self.phases)):
-                if not stopped():
-                    self._train_phase(number, progress, logs, stopped)
+                if not stop.asked:
+                    self._train_phase(number, progress, logs, stop)
+            if stop.asked:
+                interrupt.finishing()
             phase, finished = self._phase_at(progress.step), progress.step >= self._total_steps
-            self._save(phase, progress.learner, progress.step)
-            if not progress.evaluation or not finished:  # reported, but not a row: an unstopped run has none here
+            self._save(progress.learner, progress.step)
+            if not progress.evaluation and finished:  # a run resumed at its end
                 progress.evaluation = self._evaluate(phase, progress.learner)
-        self._draw()
+        if finished:
+            self._draw()
         self._describe()
         trained = (progress.step - first_step) * self.job.seeds
         return {
@@ -97,12 +93,12 @@ class Run:
             "notes": self.notes,
         }
 
-    def _train_phase(self, number: int, progress: Progress, logs: Logs, stopped: Callable[[], bool]) -> None:
+    def _train_phase(self, number: int, progress: Progress, logs: Logs, stop: StopRequest) -> None:
         end, phase = self.phases[number]
         start = self.phases[number - 1][0] if number else 0
         if progress.step >= end:
             return
-        progress.saveable = progress.learner
+        progress.keep(phase.host is not None)  # before the new games: they cannot be resumed before an update
         if number and progress.step <= _round_up(start, self._batch):
             progress.learner = phase.deal_again(progress.learner)
         called = time.perf_counter()
@@ -111,10 +107,17 @@ class Run:
             phase.host.report = lambda rates: self.report({"step": step, **self._last_report, **rates})
         progress.learner, _ = phase.advance(progress.learner, phase.settings, 0)
         progress.compile_seconds += time.perf_counter() - called
-        while progress.step < end:
+        if stop.asked:
+            progress.go_back()
+        while progress.step < end and not stop.asked:
             goal = min(self._next_stop(progress.step), _round_up(end, self._batch))
             called = time.perf_counter()
-            metrics = self._advance(phase, progress, (goal - progress.step) // self._batch)
+            try:
+                with stop.raising(phase.host is not None):  # it asks a language model, for minutes between two rows
+                    metrics = self._advance(phase, progress, (goal - progress.step) // self._batch)
+            except KeyboardInterrupt:
+                progress.go_back()
+                return
             seconds = time.perf_counter() - called
             rate = (goal - progress.step) / seconds
             progress.step, progress.train_seconds = goal, progress.train_seconds + seconds
@@ -123,27 +126,26 @@ class Run:
                 self._record(logs, goal, phase.hints_from, progress.evaluation)
             self._write(logs, goal, metrics, rate, progress.clock())
             if self._due(self.job.logging.save_every, goal):
-                self._save(phase, progress.learner, goal)
+                self._save(progress.learner, goal)
                 self._describe()
+            progress.keep(phase.host is not None)
             means = {name: float(value.mean()) for name, value in metrics.items()}
             self._last_report = {"step": goal, "steps_per_s": rate, **means, **_means(progress.evaluation)}
             self._last_report["notes"] = self.notes
             if self.hints:
                 self._last_report["hints_per_s"] = float(metrics["hints_given"].sum()) / seconds
             self.report(self._last_report)
-            if stopped():
-                return
 
     def _advance(self, phase: TrainingPhase, progress: Progress, updates: int) -> dict[str, NDArray[np.float64]]:
         try:
             progress.learner, metrics = phase.advance(progress.learner, phase.settings, updates)
         except TooManyFailures as failure:
-            self._save(phase, progress.saveable, progress.step)
+            progress.go_back()
+            self._save(progress.learner, progress.step)
             raise BadInput(
                 f"{failure} The run in {self.folder} is saved at step {progress.step}; --resume continues it "
                 f"with the same config, so another failure_policy needs a new run."
             ) from None
-        progress.saveable = progress.learner
         found = {name: np.asarray(value, float) for name, value in metrics.items()}
         if self.hints:  # every row of a table has the same columns, also in phases without hints
             found |= {name: np.zeros(self.job.seeds) for name in COLUMNS if name not in found}
@@ -271,8 +273,15 @@ class Run:
             if logs.board:
                 logs.board.add(f"evaluation/seed_{self.job.seed + seed}", row | own, step)
 
-    def _save(self, phase: TrainingPhase, learner: Any, step: int) -> None:
-        checkpoint.write(self.folder / "checkpoints", learner, step, phase.game, self.job.model_dump(mode="json"))
+    def _save(self, learner: Any, step: int) -> None:
+        game = self.phases[0][1].game
+        checkpoint.write(self.folder / "checkpoints", learner, step, game, self.job.model_dump(mode="json"))
+
+    def _rescue(self, progress: Progress, first_step: int) -> None:
+        """Saves what was done, in another thread, when Ctrl-C comes while the main thread compiles or computes."""
+        if progress.kept is not None and progress.kept[1] > first_step:
+            self._save(*progress.kept)
+            self._describe()
 
     def _draw(self) -> None:
         if self.job.logging.csv:
@@ -332,22 +341,3 @@ def _refused(folder: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise BadInput(f"{folder} cannot hold a run ({error.strerror}); choose another --out.") from None
-
-
-@contextmanager
-def _stoppable() -> Iterator[Callable[[], bool]]:
-    """The first Ctrl-C ends and saves the run after the current step, the second ends it at once."""
-    asked: list[int] = []
-
-    def stop(number: int, frame: Any) -> None:
-        if asked:
-            raise KeyboardInterrupt
-        asked.append(number)
-
-    with suppress(ValueError):  # signals reach the main thread only
-        old = signal.signal(signal.SIGINT, stop)
-    try:
-        yield lambda: bool(asked)
-    finally:
-        with suppress(ValueError, UnboundLocalError):
-            signal.signal(signal.SIGINT, old)

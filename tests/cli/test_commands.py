@@ -25,7 +25,7 @@ Command = Callable[..., Finished]
 AT_A_TERMINAL = """
 import signal
 signal.signal(signal.SIGINT, signal.default_int_handler)
-from kibitz.cli import main
+from kibitz.__main__ import main
 main()
 """
 

@@ -84,7 +84,7 @@ def _no_main() -> Iterator[None]:
 
 def _run(words: list[str], env: dict[str, str], writing: Connection) -> None:
     """In the fork: runs the command as if a shell had started it."""
-    from kibitz.cli import main
+    from kibitz.__main__ import main
 
     tests = multiprocessing.parent_process()
     assert tests is not None

@@ -193,7 +193,7 @@ def unregister() -> None:
 
 
 if __name__ == "__main__":
-    from kibitz.cli import main
+    from kibitz.__main__ import main
 
     register()
     main()

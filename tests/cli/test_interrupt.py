@@ -1,0 +1,172 @@
+"""Ctrl-C ends real processes within a second, with exit code 130 and what was done saved."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.llm.fake_server import FakeServer
+from tests.train.conftest import last_checkpoint, row_count
+
+# A test run in the background inherits an ignored SIGINT; a command at a terminal does not.
+COMMAND = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from kibitz.__main__ import main
+main()
+"""
+LIMIT_SECONDS = 1.5  # one second, and half of one for a busy machine
+
+STUCK = """
+import signal, sys, time
+from kibitz.core import interrupt
+interrupt.watch()
+signal.signal(signal.SIGINT, lambda *_: None)  # as if the main thread could not react
+with interrupt.rescue(lambda: print("saved")):
+    print("ready", flush=True)
+    while True:
+        time.sleep(60)
+"""
+FINISHING = """
+import signal, sys, time
+from kibitz.core import interrupt
+interrupt.watch()
+signal.signal(signal.SIGINT, lambda *_: interrupt.finishing())
+print("ready", flush=True)
+signal.pause()
+time.sleep(1)
+print("ended by itself", flush=True)
+interrupt.exit_now(7)
+"""
+
+
+class Process:
+    """A process, and how it ends after a signal."""
+
+    def __init__(self, script: str, *words: str, cwd: Path | None = None, **env: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", script, *words], cwd=cwd, env={**os.environ, **env}, text=True,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+
+    def __enter__(self) -> Process:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+    def wait_until(self, ready: Callable[[], Any], seconds: float = 120.0) -> None:
+        late = time.monotonic() + seconds
+        while not ready():
+            assert self.process.poll() is None, self.process.communicate()
+            assert time.monotonic() < late
+            time.sleep(0.01)
+
+    def stop(self, kind: signal.Signals = signal.SIGINT) -> tuple[int, str, str]:
+        """Exit code, output, errors."""
+        began = time.monotonic()
+        self.process.send_signal(kind)
+        out, err = self.process.communicate(timeout=60)
+        seconds = time.monotonic() - began
+        assert seconds < LIMIT_SECONDS, f"{seconds:.1f} s, {err}"
+        assert "Traceback" not in err
+        return self.process.returncode, out, err
+
+
+def test_a_main_thread_that_cannot_react_is_ended_and_its_work_saved() -> None:
+    with Process(STUCK) as process:
+        assert process.process.stdout is not None
+        assert process.process.stdout.readline() == "ready\n"
+        assert process.stop() == (130, "saved\n", "kibitz: stopped.\n")
+
+
+@pytest.mark.conformance
+def test_a_command_that_has_noticed_ctrl_c_ends_in_its_own_way() -> None:
+    with Process(FINISHING) as process:
+        assert process.process.stdout is not None
+        assert process.process.stdout.readline() == "ready\n"
+        process.process.send_signal(signal.SIGINT)
+        assert process.process.communicate(timeout=60)[0] == "ended by itself\n"
+        assert process.process.returncode == 7
+
+
+@pytest.mark.conformance
+@pytest.mark.timed
+@pytest.mark.parametrize("seconds", [1.5, 4.0])
+@pytest.mark.parametrize("words", ["evaluate --player bayes --episodes 20000", "train --steps 100000000"])
+def test_a_process_ends_while_it_imports_and_compiles(words: str, seconds: float, tmp_path: Path) -> None:
+    with Process(COMMAND, *words.split(), cwd=tmp_path, XDG_CACHE_HOME=str(tmp_path / "cache")) as process:
+        time.sleep(seconds)
+        code, out, err = process.stop()
+        assert (code, out) == (130, "")
+        assert err.endswith("kibitz: stopped.\n")
+
+
+@pytest.mark.conformance
+@pytest.mark.timed
+@pytest.mark.parametrize(("kind", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
+def test_a_server_ends_during_its_warm_up(kind: signal.Signals, code: int, tmp_path: Path) -> None:
+    words = ("serve", "--port", "0", "--json", "--store", "episodes.db")
+    with Process(COMMAND, *words, cwd=tmp_path, XDG_CACHE_HOME=str(tmp_path / "cache")) as process:
+        assert process.process.stdout is not None
+        assert json.loads(process.process.stdout.readline())["url"]
+        time.sleep(2)  # its warm-up thread compiles now
+        assert process.stop(kind)[0] == code
+
+
+@pytest.mark.conformance
+@pytest.mark.timed
+def test_training_is_saved_in_the_middle_of_a_long_program(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    long = ("train.num_envs=512", "train.minibatch=8192", "logging.log_every=1000000", "logging.eval_every=600000000")
+    options = [word for value in long for word in ("--set", value)]
+    with Process(COMMAND, "train", "--steps", "600000000", "--out", str(folder), *options, cwd=tmp_path) as process:
+        process.wait_until(lambda: row_count(folder) > 0)
+        time.sleep(0.3)  # the next rows are being computed
+        assert process.stop()[0] == 130
+        first = int(float((folder / "metrics.csv").read_text().splitlines()[1].split(",")[0]))
+        assert int(last_checkpoint(folder).stem.removeprefix("step_")) >= first
+
+
+@pytest.mark.conformance
+@pytest.mark.timed
+def test_an_evaluation_stopped_between_questions_reports_what_it_has(presets: FakeServer, tmp_path: Path) -> None:
+    with Process(
+        COMMAND, "evaluate", "--player", "llm:fake-slow", "--episodes", "500", "--json", cwd=tmp_path
+    ) as process:
+        process.wait_until(lambda: len(presets.of("slow")) > 30)
+        code, out, err = process.stop()
+        found = json.loads(out)
+        assert (code, err) == (130, "kibitz: stopped.\n")
+        assert found["interrupted"] and 0 < found["episodes"] < 500
+        assert found["prompt_tokens"] + 300 >= 300 * (len(presets.of("slow")) - 1)
+
+
+@pytest.mark.conformance
+@pytest.mark.timed
+def test_training_stopped_between_questions_is_saved_and_can_be_resumed(presets: FakeServer, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    options = ("hints.provider=fake-slow", "hints.cache=null", "train.rollout=8", "train.minibatch=64",
+               "logging.log_every=64", "logging.eval_every=640", "logging.tensorboard=false")  # fmt: skip
+    words = ["train", "--hint", "llm", "--steps", "6400", "--out", str(folder), "--json"]
+    words += [word for value in options for word in ("--set", value)]
+    with Process(COMMAND, *words, cwd=tmp_path) as process:
+        process.wait_until(lambda: row_count(folder) > 1)
+        asked = len(presets.of("slow"))
+        process.wait_until(lambda: len(presets.of("slow")) > asked)
+        code, out, err = process.stop()
+        assert code == 130, err
+        found = json.loads(out)
+        assert not found["finished"] and found["steps"] >= 128
+        assert last_checkpoint(folder).stem == f"step_{found['steps']:012d}"
+        assert json.loads((folder / "run.json").read_text())["hints"]["calls"] >= asked
