@@ -18,7 +18,7 @@ from kibitz.core.errors import BadInput
 from kibitz.core.game import SEATS, Game, first_view
 from kibitz.core.options import Options, operator_options
 from kibitz.core.play.episode import ask, table_for
-from kibitz.core.play.player import BotPlayer, Player, Turn
+from kibitz.core.play.player import BotPlayer, Player, Turn, reported
 from kibitz.core.play.resolve import ANY_PATH, Resolver, player_and_bot
 from kibitz.core.registry import load_game
 from kibitz.core.seed import fresh_seed
@@ -194,7 +194,7 @@ class GameEnvironment:
         if np.asarray(self._table.to_act(self._state))[1]:
             theirs = ask(self._table, self._players[1], self._turn(1))
             acts[1] = tuple(theirs.act)
-            self._answers.append(theirs.public())
+            self._answers.append(reported(self._players[1], theirs))
         given = tuple(act or acts[1 - seat] for seat, act in enumerate(acts))
         self._state, rewards, over = self._table.step(self._settings, self._state, given, self._luck, self._number)
         self._number += 1

@@ -109,6 +109,11 @@ class BotPlayer:
         self.choose(turn)
 
 
+def reported(player: Player, choice: Choice) -> dict[str, Any]:
+    """How an environment's opponent answered. A bot takes no time, so that a seed repeats its observations exactly."""
+    return choice.public() | ({"latency": 0.0} if isinstance(player, BotPlayer) else {})
+
+
 @lru_cache(maxsize=64)
 def _compiled(bot: Bot) -> tuple[Any, Any]:
     """The bot's `start` and `choose` for one game, compiled once for all of its players."""

@@ -24,7 +24,7 @@ from kibitz.core.chance import episode_luck, seat_luck, seed_key
 from kibitz.core.errors import BadInput
 from kibitz.core.game import SEATS
 from kibitz.core.play.episode import ask, table_for
-from kibitz.core.play.player import Turn
+from kibitz.core.play.player import Turn, reported
 from kibitz.core.play.resolve import ANY_PATH, Resolver, player_and_bot
 from kibitz.core.seed import fresh_seed
 from kibitz.games.cricket import game
@@ -178,7 +178,11 @@ class CricketEnvironment:
         line = commentary.commentary({"type": "step", "payload": {"turn": self._number - 1}}, self._position.frame)
         if state.match_over:
             line = f"{line} {commentary.commentary({'type': 'episode.ended', 'payload': {}}, self._position.frame)}"
-        news = {"acts": [[list(mine), list(theirs.act)]], "opponent": [theirs.public()], "rewards": [paid]}
+        news = {
+            "acts": [[list(mine), list(theirs.act)]],
+            "opponent": [reported(self._opponent, theirs)],
+            "rewards": [paid],
+        }
         return self._observe(error, line, reward=reward, metadata=news)
 
     def _observe_state(self, before: Any = None) -> Position:
