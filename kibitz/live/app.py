@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse, PlainTextResponse
 
 import kibitz
@@ -20,6 +21,7 @@ from kibitz.live.episodes import janitor
 from kibitz.live.episodes.runner import Runner
 from kibitz.live.episodes.warmup import Warmup
 from kibitz.live.http import pages, routes_custom, routes_episodes, watch
+from kibitz.live.http.catalogue import Catalogue
 from kibitz.live.http.errors import PROBLEMS, add_error_handlers
 from kibitz.live.http.metrics import CONTENT_TYPE, Metrics
 from kibitz.live.http.security import Guard
@@ -52,6 +54,7 @@ def create_app(config: LiveConfig | None = None) -> FastAPI:
     app.state.runner = Runner(bus, config, app.state.speech)
     app.state.guard = Guard(None, config)
     app.state.guard.access.seat_of = app.state.runner.seat_of
+    app.state.catalogue = Catalogue(config.runs, config.default_game)
     app.state.metrics, app.state.readiness = Metrics(app.state), Readiness(bus.store)
     games = game_names()
     default_game = config.default_game or games[0]
@@ -155,12 +158,14 @@ async def _every(seconds: float, job: Callable[[], Awaitable[None]], at_once: bo
 
 
 def _add_plain_routes(app: FastAPI, default_game: str) -> None:
-    @cache
-    def document() -> dict[str, Any]:
+    described: list[pages.File] = []  # the OpenAPI document, once somebody has asked for it
+    describing = asyncio.Lock()
+
+    def document() -> pages.File:
         import_jax()
         from kibitz.live.http.openapi import describe_games
 
-        return describe_games(app.openapi(), default_game)
+        return pages.file_of(json.dumps(describe_games(app.openapi(), default_game)).encode(), "application/json")
 
     @app.get("/health")
     async def health() -> dict[str, Any]:
@@ -184,9 +189,12 @@ def _add_plain_routes(app: FastAPI, default_game: str) -> None:
         return {"status": "ready"}
 
     @app.get("/openapi.json", include_in_schema=False)
-    async def openapi() -> JSONResponse:
-        """Loads the games to ask them for their options, so it runs off the event loop."""
-        return JSONResponse(await asyncio.to_thread(document))
+    async def openapi(request: Request) -> Response:
+        """Loads the games to ask them for their options, so it runs off the event loop, once."""
+        async with describing:
+            if not described:
+                described.append(await asyncio.to_thread(document))
+        return described[0].answer(request)
 
     @app.get("/metrics", response_class=PlainTextResponse)
     async def figures() -> PlainTextResponse:

@@ -2,18 +2,39 @@
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import json
 import math
+import time
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from kibitz.core.registry import import_jax
 from kibitz.live.episodes.request import HUMAN
+from kibitz.live.public_text import public_text
 
+REFRESH_SECONDS = 5.0  # after which a new run is listed
 MAX_POINTS = 500  # of a curve: more than a page can draw
 TITLES = {"llm": "Language model", "policy": "Trained"}  # by kind; a name without one is its own title
+
+
+class Catalogue:
+    """The answer of `games`, computed at most once every few seconds, however many ask."""
+
+    def __init__(self, runs: Path, default_game: str = "") -> None:
+        self._runs, self._default_game = runs, default_game
+        self._lock = asyncio.Lock()
+        self._known: dict[str, Any] = {}
+        self._expires = 0.0  # monotonic seconds
+
+    async def games(self) -> dict[str, Any]:
+        async with self._lock:
+            if time.monotonic() >= self._expires:
+                self._known = await asyncio.to_thread(games, self._runs, self._default_game)
+                self._expires = time.monotonic() + REFRESH_SECONDS
+        return self._known
 
 
 def games(runs: Path, default_game: str = "") -> dict[str, Any]:
@@ -60,7 +81,7 @@ def _player(found: Any) -> dict[str, Any]:
     title = "A person" if found.kind == HUMAN else found.name.capitalize()
     if found.kind in TITLES:
         title = f"{TITLES[found.kind]}: {found.name.partition(':')[2]}"
-    why = found.why_not
+    why = public_text(found.why_not)
     return {"name": found.name, "title": title, "kind": found.kind, "usable": not why, "why": why}
 
 

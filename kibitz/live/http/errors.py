@@ -14,6 +14,7 @@ from kibitz.core.errors import BadInput, NotFound
 from kibitz.live.bodies import Problem
 from kibitz.live.http.driver_events import TooManyDrivers
 from kibitz.live.openenv.sessions import EnvironmentFailed, NoFreeSession, NoSession
+from kibitz.live.public_text import public_text
 from kibitz.live.store.base import StoreUnavailable
 
 STATUSES: dict[type[Exception], int] = {
@@ -107,4 +108,4 @@ def _methods(app: FastAPI, path: str) -> list[str]:
 
 
 def _problem(status: int, sentence: str) -> JSONResponse:
-    return JSONResponse({"error": sentence}, status)
+    return JSONResponse({"error": public_text(sentence)}, status)

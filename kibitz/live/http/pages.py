@@ -67,14 +67,16 @@ class File:
         return Response(self.body, media_type=self.kind, headers=headers)
 
 
-def _file(body: bytes, suffix: str) -> File:
+def file_of(body: bytes, kind: str) -> File:
     tag = f'"{hashlib.sha256(body).hexdigest()[:20]}"'
-    return File(body, gzip.compress(body, 9, mtime=0), tag, TYPES[suffix])
+    return File(body, gzip.compress(body, 9, mtime=0), tag, kind)
 
 
 def _folder(root: Path, prefix: str = "") -> dict[str, File]:
     found = (path for path in sorted(root.rglob("*")) if path.suffix in TYPES)
-    return {prefix + path.relative_to(root).as_posix(): _file(path.read_bytes(), path.suffix) for path in found}
+    return {
+        prefix + path.relative_to(root).as_posix(): file_of(path.read_bytes(), TYPES[path.suffix]) for path in found
+    }
 
 
 @cache
@@ -99,7 +101,7 @@ def game_files(name: str) -> dict[str, File]:
             found = _folder(page.folder, f"games/{name}/")
             module = f'export * from "./{name}/{page.module}";\n'
         module += f"export const title = {json.dumps(game.title)};\n"
-    return found | {f"games/{name}.js": _file(module.encode(), ".js")}
+    return found | {f"games/{name}.js": file_of(module.encode(), TYPES[".js"])}
 
 
 def _record(name: str) -> Game | None:

@@ -14,7 +14,7 @@ from kibitz.live.episodes.branch import BranchPoint
 from kibitz.live.episodes.request import EpisodeRequest
 from kibitz.live.episodes.runner import Busy, NotYours, Runner
 from kibitz.live.episodes.verify import verify
-from kibitz.live.http import catalogue, models
+from kibitz.live.http import models
 from kibitz.live.http.driver_events import KEY_HEADER, LINES, WrongKey, commit, read_events
 from kibitz.live.store.base import EpisodeClosed, SequenceGap
 
@@ -101,7 +101,7 @@ def _add_reading(routes: APIRouter) -> None:
     async def presets(request: Request) -> dict[str, Any]:
         """Games and players that can be started, and why some cannot."""
         state = request.app.state
-        listed = await asyncio.to_thread(catalogue.games, state.config.runs, state.config.default_game)
+        listed: dict[str, Any] = await state.catalogue.games()
         return listed | {"speech": state.speech.described()}
 
     @routes.get("/schema")

@@ -18,6 +18,7 @@ from kibitz.core.options import sentence
 from kibitz.games import get_environment
 from kibitz.live.bodies import loads
 from kibitz.live.openenv.sessions import EnvironmentFailed, EnvSession, NoFreeSession, NoSession, Sessions
+from kibitz.live.public_text import public_text
 
 VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")  # newest first
 PARSE, INVALID, UNKNOWN, PARAMS, INTERNAL, SERVER = -32700, -32600, -32601, -32602, -32603, -32000
@@ -78,7 +79,7 @@ async def answer(
         counts = {"code": "CAPACITY_REACHED", "active_sessions": len(sessions), "max_sessions": full.limit}
         problem = {"code": SERVER, "message": str(full), "data": counts}
     except (NoSession, BadInput) as bad:
-        problem = {"code": PARAMS, "message": str(bad), "data": None}
+        problem = {"code": PARAMS, "message": public_text(str(bad)), "data": None}
     except EnvironmentFailed as failed:
         problem = {"code": INTERNAL, "message": str(failed), "data": None}
     return Answer({"jsonrpc": "2.0", "id": call_id, "error": problem}, session)
@@ -157,7 +158,7 @@ async def _call(game: str, sessions: Sessions, session: EnvSession, params: Mapp
         where = ".".join(map(str, first["loc"])) or "arguments"
         return _result({"error": f"{where}: {first['msg']}."}, True)
     except BadInput as bad:  # a tool's error is an answer that the model can read
-        return _result({"error": str(bad)}, True)
+        return _result({"error": public_text(str(bad))}, True)
     flat = {**shown["observation"], "reward": shown["reward"], "done": shown["done"]}
     return _result(flat, flat.get("error") is not None)
 

@@ -9,8 +9,10 @@ body `session_id`) continues it. `/health` at the root belongs to the app, as do
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Annotated, Any
 
+import orjson
 from fastapi import APIRouter, Header, Request, Response, WebSocket
 from fastapi.openapi.utils import get_openapi
 from fastapi.responses import JSONResponse
@@ -104,14 +106,18 @@ def _health(sessions: Sessions) -> Callable[[], dict[str, Any]]:
     return healthy
 
 
-def _document(routes: APIRouter) -> Callable[[], dict[str, Any]]:
+def _document(routes: APIRouter) -> Callable[[], Response]:
     """The OpenAPI document of one game, for clients that take its address for the whole server."""
     listed = list(routes.routes)  # before they get the game's prefix
 
-    def openapi() -> dict[str, Any]:
+    @cache
+    def document() -> bytes:
         from kibitz import __version__
 
-        return get_openapi(title="kibitz", version=__version__, routes=listed)
+        return orjson.dumps(get_openapi(title="kibitz", version=__version__, routes=listed))
+
+    def openapi() -> Response:
+        return Response(document(), media_type="application/json")
 
     return openapi
 

@@ -14,6 +14,7 @@ from kibitz.core.errors import BadInput
 from kibitz.live.bodies import loads
 from kibitz.live.openenv import mcp as openenv_mcp
 from kibitz.live.openenv.sessions import EnvironmentFailed, EnvSession, NoFreeSession, NoSession, Service
+from kibitz.live.public_text import public_text
 
 MAX_CHARACTERS = 256 * 1024  # of one message
 
@@ -113,7 +114,7 @@ async def play(service: Service, session: EnvSession, raw: str) -> str | None:
         wrong = [{"loc": list(e["loc"]), "msg": e["msg"], "type": e["type"]} for e in error.errors()]
         return _error("VALIDATION_ERROR", "Invalid message", errors=wrong)
     except (BadInput, EnvironmentFailed) as bad:
-        return _error("EXECUTION_ERROR", str(bad))
+        return _error("EXECUTION_ERROR", public_text(str(bad)))
     if kind == "mcp":
         answered = await openenv_mcp.answer(service.game, service.sessions, json.dumps(data), session)
         return _shown("mcp", answered.body or {})

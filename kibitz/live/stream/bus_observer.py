@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from kibitz.core.errors import BadInput
 from kibitz.core.play.events import LAST, Event
+from kibitz.live.public_text import public_text
 from kibitz.live.store.stored_event import StoredEvent
 from kibitz.live.stream.env_recorder import EnvRecorder
 from kibitz.live.stream.outlets import HttpOutlet, Outlet, server_address
@@ -98,7 +99,7 @@ class BusObserver:
     def __call__(self, event: Event) -> None:
         if event.type == "episode.started":
             self._log.info("started ep=%s captain=%s opponent=%s", self.episode_id, *event.payload["players"])
-        self._connected().send(StoredEvent(with_audio(event, self._tts), self._open))
+        self._connected().send(StoredEvent(with_audio(_published(event), self._tts), self._open))
         if event.type in LAST:
             ended = "finished" if event.type == "episode.ended" else f"failed ({event.payload['reason']})"
             self._log.info("%s ep=%s steps=%s", ended, self.episode_id, event.payload["steps"])
@@ -130,6 +131,12 @@ def episode_log() -> logging.Logger:
             handler.setFormatter(logging.Formatter("%(asctime)s [episode] %(message)s", datefmt="%H:%M:%S"))
             log.addHandler(handler)
     return log
+
+
+def _published(event: Event) -> Event:
+    """Without what an error of a player, of a provider for example, says about other machines."""
+    why = event.payload.get("fallback")
+    return replace(event, payload={**event.payload, "fallback": public_text(why)}) if why else event
 
 
 def with_audio(event: Event, tts: TextToSpeech | None) -> Event:

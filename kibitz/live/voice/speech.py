@@ -29,6 +29,7 @@ from fastapi import APIRouter, Response
 from fastapi.responses import FileResponse, JSONResponse
 
 from kibitz.core.paths import cache_folder, write_whole
+from kibitz.live.public_text import public_text
 from kibitz.live.voice.speakers import Cartesia, ChosenSpeaker, Speaker, SpeechError, default_speaker
 
 log = logging.getLogger("kibitz.live")
@@ -122,7 +123,8 @@ class Speech:
 
     def described(self) -> dict[str, Any]:
         """Which speaker, what better ones lack, and how it performs."""
-        return {"speaker": self.speaker.name, "why": self.why, "counts": dict(self.counts), "note": self.note}
+        why, note = public_text(self.why), public_text(self.note)
+        return {"speaker": self.speaker.name, "why": why, "counts": dict(self.counts), "note": note}
 
     async def find(self, name: str, wait: float = LISTENER_SECONDS) -> Path | str:
         """The file, or the reason why there is none."""
