@@ -1,6 +1,6 @@
 # The live server: cockpit, API and OpenEnv on port 8000. It is reachable from outside, so it needs a token:
 #   docker build -t kibitz . && docker run -p 8000:8000 -e KIBITZ_TOKEN=at-least-8-characters kibitz
-FROM python:3.11-slim
+FROM python:3.11.14-slim-bookworm
 
 # A voice that needs no key. Without one the commentary is captions only.
 RUN apt-get update && apt-get install -y --no-install-recommends espeak-ng && rm -rf /var/lib/apt/lists/*
