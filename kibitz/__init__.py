@@ -48,16 +48,22 @@ _LATE = {
 
 
 def _register_environments() -> None:
-    """Registers each `NameEnv` with the `NameVectorEnv` of its module, and the generic pair for every game."""
+    """Registers each `NameEnv` with the `NameVectorEnv` of its module, and the generic pair for every game.
+
+    Gymnasium adds no wrappers: they would hide `action_masks()`, and the environments check order and actions
+    themselves.
+    """
+    bare: dict[str, Any] = {"order_enforce": False, "disable_env_checker": True}
     for env_id, entry in registry.registered(registry.ENVS).items():
         vector = f"{entry.value.removesuffix('Env')}VectorEnv"
-        gymnasium.register(id=env_id, entry_point=entry.value, vector_entry_point=vector)
+        gymnasium.register(id=env_id, entry_point=entry.value, vector_entry_point=vector, **bare)
     for name in registry.game_names():
         gymnasium.register(
             id=registry.generic_env_id(name),
             entry_point="kibitz.core.envs.gym_env:GameEnv",
             vector_entry_point="kibitz.core.envs.gym_vector:GameVectorEnv",
             kwargs={"game": name},
+            **bare,
         )
 
 

@@ -106,9 +106,10 @@ def _compare(game: Game, run: Run, episodes: int, as_json: bool) -> dict[str, An
     found = {}
     for name in ("random", "heuristic", f"policy:{run.folder}", "bayes"):
         short = "trained" if name.startswith("policy:") else name
-        runs = match.runs_of(game, name, "heuristic")
+        player, opponent = match.side_of(game, name), match.side_of(game, "heuristic")
+        runs = match.runs_of(game, player, opponent)
         with progress(f"{short} v heuristic", episodes * runs, quiet=as_json) as advance:
-            found[short] = match.evaluate(game, game.options(), name, "heuristic", episodes, 0, advance)
+            found[short] = match.evaluate(game, game.options(), player, opponent, episodes, 0, advance)
     return found
 
 

@@ -45,6 +45,9 @@ class Rules(Generic[Settings, State, View]):
     view: Callable[[Settings, State, int], View]  # settings, state, seat
     max_steps: Callable[[Settings], int]  # steps after which every episode is over
     simultaneous: bool = False  # both seats choose at once; otherwise they alternate
+    takes_illegal_acts: bool = False
+    """`step` lets any act with a closed value, or one outside its head, lose the turn. Otherwise `step` never receives
+    one: environments put the head's first legal value in its place."""
     new_uniforms: int = 0
     step_uniforms: int = 0
 
@@ -118,8 +121,9 @@ class Game(Generic[Settings, State, View]):
     version: int = 1  # raise it when the same acts could lead elsewhere: old checkpoints are then refused
     learning: Learning[Settings, View] = field(default_factory=Learning)
     bots: Mapping[str, Bot] = field(default_factory=dict)  # `random` is always there
-    aliases: Mapping[str, str] = field(default_factory=dict)  # other names of players: `groq` for `llm:groq`
+    aliases: Mapping[str, str] = field(default_factory=dict)  # other names of players; `expert` is the reference
     reference: str = ""  # the bot that others are measured against; default `heuristic`, else `random`
+    greedy: str = ""  # the bot that gives hints with `hints.expert: greedy`; default `heuristic`, if there is one
     measures: Measures[Settings, State] = field(default_factory=Measures)
     words: Words = GENERIC  # default: generic_words(heads)
     drawing: Drawing[Settings, State] = field(default_factory=Drawing)
@@ -137,6 +141,9 @@ class Game(Generic[Settings, State, View]):
         default("title", self.title or self.name.replace("_", " ").capitalize())
         default("bots", {**self.bots} if "random" in self.bots else {**self.bots, "random": random_bot(self.sizes)})
         default("reference", self.reference or self.fallback)
+        expert = {} if "expert" in self.bots else {"expert": self.reference}
+        default("aliases", {**self.aliases, **expert})
+        default("greedy", self.greedy or ("heuristic" if "heuristic" in self.bots else ""))
         first, second = self.default_players
         default("default_players", (first or self.fallback, second or self.fallback))
         if self.words is GENERIC:

@@ -20,6 +20,7 @@ from kibitz.llm.client.limits import Budget
 
 Algo = Literal["ppo", "reinforce", "supervised"]
 HintMode = Literal["none", "random", "llm", "expert"]
+Expert = Literal["auto", "checkpoint", "reference", "greedy"]
 
 
 class TrainOptions(Options):
@@ -134,7 +135,8 @@ class HintOptions(Options):
 
     mode: HintMode = Field("none", description="none, random, llm or expert")
     cadence_k: int = Field(1, ge=1, description="a hint on reset and after every k steps")
-    checkpoint: str | None = Field(None, description="a run or file that gives expert hints; null: the reference")
+    expert: Expert = Field("auto", description="who gives expert hints; auto: the checkpoint, else the reference")
+    checkpoint: str | None = Field(None, description="a run or file that gives expert hints; null: none")
     prompt_path: str = Field("configs/llm_prompt.txt", description="template of the question to an LLM")
     provider: str = Field("auto", description="preset of the language model: auto, embedded, groq or any other")
     model: str | None = Field(None, description="replaces the preset's model")
@@ -156,6 +158,16 @@ class HintOptions(Options):
     )
     failure_share: float = Field(0.5, ge=0, le=1, description="stop if more than this share of the window failed")
     failure_window: int = Field(50, ge=1, description="number of questions in the window")
+
+    @model_validator(mode="after")
+    def _expert_fits(self) -> HintOptions:
+        if self.expert == "checkpoint" and self.checkpoint is None:
+            raise ValueError("hints.expert is checkpoint but hints.checkpoint names none; set it to a run or a file.")
+        if self.expert in ("reference", "greedy") and self.checkpoint is not None:
+            raise ValueError(
+                f"hints.checkpoint is set but hints.expert is {self.expert}, which would ignore it; remove one of them."
+            )
+        return self
 
 
 class LogOptions(Options):

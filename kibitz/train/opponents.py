@@ -172,10 +172,15 @@ def adviser_for(hints: HintOptions, game: Game, notes: list[str] | None = None) 
     if hints.mode == "llm":
         preset = preset_of(hints)
         return None, f"the language model {preset.model or preset.provider} ({preset.provider})"
+    if hints.expert == "greedy":
+        if not game.greedy:
+            raise BadInput(f"{game.name} has no greedy player; set hints.expert to reference.")
+        return game.bot(game.greedy), f"the greedy player {game.greedy!r}"
     if hints.checkpoint is not None:
         policy = policy_of(checkpoint.find(hints.checkpoint, notes), game)
         return policy_bot(game, policy, f"policy:{hints.checkpoint}"), f"checkpoint {hints.checkpoint}"
-    return game.bot(game.reference), f"the reference player {game.reference!r} (no checkpoint given)"
+    why = " (no checkpoint given)" if hints.expert == "auto" else ""
+    return game.bot(game.reference), f"the reference player {game.reference!r}{why}"
 
 
 def make_llm_hints(hints: HintOptions, game: Game, settings: Any, seeds: int) -> LLMHints:

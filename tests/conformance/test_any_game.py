@@ -8,7 +8,7 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
-from pettingzoo.test import api_test, parallel_api_test, seed_test
+from pettingzoo.test import api_test, parallel_api_test, parallel_seed_test, seed_test
 
 from kibitz.core.envs.both_seats import AGENTS
 from kibitz.core.envs.gym_env import GameEnv
@@ -64,6 +64,7 @@ def test_pettingzoo_accepts_both_generic_environments(name: str) -> None:
     api_test(aec_env(game, **options), num_cycles=50)
     parallel_api_test(parallel_env(game, **options), num_cycles=50)
     seed_test(lambda: aec_env(game, **options), num_cycles=50)
+    parallel_seed_test(lambda: parallel_env(game, **options), num_cycles=50)  # samples without masks
 
 
 @pytest.mark.parametrize("name", GAMES)

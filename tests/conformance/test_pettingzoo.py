@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from pettingzoo.test import api_test, parallel_api_test, seed_test
+from pettingzoo.test import api_test, parallel_api_test, parallel_seed_test, seed_test
 from pettingzoo.utils import TerminateIllegalWrapper
 
 from kibitz.core.chance import episode_luck, seed_key, uniforms
@@ -69,6 +69,23 @@ def test_the_parallel_form_passes_the_api_test(options: dict[str, Any]) -> None:
 @pytest.mark.parametrize("options", OPTIONS)
 def test_the_aec_form_passes_the_seed_test(options: dict[str, Any]) -> None:
     seed_test(lambda: aec_env(**options), num_cycles=50)
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+def test_the_parallel_form_passes_the_seed_test(options: dict[str, Any]) -> None:
+    """It samples without masks."""
+    parallel_seed_test(lambda: parallel_env(**options), num_cycles=50)
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+def test_spaces_sample_legal_actions_with_the_mask_of_the_observation(options: dict[str, Any]) -> None:
+    env = parallel_env(**options)
+    for seed in range(5):
+        observations, _ = env.reset(seed=seed)
+        while env.agents:
+            actions = {name: env.action_space(name).sample(observations[name]["action_mask"]) for name in env.agents}
+            observations, *_, infos = env.step(actions)
+            assert not any(info["illegal"] for info in infos.values())
 
 
 def play_aec(options: dict[str, Any], seed: int) -> Iterator[tuple[Any, ...]]:
@@ -203,7 +220,7 @@ def test_resets_without_a_seed_continue_the_series_of_the_last_seed(make: Callab
     ],
 )
 def test_an_illegal_action_raises_and_changes_nothing(action: Any, sentence: str) -> None:
-    env, both = aec_env(), parallel_env()
+    env, both = aec_env(illegal="error"), parallel_env(illegal="error")
     env.reset(options={"context": CONTEXT})
     both.reset(options={"context": CONTEXT})
     before = env.last()[0]
@@ -215,6 +232,23 @@ def test_an_illegal_action_raises_and_changes_nothing(action: Any, sentence: str
         np.testing.assert_array_equal(env.last()[0][name], before[name])
     assert env.agent_selection == "agent_0"
     assert both.table.infos()["agent_0"]["turns_remaining"] == 10
+
+
+@pytest.mark.parametrize(("options", "cost"), [({}, 0.0), ({"illegal": "penalty", "illegal_penalty": 2.0}, 2.0)])
+def test_an_illegal_action_loses_the_turn_and_infos_say_so(options: dict[str, Any], cost: float) -> None:
+    env, both = aec_env(**options), parallel_env(**options)
+    env.reset(options={"context": CONTEXT})
+    both.reset(options={"context": CONTEXT})
+    env.step(AGREE)
+    _, rewards, _, _, infos = both.step({"agent_0": AGREE, "agent_1": WAIT})
+    for found, paid, turn in ((env.infos, env.rewards, env.agent_selection), (infos, rewards, "agent_1")):
+        assert (found["agent_0"]["illegal"], found["agent_1"]["illegal"]) == (True, False)
+        assert paid == {"agent_0": -cost, "agent_1": 0.0}
+        assert turn == "agent_1" and found["agent_1"]["turns_remaining"] == 9
+        assert not found["agent_1"]["partner_has_spoken"] or found["agent_1"]["last_partner_act"] == rules.DISAGREE
+    env.step(propose([1, 1, 1]))
+    *_, infos = both.step({"agent_0": WAIT, "agent_1": propose([1, 1, 1])})
+    assert not env.infos["agent_0"]["illegal"] and not infos["agent_0"]["illegal"]
 
 
 def test_pettingzoos_wrapper_ends_the_game_at_an_illegal_action(capfd: pytest.CaptureFixture[str]) -> None:

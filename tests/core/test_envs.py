@@ -17,7 +17,7 @@ from kibitz.core.bots import seated
 from kibitz.core.envs.both_seats import AGENTS, SeatsTable
 from kibitz.core.envs.game_tool_env import GameEnvironment, reset_options, tool_environment
 from kibitz.core.envs.gym_env import GameEnv
-from kibitz.core.envs.gym_spaces import LegalMultiDiscrete, flat_acts, flat_mask
+from kibitz.core.envs.gym_spaces import MaskableMultiDiscrete, flat_acts, flat_mask
 from kibitz.core.envs.gym_vector import GameVectorEnv
 from kibitz.core.envs.tool_env import action_of, models, tools
 from kibitz.core.errors import BadInput
@@ -54,7 +54,7 @@ def test_spaces_masks_and_measures_come_from_the_record() -> None:
     _, reward, over, cut, info = env.step([lucky, 0])
     assert over and not cut
     assert info["payoff"] == reward
-    assert set(info) == {"action_mask", "payoff", "ceiling", "win_size"}
+    assert set(info) == {"action_mask", "illegal", "over", "payoff", "ceiling", "win_size"}
 
 
 def test_samples_are_legal_through_whole_episodes() -> None:
@@ -73,19 +73,40 @@ def illegal_stake(env: GameEnv) -> None:
     env.reset(seed=seed)
 
 
-def test_an_illegal_act_raises_or_costs_the_penalty_and_becomes_legal() -> None:
-    env = make(opponent="heuristic")
+def test_an_illegal_act_becomes_legal_raises_or_costs_the_penalty() -> None:
+    env = make(opponent="heuristic", illegal="error")
     illegal_stake(env)
     before = env.action_masks()
     with pytest.raises(BadInput, match=r"stake is 2, but only \[0, 1\] are legal now"):
         env.step([1, 2])
     assert (env.action_masks() == before).all()
-    rewards = {}
-    for action in ([1, 0], [1, 2]):
-        env = make(opponent="heuristic", illegal="penalty", illegal_penalty=0.25)
-        illegal_stake(env)
-        rewards[action[1]] = env.step(action)[1]
-    assert rewards[2] == rewards[0] - 0.25
+    penalty = {"illegal": "penalty", "illegal_penalty": 0.25}
+    for options, cost in (({}, 0.0), (penalty, 0.25)):
+        results = {}
+        for action in ([1, 0], [1, 2]):
+            env = make(opponent="heuristic", **options)
+            illegal_stake(env)
+            results[action[1]] = env.step(action)
+            assert results[action[1]][4]["illegal"] is (action[1] == 2)
+        assert results[2][1] == results[0][1] - cost
+        np.testing.assert_array_equal(results[2][0], results[0][0])
+
+
+def test_gymnasium_adds_no_wrapper_that_would_hide_the_masks() -> None:
+    env = gymnasium.make("kibitz:Kibitz/DealOrNoDeal-v0")
+    env.reset(seed=0)
+    assert env is env.unwrapped
+    assert env.action_masks().shape == (20,)  # type: ignore[attr-defined]
+    wrapped = gymnasium.wrappers.TimeLimit(gymnasium.wrappers.RecordEpisodeStatistics(env), 5)
+    assert (wrapped.get_wrapper_attr("action_masks")() == env.action_masks()).all()  # type: ignore[attr-defined]
+
+
+def test_the_generic_environment_of_a_game_loses_turns_as_its_rules_say() -> None:
+    """The first legal act would be an offer to keep nothing, which every partner accepts."""
+    env = gymnasium.make("kibitz:Kibitz/DealOrNoDeal-v0", agent_starts=True)
+    env.reset(seed=0)
+    _, _, over, _, info = env.step([2, 0, 0, 0])
+    assert info["illegal"] is True and not over
 
 
 @pytest.mark.parametrize(
@@ -176,7 +197,7 @@ def test_free_texts_and_ranges_among_the_answer_fields_do_no_harm() -> None:
 
 
 def test_a_masked_multi_discrete_space_takes_concatenated_masks() -> None:
-    space = LegalMultiDiscrete([2, 3], seed=0)
+    space = MaskableMultiDiscrete([2, 3], seed=0)
     mask = np.array([0, 1, 1, 0, 1], np.int8)
     drawn = {tuple(space.sample(mask)) for _ in range(40)}
     assert drawn == {(1, 0), (1, 2)}

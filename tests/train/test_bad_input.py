@@ -34,6 +34,15 @@ CASES = {
     "an option of another game": (["--set", "env.max_turns=4"], "use --game deal_or_no_deal or remove the key"),
     "unknown environment": (["--set", "env.id=Chess-v0"], "Chess-v0"),
     "missing checkpoint of the expert": (["--hint", "expert", "--set", "hints.checkpoint=/nowhere"], "/nowhere"),
+    "expert without its checkpoint": (
+        ["--hint", "expert", "--set", "hints.expert=checkpoint"],
+        "hints.checkpoint names none",
+    ),
+    "checkpoint that the expert ignores": (
+        ["--hint", "expert", "--set", "hints.expert=greedy", "--set", "hints.checkpoint=runs/x"],
+        "would ignore it",
+    ),
+    "unknown expert": (["--hint", "expert", "--set", "hints.expert=best"], "'hints.expert' is 'best'"),
     "missing checkpoint of the opponent": (["--opponent", "policy:/nowhere"], "/nowhere"),
     "a name that is too long for a file": (["--opponent", "policy:" + "x" * 5000], "too long"),
     "earlier selves in a mix": (["--set", "opponent={self: 1, heuristic: 1}"], "curriculum"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,10 @@ from kibitz.core.errors import BadInput
 from kibitz.core.play.resolve import bot_for
 from kibitz.games import deal_or_no_deal
 from kibitz.games.deal_or_no_deal.envs.gym_env import NegotiationVectorEnv
+from kibitz.players import player_named
 from kibitz.train import checkpoint
-from kibitz.train.config import Job
+from kibitz.train.config import HintOptions, Job
+from kibitz.train.opponents import adviser_for, opponent_for
 from kibitz.train.phase import build
 from tests.games.deal_or_no_deal.envs import ID, N, make
 from tests.games.deal_or_no_deal.test_env_vector import random_actions
@@ -38,6 +41,34 @@ def test_a_policy_plays_the_same_as_opponent_and_in_evaluation(policy: str) -> N
     assert env.opponent.name == policy
     assert env.opponent is bot_for(deal_or_no_deal.game(), policy)
     check_env(env, skip_render_check=True)
+
+
+def test_the_expert_sits_in_an_environment_as_in_training() -> None:
+    game = deal_or_no_deal.game()
+    assert make(opponent="expert").opponent is game.bot("bayes")
+    job = Job.read({"env": {"id": ID.partition(":")[2]}, "opponent": "expert"})
+    assert opponent_for(job, game) is game.bot("bayes")
+    assert gym.make("kibitz:Cricket-v0", opponent={"expert": 1.0}).unwrapped.opponent.name  # type: ignore[attr-defined]
+    assert player_named(game, "expert").name == "expert"
+
+
+def test_hints_expert_says_who_advises(policy: str) -> None:
+    game, run = deal_or_no_deal.game(), policy.removeprefix("policy:")
+    advisers = {
+        "auto": ({}, "bayes"),
+        "reference": ({}, "bayes"),
+        "greedy": ({}, "partner:heuristic"),
+        "checkpoint": ({"checkpoint": run}, policy),
+    }
+    for expert, (more, name) in advisers.items():
+        hints = HintOptions.read({"mode": "expert", "expert": expert, **more})
+        bot, advice = adviser_for(hints, game)
+        assert bot is not None and bot.name == name and name.removeprefix("policy:") in advice
+    bot, _ = adviser_for(HintOptions.read({"mode": "expert", "checkpoint": run}), game)
+    assert bot is not None and bot.name == policy, "auto prefers the checkpoint"
+    bare = replace(game, bots={"random": game.bots["random"], "bayes": game.bots["bayes"]}, greedy="")
+    with pytest.raises(BadInput, match="no greedy player"):
+        adviser_for(HintOptions.read({"mode": "expert", "expert": "greedy"}), bare)
 
 
 @pytest.mark.conformance

@@ -53,9 +53,9 @@ def check_record(game: Game, options: Any) -> None:
     shape = (game.heads[0].size, len(game.heads))
     assert game.matters.shape == shape, f"`learning.matters` should have shape {shape}, not {game.matters.shape}."
     assert game.matters[:, 0].all(), "`learning.matters` should be True for the first head, which always matters."
-    for name in (game.reference, game.fallback, *game.default_players):
+    for name in (game.reference, game.greedy or game.fallback, game.fallback, *game.default_players):
         known = name in game.bots or ":" in name
-        assert known, f"`bots` should have {name!r}, which `reference` or `default_players` names."
+        assert known, f"`bots` should have {name!r}, which `reference`, `greedy` or `default_players` names."
     for alias, name in game.aliases.items():
         assert alias not in game.bots, f"`aliases` should not hide the bot {alias!r}."
         assert name in game.bots or ":" in name, f"`bots` should have {name!r}, which `aliases` names."

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from kibitz.core.act import Act, Masks
 from kibitz.core.chance import uniforms
-from kibitz.core.envs.gym_spaces import LegalMultiDiscrete, act_of, flat_acts, flat_mask
+from kibitz.core.envs.gym_spaces import MaskableMultiDiscrete, act_of, flat_acts, flat_mask
 from kibitz.core.envs.program import EnvState, Single, empty_env, from_shapes, next_episode, shapes_of
-from kibitz.core.envs.setup import FEATURE_LIMIT
+from kibitz.core.envs.setup import FEATURE_LIMIT, seat_options
 from kibitz.core.errors import BadInput
 from kibitz.core.game import SEATS, Game, game_over
 from kibitz.core.play.episode import table_for
@@ -128,8 +128,9 @@ class SeatsTable:
             raise BadInput(f"There is no render mode {render_mode!r}; use 'ansi'.")
         record = load_game(game) if isinstance(game, str) else game
         given = {**dict(record.default_options), **options}
-        self.options: Any = record.options.read(given, "option of the PettingZoo environments")
-        self.game = load_game(game, self.options) if isinstance(game, str) else record
+        base: Any = record.options
+        self.options: Any = seat_options(base).read(given, "option of the PettingZoo environments")
+        self.game: Game = load_game(game, self.options) if isinstance(game, str) else record
         self.form: SeatsForm = form
         self.settings: Any = self.options.settings()
         self.acts = (form.flat_acts or flat_acts)(self.game)
@@ -143,6 +144,8 @@ class SeatsTable:
         self._vector: Any = None
         self._shown: NDArray[np.int32]
         self._over = True
+        self._wrong: set[str] = set()  # agents whose act of the step to come is illegal
+        self._illegal: frozenset[str] = frozenset()  # the same of the last step
         self._make_spaces()
 
     def _make_spaces(self) -> None:
@@ -160,7 +163,7 @@ class SeatsTable:
         self.action_spaces = {agent: self._action_space() for agent in AGENTS}
 
     def _action_space(self) -> spaces.Space[Any]:
-        return LegalMultiDiscrete(list(self.game.sizes)) if self.acts is None else spaces.Discrete(len(self.acts))
+        return MaskableMultiDiscrete(list(self.game.sizes)) if self.acts is None else spaces.Discrete(len(self.acts))
 
     @property
     def over(self) -> bool:
@@ -176,6 +179,7 @@ class SeatsTable:
     def reset(self, seed: int | None, options: Mapping[str, Any] | None) -> None:
         """A seed starts a series of episodes; without one the series continues."""
         state = self.form.given_state(self.options, self.settings, options or {})
+        self._wrong, self._illegal = set(), frozenset()
         if seed is not None or self._vector is None:
             self._vector = self._compiled.first(_root(seed))
         if state is None:
@@ -184,7 +188,7 @@ class SeatsTable:
             self._keep(self._compiled.place(self._settings, self._vector, state))
 
     def act_of(self, agent: str, action: Any) -> NDArray[np.int64]:
-        """The act of an agent that is to act; BadInput if the action is illegal."""
+        """The act of an agent that is to act; an illegal one raises BadInput only with `illegal="error"`."""
         if self._over:
             raise gymnasium.error.ResetNeeded("The episode is over or has not begun; call reset() first.")
         if self.acts is None:
@@ -201,23 +205,29 @@ class SeatsTable:
                 raise BadInput(f"The action is {action!r}; it should be a whole number from 0 to {len(self.acts) - 1}.")
             act, inside, shown = self.acts[number], True, f"{number}"
             legal = bool(self._mask(agent)[number])
-        if not legal:
+        self._wrong.discard(agent)
+        if legal:
+            return act
+        if self.options.illegal == "error":
             view, masks = table_for(self.game).observe(self.settings, self._state(), AGENTS.index(agent))
             words = self.game.words
             said = f" ({words.act_text(tuple(act.tolist()))})" if inside else ""
             choices = words.choices_text(view, masks)
             raise BadInput(f"Action {shown}{said} is illegal for {agent} now; legal choices: {choices}.")
-        return act
+        self._wrong.add(agent)
+        return act if self.game.rules.takes_illegal_acts else self._made_legal(agent, act)
 
     def play(self, acts: Mapping[str, NDArray[np.int64]]) -> None:
         """One step with the acts of all agents that are to act."""
         # `step` ignores the act of a seat that is not to act
         rows = [acts.get(agent, next(iter(acts.values()))) for agent in AGENTS]
         self._keep(self._compiled.advance(self._settings, self._vector, np.array(rows, np.int32)))
+        self._illegal, self._wrong = frozenset(self._wrong & acts.keys()), set()
 
     def rewards(self) -> dict[str, float]:
         paid = self._shown[self._places.rewards].view(np.float32)
-        return {agent: float(points) for agent, points in zip(AGENTS, paid, strict=True)}
+        charges = [self.options.charge if agent in self._illegal else 0.0 for agent in AGENTS]
+        return {agent: float(points) - charge for agent, points, charge in zip(AGENTS, paid, charges, strict=True)}
 
     def observation(self, agent: str) -> dict[str, NDArray[Any]]:
         features = self._shown[self._places.features].view(np.float32).reshape(2, -1)[AGENTS.index(agent)].copy()
@@ -228,7 +238,7 @@ class SeatsTable:
         wide, movers = self._shown.astype(np.int64), self.movers
         scores = self._compiled.score(self._shown) if self._over else {}
         for seat, agent in enumerate(AGENTS):
-            infos[agent] = {"to_move": agent in movers}
+            infos[agent] = {"to_move": agent in movers, "illegal": agent in self._illegal}
             for name, start, width in self._named:
                 at = start + seat * width
                 infos[agent][name] = int(wide[at]) if width == 1 else wide[at : at + width]
@@ -247,10 +257,21 @@ class SeatsTable:
         self._vector, self._shown = vector, np.asarray(vector)
         self._over = bool(self._shown[self._places.over.start])
 
+    def _head_masks(self, agent: str) -> NDArray[np.int32]:
+        """The heads' masks, concatenated."""
+        masks: NDArray[np.int32] = self._shown[self._places.masks].reshape(2, -1)[AGENTS.index(agent)]
+        return masks
+
+    def _made_legal(self, agent: str, act: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Every illegal value replaced by its head's first legal one."""
+        rows = np.split(self._head_masks(agent), np.cumsum(self.game.sizes)[:-1])
+        pairs = zip(act.tolist(), rows, strict=True)
+        return np.array([x if 0 <= x < len(row) and row[x] else row.argmax() for x, row in pairs], np.int64)
+
     def _mask(self, agent: str) -> NDArray[np.int8]:
         if agent not in self.movers:
             return self._waiting
-        masks = self._shown[self._places.masks].reshape(2, -1)[AGENTS.index(agent)]
+        masks = self._head_masks(agent)
         if self.acts is None:
             legal: NDArray[np.int8] = masks.astype(np.int8)
             return legal

@@ -27,7 +27,7 @@ class Entry(NamedTuple):
     name: str
     where: slice
     scalar: bool
-    real: bool  # f32; otherwise shown as int64
+    kind: str  # "f": f32; "b": shown as bool or int8, Gymnasium's type of masks; otherwise shown as int64
 
 
 class GameEnv(gymnasium.Env[Any, Any]):
@@ -36,8 +36,10 @@ class GameEnv(gymnasium.Env[Any, Any]):
     `game` is a registered name or a record; keywords are the game's options, `opponent`, `illegal` and
     `illegal_penalty`. The observation is the feature vector, the action one number per head, and
     `info["action_mask"]` the heads' masks, concatenated. A head with one legal value takes it whatever
-    the action says. The last step's info adds the learner's measures. A game with other spaces sets
-    `form` and overrides `act_of`, `given_state` or `render`.
+    the action says. `info["illegal"]` says whether the last act was illegal and lost its turn, `info["over"]`
+    whether the episode is over: after a reset that means that the opponent's first act ended it, and the next
+    step reports the result whatever the action. The last step's info adds the learner's measures. A game with
+    other spaces sets `form` and overrides `act_of`, `given_state` or `render`.
     """
 
     metadata: dict[str, Any] = {"render_modes": ["ansi"], "render_fps": 1}  # noqa: RUF012  (Gymnasium declares it so)
@@ -67,7 +69,7 @@ class GameEnv(gymnasium.Env[Any, Any]):
         )
         self._observation = _entries(places.observation, shapes.observation, dtypes.observation)
         self._info = _entries(places.info, shapes.info, dtypes.info)
-        self._reward, self._ends = places.reward.start, places.over.start
+        self._reward, self._ends, self._ended = places.reward.start, places.over.start, places.ended.start
         self._reply_acted, self._reply_act = places.reply.acted.start, [part.start for part in places.reply.act]
         starts = [where.start for where in places.masks]
         self._heads = list(zip(self.game.heads, starts, self.game.sizes, strict=True))
@@ -118,19 +120,19 @@ class GameEnv(gymnasium.Env[Any, Any]):
         wrong = self._why_illegal(act)
         if wrong and self.options.illegal == "error":
             raise BadInput(wrong)
-        if wrong and not self.form.keeps_illegal_acts:
+        if wrong and not self.game.rules.takes_illegal_acts:
             act = self._made_legal(act)
         if max(act) >= self._narrowest or min(act) < 0:
             # a value too large for a machine word is illegal or does not matter
             act = [min(max(value, -1), size) for value, size in zip(act, self.game.sizes, strict=True)]
         self._vector = self._compiled.advance(self._settings, self._vector, np.array(act, np.int32))
         over = self._fetch()
-        observation, info = self._read()
+        observation, info = self._read(illegal=bool(wrong))
         if over:
             ended = self.form.end_info(self._compiled.score(self._shown))
             info |= {name: value.item() if value.ndim == 0 else value for name, value in ended.items()}
         reward = self._shown.view(np.float32).item(self._reward)
-        return observation, reward - self.options.illegal_penalty if wrong else reward, over, False, info
+        return observation, reward - self.options.charge if wrong else reward, over, False, info
 
     def render(self) -> str | None:
         """The position and the legal choices in words."""
@@ -178,22 +180,28 @@ class GameEnv(gymnasium.Env[Any, Any]):
         self._over = self._row[self._ends] != 0
         return self._over
 
-    def _read(self) -> tuple[Any, dict[str, Any]]:
+    def _read(self, illegal: bool = False) -> tuple[Any, dict[str, Any]]:
         wide = self._shown.astype(np.int64)
         observation: dict[str, Any] = {}
-        for name, where, scalar, real in self._observation:
-            if real:
+        for name, where, scalar, kind in self._observation:
+            if kind == "f":
                 observation[name] = self._shown[where].view(np.float32).copy()
             else:
                 observation[name] = wide[where.start] if scalar else wide[where]
         info: dict[str, Any] = {}
-        for name, where, scalar, _ in self._info:
-            info[name] = wide.item(where.start) if scalar else wide[where]
+        for name, where, scalar, kind in self._info:
+            if kind == "b":
+                info[name] = self._row[where.start] != 0 if scalar else self._shown[where].astype(np.int8)
+            else:
+                info[name] = wide.item(where.start) if scalar else wide[where]
+        info["illegal"], info["over"] = illegal, self._row[self._ended] != 0
         return (observation if self.form.bare is None else observation[self.form.bare]), info
 
     def _why_illegal(self, act: Sequence[int]) -> str:
-        """Empty if every head that matters has a legal value."""
+        """Empty if every head that matters has a legal value, or if the opponent's first act has ended the episode."""
         row = self._row
+        if row[self._ended]:
+            return ""
         for (head, start, size), value, matters in zip(self._heads, act, self._matters[act[0]], strict=True):
             if matters and not (0 <= value < size and row[start + value]):
                 legal = [i for i in range(size) if row[start + i]]
@@ -207,4 +215,4 @@ class GameEnv(gymnasium.Env[Any, Any]):
 
 
 def _entries(places: dict[str, slice], shapes: dict[str, tuple[int, ...]], dtypes: dict[str, Any]) -> list[Entry]:
-    return [Entry(name, place, not shapes[name], dtypes[name].kind == "f") for name, place in places.items()]
+    return [Entry(name, place, not shapes[name], dtypes[name].kind) for name, place in places.items()]

@@ -46,7 +46,32 @@ class SampleMasks:
         return (self._env.first_masks() if first else self._env.action_masks()).astype(np.int8)
 
 
-class LegalActs(spaces.MultiDiscrete):
+class MaskableMultiDiscrete(spaces.MultiDiscrete):
+    """MultiDiscrete whose `sample` also takes `action_masks()`: the heads' masks, concatenated."""
+
+    def sample(self, mask: Any = None, probability: Any = None) -> NDArray[Any]:
+        if isinstance(mask, np.ndarray):
+            mask = split_mask(mask, tuple(self.nvec.tolist()))
+        return super().sample(mask, probability)
+
+
+class MaskableBatch(spaces.Box):
+    """The actions of many environments, as Gymnasium batches MultiDiscrete; `sample` takes their `action_masks()`."""
+
+    def __init__(self, sizes: tuple[int, ...], count: int) -> None:
+        highest = np.tile(np.array(sizes, np.int64) - 1, (count, 1))
+        super().__init__(np.zeros_like(highest), highest, dtype=np.int64)
+
+    def sample(self, mask: Any = None, probability: Any = None) -> NDArray[Any]:
+        if mask is None:
+            return super().sample(None, probability)
+        return draw_legal(mask, tuple((self.high[0] + 1).tolist()), self.np_random)
+
+    def __reduce__(self) -> Any:
+        return MaskableBatch, (tuple((self.high[0] + 1).tolist()), len(self.high))
+
+
+class LegalActs(MaskableMultiDiscrete):
     """MultiDiscrete whose samples are legal, so `env.step(env.action_space.sample())` works."""
 
     def __init__(self, env: Masked, sizes: tuple[int, ...]) -> None:
@@ -58,13 +83,27 @@ class LegalActs(spaces.MultiDiscrete):
         return super().seed(seed)
 
     def sample(self, mask: Any = None, probability: Any = None) -> NDArray[Any]:
-        if mask is None and probability is None:
-            mask = tuple(np.split(self._masks(), np.cumsum(self.nvec)[:-1]))
-        return super().sample(mask, probability)
+        return super().sample(self._masks() if mask is None and probability is None else mask, probability)
 
     def __reduce__(self) -> Any:
         """Copies, as vector environments and checkpoints make them, do not hold the environment."""
-        return spaces.MultiDiscrete, (self.nvec,)
+        return MaskableMultiDiscrete, (self.nvec,)
+
+
+def draw_legal(masks: NDArray[Any], sizes: tuple[int, ...], rng: np.random.Generator) -> NDArray[np.int64]:
+    """i64[n, heads]: one legal value of every head, drawn uniformly; `masks` are the heads' [n, sum of sizes]."""
+    columns = []
+    for head in split_mask(masks, sizes):
+        ends = np.cumsum(head, axis=1, dtype=np.int64)
+        columns.append((ends <= (rng.random(len(head)) * ends[:, -1])[:, None]).sum(axis=1))
+    return np.stack(columns, axis=1)
+
+
+def split_mask(masks: NDArray[Any], sizes: tuple[int, ...]) -> tuple[NDArray[np.int8], ...]:
+    """Each head's part of concatenated masks."""
+    if masks.shape[-1] != sum(sizes):
+        raise BadInput(f"The mask has {masks.shape[-1]} values; it should have {sum(sizes)}, as action_masks() has.")
+    return tuple(np.split(masks.astype(np.int8), np.cumsum(sizes)[:-1], axis=-1))
 
 
 def act_of(action: Any, sizes: tuple[int, ...]) -> list[int]:
@@ -107,12 +146,3 @@ def flat_mask(acts: NDArray[np.int64], masks: NDArray[np.bool_], game: Game) -> 
     """bool[acts]: which flat acts are legal, from the heads' concatenated masks."""
     starts = np.cumsum([0, *game.sizes[:-1]])
     return np.asarray((masks[starts + acts] | ~game.matters[acts[:, 0]]).all(axis=1))
-
-
-class LegalMultiDiscrete(spaces.MultiDiscrete):
-    """MultiDiscrete whose `sample` also takes the heads' masks, concatenated, as observations have them."""
-
-    def sample(self, mask: Any = None, probability: Any = None) -> NDArray[Any]:
-        if isinstance(mask, np.ndarray) and mask.ndim == 1:
-            mask = tuple(np.split(mask, np.cumsum(self.nvec)[:-1]))
-        return super().sample(mask, probability)

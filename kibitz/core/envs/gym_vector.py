@@ -63,7 +63,7 @@ class GameVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
         self.single_observation_space = self.form.observation_space(setup)
         self.single_action_space = self.form.action_space(setup)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
-        self.action_space = batch_space(self.single_action_space, num_envs)
+        self.action_space = self.form.action_batch(setup, num_envs)
         self._program = program_for(setup.game, setup.opponent, self.form.observe(setup.game))
         self._fresh, self._scores = _batched(self._program)
         self._advance = _advance(self._program, self.autoreset_mode)
@@ -83,7 +83,7 @@ class GameVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
         return acts
 
     def action_masks(self) -> NDArray[np.bool_]:
-        """bool[num_envs, sum of the heads' sizes]."""
+        """bool[num_envs, sum of the heads' sizes], as `action_space.sample` takes them."""
         if self._shown is None:
             raise gymnasium.error.ResetNeeded("There are no masks before the first reset().")
         return np.concatenate([np.asarray(mask) for mask in self._shown.masks], axis=1)
@@ -99,7 +99,7 @@ class GameVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
             shown = _merge(mask, shown, self._shown)
         self._envs, self._shown = envs, _host(shown)
         self._over = np.where(mask, self._shown.over, self._over)
-        return self._observations(self._shown), self._infos(self._shown, mask)
+        return self._observations(self._shown), self._infos(self._shown, mask, np.zeros_like(mask))
 
     def step(self, actions: Any) -> tuple[Any, NDArray[Any], NDArray[Any], NDArray[Any], dict[str, Any]]:
         if self._shown is None or self._envs is None:
@@ -110,10 +110,10 @@ class GameVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
             raise gymnasium.error.ResetNeeded(
                 "Some episodes are over; reset them with reset(options={'reset_mask': ...}) first."
             )
-        wrong = self._illegal_envs(acts) & ~resets
+        wrong = self._illegal_envs(acts) & ~self._shown.ended  # where the episode is over, no act counts
         if wrong.any() and self.options.illegal == "error":
             raise BadInput(self._why_illegal(acts, int(np.flatnonzero(wrong)[0])))
-        if wrong.any() and not self.form.keeps_illegal_acts:
+        if wrong.any() and not self.game.rules.takes_illegal_acts:
             acts = self._made_legal(acts, wrong)
         heads = np.clip(acts, -1, np.array(self.game.sizes)[:, None]).astype(np.int32)
         envs, shown, final_envs, final_shown = self._advance(
@@ -121,20 +121,18 @@ class GameVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
         )
         final = _host(final_shown)
         ended = final.over & ~resets
-        rewards = np.where(resets, 0.0, final.reward.astype(np.float64)) - np.where(
-            wrong, self.options.illegal_penalty, 0.0
-        )
+        rewards = np.where(resets, 0.0, final.reward.astype(np.float64)) - np.where(wrong, self.options.charge, 0.0)
         scores = self._score(final_envs, ended)
         self._envs = envs
         all_envs = np.ones(self.num_envs, bool)
         if self.autoreset_mode is AutoresetMode.SAME_STEP:
             self._shown = _host(shown)
             self._over = self._shown.over
-            infos = self._infos(self._shown, all_envs)
-            infos |= self._final(final, ended, scores)
+            infos = self._infos(self._shown, all_envs, wrong & ~ended)
+            infos |= self._final(final, ended, wrong, scores)
         else:
             self._shown, self._over = final, final.over
-            infos = self._infos(final, all_envs) | scores
+            infos = self._infos(final, all_envs, wrong) | scores
         return self._observations(self._shown), rewards, ended, np.zeros_like(ended), infos
 
     def _seed(self, seed: int | list[int | None] | None, mask: NDArray[np.bool_]) -> None:
@@ -206,12 +204,12 @@ class GameVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
         wide = {name: _wide(value) for name, value in shown.observation.items()}
         return wide if self.form.bare is None else wide[self.form.bare]
 
-    def _infos(self, shown: Shown, mask: NDArray[np.bool_]) -> dict[str, Any]:
+    def _infos(self, shown: Shown, mask: NDArray[np.bool_], wrong: NDArray[np.bool_]) -> dict[str, Any]:
         infos: dict[str, Any] = {}
-        for name, value in shown.info.items():
-            wide = np.asarray(value, np.int64)
+        for name, value in (shown.info | {"illegal": wrong, "over": shown.ended}).items():
+            wide = _info(value)
             kept = mask.reshape(-1, *[1] * (wide.ndim - 1))
-            infos |= {name: np.where(kept, wide, 0), f"_{name}": mask.copy()}
+            infos |= {name: np.where(kept, wide, wide.dtype.type(0)), f"_{name}": mask.copy()}
         return infos
 
     def _score(self, envs: EnvState, ended: NDArray[np.bool_]) -> dict[str, Any]:
@@ -229,7 +227,9 @@ class GameVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
             infos |= {name: spread, f"_{name}": ended.copy()}
         return infos
 
-    def _final(self, shown: Shown, ended: NDArray[np.bool_], scores: dict[str, Any]) -> dict[str, Any]:
+    def _final(
+        self, shown: Shown, ended: NDArray[np.bool_], wrong: NDArray[np.bool_], scores: dict[str, Any]
+    ) -> dict[str, Any]:
         if not ended.any():
             return {}
         observations = self._observations(shown)
@@ -239,7 +239,7 @@ class GameVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
         return {
             "final_obs": last,
             "_final_obs": ended.copy(),
-            "final_info": self._infos(shown, ended) | scores,
+            "final_info": self._infos(shown, ended, wrong) | scores,
             "_final_info": ended.copy(),
         }
 
@@ -247,6 +247,12 @@ class GameVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
 def _wide(value: Any) -> NDArray[Any]:
     """A copy for the caller: reals unchanged, integers as int64, as in Gymnasium's spaces."""
     return np.array(value, np.float32 if np.asarray(value).dtype.kind == "f" else np.int64)
+
+
+def _info(value: Any) -> NDArray[Any]:
+    """Flags as bool, masks as int8, everything else as int64; as in the single environment."""
+    array = np.asarray(value)
+    return array.astype(np.int64 if array.dtype.kind != "b" else np.int8 if array.ndim > 1 else bool)
 
 
 def _host(shown: Shown) -> Shown:

@@ -9,8 +9,9 @@ In a simultaneous game the parallel form is the natural one; in the AEC form age
 agent_1 sees nothing of it, and the step follows. In an alternating game it is the other way round: in the
 parallel form only the agent with `infos[agent]["to_move"]` counts.
 
-An illegal action raises BadInput and changes nothing. PettingZoo's `TerminateIllegalWrapper` ends the game
-instead.
+`env.action_space(agent).sample(observation["action_mask"])` draws a legal action. An illegal one loses the turn and
+`infos[agent]["illegal"]` says so; with `illegal="penalty"` it also costs `illegal_penalty`, and with `illegal="error"`
+it raises BadInput and changes nothing. PettingZoo's `TerminateIllegalWrapper` ends the game instead.
 """
 
 from __future__ import annotations
@@ -37,12 +38,12 @@ except ModuleNotFoundError as missing:
 
 
 def aec_env(game: str | Game, *, form: SeatsForm = GENERIC, **options: Any) -> Any:
-    """Agents act one after the other. Options are those of the game."""
+    """Agents act one after the other. Options are those of the game, `illegal` and `illegal_penalty`."""
     return OrderEnforcingWrapper(GameAEC(game, form=form, **options))
 
 
 def parallel_env(game: str | Game, *, form: SeatsForm = GENERIC, **options: Any) -> GameParallel:
-    """Both agents act at every step. Options are those of the game."""
+    """Both agents act at every step. Options are those of the game, `illegal` and `illegal_penalty`."""
     return GameParallel(game, form=form, **options)
 
 

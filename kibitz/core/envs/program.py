@@ -19,13 +19,13 @@ from numpy.typing import NDArray
 from kibitz.core.act import Act, Masks
 from kibitz.core.bots import Bot
 from kibitz.core.chance import episode_luck, seed_key, uniforms
-from kibitz.core.game import Game
+from kibitz.core.game import Game, game_over
 from kibitz.core.solo import Against, Reply, Solo, against
 from kibitz.core.xla.flat_tree import FlatTree
 from kibitz.core.xla.jit import jit_single
 
 Observe: TypeAlias = Callable[[Any, Any, Masks], tuple[dict[str, Array], dict[str, Array]]]
-"""settings, view, masks -> observation and info, as arrays of 32-bit numbers or booleans."""
+"""settings, view, masks -> observation and info, as arrays of 32-bit numbers; booleans in info are masks or flags."""
 
 
 class EnvState(NamedTuple):
@@ -46,7 +46,8 @@ class Shown(NamedTuple):
     info: dict[str, Any]
     masks: tuple[Any, ...]
     reward: Any  # f32[], the learner's
-    over: Any  # bool[]
+    over: Any  # bool[], the step ended the episode
+    ended: Any  # bool[], the episode is over: also where the opponent's opening act ended it
     reply: Any  # a Reply: what the opponent did since the learner last acted; empty in vector environments
 
 
@@ -95,7 +96,7 @@ class Program:
         return empty_env(self.play.layout.pack(self.play.new(settings, jnp.zeros(self.play.new_uniforms))))
 
     def _begin(self, settings: Any, env: EnvState, state: Any, u: Array) -> tuple[EnvState, Shown]:
-        """If the opponent's first act ends the game, the learner's first step reports it."""
+        """If the opponent's first act ends the game, `ended` says so and the learner's first step reports it."""
         solo, rewards, reply = self.play.opening(settings, state, u)
         env = env._replace(solo=self.play.layout.pack(solo), pending_reward=rewards[0])
         return env, self._show(settings, solo, jnp.float32(0), jnp.bool_(False), reply)
@@ -104,7 +105,7 @@ class Program:
         rules = self.game.rules
         view, masks = rules.view(settings, solo.state, 0), rules.legal(settings, solo.state, 0)
         observation, info = self.observe(settings, view, masks)
-        return Shown(observation, info, masks, reward, over, reply)
+        return Shown(observation, info, masks, reward, over, game_over(self.game, solo.state), reply)
 
 
 class Single:

@@ -5,24 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, Self, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from gymnasium import spaces
 from jax import Array
-from pydantic import Field, create_model
+from pydantic import Field, create_model, model_validator
 
 from kibitz.core.act import Masks
 from kibitz.core.bots import Bot, seated
+from kibitz.core.envs.gym_spaces import MaskableBatch, MaskableMultiDiscrete
 from kibitz.core.envs.program import Observe
 from kibitz.core.game import Game
 from kibitz.core.options import Options, PlayerSpec
 from kibitz.core.play.resolve import bot_for
 from kibitz.core.registry import generic_env_id, load_game
 
-Illegal: TypeAlias = Literal["error", "penalty"]
+Illegal: TypeAlias = Literal["lose_turn", "penalty", "error"]
 FEATURE_LIMIT = 1e6  # features beyond it are clipped, because Gymnasium requires finite bounds
 
 
@@ -36,15 +37,41 @@ class EnvSetup:
     opponent: Bot
 
 
+class IllegalOptions(Options):
+    """What an illegal act does; a game's environment options inherit this beside the game's own."""
+
+    illegal: Illegal = Field(
+        "lose_turn", description="what an illegal act does: lose the turn, cost the penalty as well, or raise an error"
+    )
+    illegal_penalty: float = Field(
+        1.0, ge=0, description="subtracted from the reward of an illegal act with illegal='penalty'"
+    )
+
+    @model_validator(mode="after")
+    def _penalty_applies(self) -> Self:
+        if "illegal_penalty" in self.model_fields_set and self.illegal != "penalty":
+            raise ValueError(f"illegal_penalty is set but illegal is {self.illegal!r}; set illegal='penalty' as well.")
+        return self
+
+    @property
+    def charge(self) -> float:
+        """Subtracted from the reward of an illegal act."""
+        return self.illegal_penalty if self.illegal == "penalty" else 0.0
+
+
+@lru_cache(maxsize=64)
+def seat_options(options: type[Options]) -> type[Any]:
+    """A game's options, and what an illegal act does."""
+    return create_model(f"{options.__name__}OfSeats", __base__=(IllegalOptions, options))
+
+
 @lru_cache(maxsize=64)
 def env_options(options: type[Options]) -> type[Options]:
     """A game's options and those that every environment has."""
     return create_model(
         f"{options.__name__}OfEnv",
-        __base__=options,
-        opponent=(PlayerSpec | None, Field(None, description="a bot, policy:RUN, or a mix by weight")),
-        illegal=(Illegal, Field("error", description="whether an illegal act raises or costs the penalty")),
-        illegal_penalty=(float, Field(1.0, ge=0, description="subtracted from the reward of an illegal act")),
+        __base__=seat_options(options),
+        opponent=(PlayerSpec | None, Field(None, description="a bot, expert, policy:RUN, or a mix by weight")),
     )
 
 
@@ -54,7 +81,7 @@ def features_and_mask(game: Game, limit: float = FEATURE_LIMIT) -> Observe:
 
     def observe(settings: Any, view: Any, masks: Masks) -> tuple[dict[str, Array], dict[str, Array]]:
         features = jnp.clip(game.learning.features(settings, view), -limit, limit)
-        return {"features": features}, {"action_mask": jnp.concatenate(masks).astype(jnp.int32)}
+        return {"features": features}, {"action_mask": jnp.concatenate(masks)}
 
     return observe
 
@@ -84,10 +111,11 @@ class Form:
     observe: Callable[[Game], Observe] = features_and_mask
     bare: str | None = "features"  # this entry alone is the observation; None: the observation is the dict
     observation_space: Callable[[EnvSetup], spaces.Space[Any]] = feature_space
-    action_space: Callable[[EnvSetup], spaces.Space[Any]] = lambda setup: spaces.MultiDiscrete(list(setup.game.sizes))
+    action_space: Callable[[EnvSetup], spaces.Space[Any]] = lambda setup: MaskableMultiDiscrete(list(setup.game.sizes))
+    action_batch: Callable[[EnvSetup, int], spaces.Space[Any]] = lambda setup, n: MaskableBatch(setup.game.sizes, n)
+    """The action space of n environments. Here as in `action_space`, `sample` takes `action_masks()`."""
     end_info: Callable[[Mapping[str, Any]], dict[str, Any]] = own_scores
     """Scores, f32[..., 2] each -> what the last step's info adds, in arrays of the same leading shape."""
-    keeps_illegal_acts: bool = False  # the rules define what an illegal act does; otherwise it is made legal first
 
 
 GENERIC = Form()

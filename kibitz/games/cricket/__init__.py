@@ -52,6 +52,7 @@ def build() -> Game:
             view=view.view,
             max_steps=step.max_steps,
             simultaneous=True,
+            takes_illegal_acts=True,
             new_uniforms=start.NEW_UNIFORMS,
             step_uniforms=step.STEP_UNIFORMS,
         ),

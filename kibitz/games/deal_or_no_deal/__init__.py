@@ -48,6 +48,7 @@ def build(max_count: int = 4, revealed: bool = False, past_offers: int = 0) -> G
             step=rules.step,
             view=view.view,
             max_steps=rules.max_steps,
+            takes_illegal_acts=True,
             new_uniforms=rules.NEW_UNIFORMS,
         ),
         learning=Learning(
@@ -58,6 +59,7 @@ def build(max_count: int = 4, revealed: bool = False, past_offers: int = 0) -> G
         ),
         bots={bot.name: bot for bot in bots},
         reference="bayes",
+        greedy="partner:heuristic",
         measures=Measures(score=partial(yardsticks.score, max_count=max_count)),
         words=Words(
             prompt_variables=words.prompt_variables,

@@ -142,8 +142,8 @@ def to_act(state: State) -> Array:
 
 
 def legal(settings: Settings, state: State, seat: int, max_count: int) -> Masks:
-    """AGREE needs a standing offer of the other seat; counts are limited by the pool."""
-    standing = is_offer(state.last_acts[1 - seat])
+    """AGREE needs a standing offer of the other seat and a turn; counts are limited by the pool."""
+    standing = is_offer(state.last_acts[1 - seat]) & ~state.over
     acts = jnp.ones(5, bool).at[AGREE].set(standing)
     return (acts, *(jnp.arange(max_count + 1) <= count for count in state.counts))
 

@@ -13,7 +13,7 @@ from kibitz.core.paths import write_whole
 from kibitz.llm.client.usage import UsageLedger
 from kibitz.train.llm_hints.loop import HostHintLoop
 
-NOTE = "hints of a language model are for training; evaluations are played without them"
+NOTE = "evaluations within the run hear no hints of the language model; `kibitz evaluate --hint own` asks for them"
 
 
 class HintAccounting:

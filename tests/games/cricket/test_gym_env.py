@@ -107,16 +107,40 @@ def test_heads_that_the_captain_does_not_choose_are_ignored() -> None:
 
 
 def test_an_illegal_choice_raises_with_the_legal_ones_and_changes_nothing() -> None:
-    env = make(captain_side="bat")
+    env = make(captain_side="bat", illegal="error")
     env.reset(seed=1)
     before = env.action_masks().copy()
     with pytest.raises(kibitz.BadInput, match=r"next_batter is 0, but only \[2, 3"):
         env.step([2, 2, 1, 0, 0])
     assert (env.action_masks() == before).all()
-    many = CricketVectorEnv(2, captain_side="bat")
+    many = CricketVectorEnv(2, captain_side="bat", illegal="error")
     many.reset(seed=1)
     with pytest.raises(kibitz.BadInput, match="next_batter of environment 1 is 0"):
         many.step(np.array([[2, 2, 1, 0, 5], [2, 2, 1, 0, 0]]))
+
+
+def test_an_illegal_choice_becomes_a_legal_one_and_info_says_so() -> None:
+    after = []
+    for next_batter in (0, 2):  # an opener is in, number 3 is the first who may come
+        env = make(captain_side="bat")
+        env.reset(seed=1)
+        seen, reward, _, _, info = env.step([2, 2, 1, 0, next_batter])
+        assert info["illegal"] is (next_batter == 0) and reward == 0.0
+        after.append(seen)
+    np.testing.assert_array_equal(after[0], after[1])
+
+
+def test_samples_take_the_masks_of_one_environment_and_of_many() -> None:
+    env, many = make(), CricketVectorEnv(2)
+    _, info = env.reset(seed=1)
+    many.reset(seed=1)
+    starts = np.cumsum([0, *env.action_space.nvec[:-1]])
+    for masks in (info["action_mask"], env.action_masks()):
+        assert info["action_mask"][starts + env.action_space.sample(masks)].all()
+    for _ in range(20):
+        actions = many.action_space.sample(many.action_masks())
+        assert many.action_space.contains(actions)
+        assert np.take_along_axis(many.action_masks(), starts + actions, axis=1).all()
 
 
 WRONG: dict[str, Any] = {

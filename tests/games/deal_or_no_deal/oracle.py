@@ -64,7 +64,7 @@ class Game:
     def is_legal(self, act: Act) -> bool:
         act_type, keep = act
         if act_type == AGREE:
-            return self.offer_stands(self.seat)
+            return self.offer_stands(self.seat) and not self.over
         if act_type == DISAGREE:
             return True
         (a, b, c), (most_a, most_b, most_c) = keep, self.counts

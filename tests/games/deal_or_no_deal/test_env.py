@@ -175,20 +175,35 @@ def test_rendering_shows_the_table_from_the_agents_side() -> None:
 
 
 # An episode can end before the agent acts: a partner that starts may disagree, or have the only turn.
-# Gymnasium cannot express that in a reset, so the first step ends the episode, whatever the action.
+# Gymnasium cannot express that in a reset, so `info["over"]` says it, and the first step ends the episode, whatever
+# the action.
 
 
-@pytest.mark.parametrize("illegal", ["error", "penalty"])
+@pytest.mark.parametrize("illegal", ["error", "penalty", "lose_turn"])
 def test_the_first_step_never_raises_even_if_the_partner_already_ended_the_episode(illegal: str) -> None:
     env = make(max_turns=1, agent_starts=False, illegal=illegal)
-    for seed in range(3):
-        _, info = env.reset(seed=seed)
-        assert info["action_mask"].any()
-        _, reward, terminated, truncated, info = env.step(act(PROPOSE, 1, 0, 0))
+    for seed, action in enumerate((act(PROPOSE, 1, 0, 0), act(AGREE), act(PROPOSE, 99, 0, 0))):
+        seen, info = env.reset(seed=seed)
+        assert seen["turns_remaining"] == 0 and info["over"] is True
+        assert info["action_mask"].tolist() == [1, 1, 0, 1, 1], "nothing can be agreed without a turn"
+        _, reward, terminated, truncated, info = env.step(action)
         assert (reward, terminated, truncated) == (0.0, True, False)
-        assert info["agreement"] is False
+        assert info["agreement"] is False and info["illegal"] is False
     with pytest.raises(gym.error.ResetNeeded):
         env.step(act(PROPOSE, 1, 0, 0))
+
+
+def test_only_openings_that_end_the_episode_are_flagged() -> None:
+    env = make(opponent="random", agent_starts=False)
+    flags = []
+    for seed in range(60):
+        _, info = env.reset(seed=seed)
+        dead = info["over"]
+        _, _, terminated, _, info = env.step(act(PROPOSE, 0, 0, 0))
+        assert terminated or not dead
+        assert info["over"] is terminated
+        flags.append(dead)
+    assert 5 < sum(flags) < 55
 
 
 def test_sampled_actions_play_whole_episodes_against_a_random_partner() -> None:

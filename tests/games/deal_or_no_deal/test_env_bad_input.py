@@ -44,6 +44,7 @@ BAD_OPTIONS: dict[str, tuple[dict[str, Any], list[str]]] = {
     "a data file there is not": ({"use_dataset": True, "dataset_path": "/no/where.txt"}, ["/no/where.txt"]),
     "an opponent there is not": ({"opponent": "oracle"}, ["oracle", "heuristic", "bayes", "partner:conceder"]),
     "another way with illegal acts": ({"illegal": "ignore"}, ["illegal", "ignore", "error", "penalty"]),
+    "a penalty that is never charged": ({"illegal_penalty": 2.0}, ["illegal_penalty", "lose_turn", "penalty"]),
     "a penalty that is no number": ({"illegal_penalty": "high"}, ["illegal_penalty", "high", "number"]),
     "a penalty that is not finite": ({"illegal_penalty": float("nan")}, ["illegal_penalty", "nan", "number"]),
     "a penalty that is a reward": ({"illegal_penalty": -1.0}, ["illegal_penalty", "-1.0", "0"]),

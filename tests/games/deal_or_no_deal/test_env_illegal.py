@@ -1,4 +1,4 @@
-"""Illegal acts raise, cost a penalty or are clipped, depending on the options."""
+"""Illegal acts lose the turn; depending on the options they also cost a penalty, raise or are clipped."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ILLEGAL: dict[str, tuple[dict[str, Any], list[str]]] = {
 @pytest.mark.parametrize("name", ILLEGAL)
 def test_an_illegal_act_raises_and_changes_nothing(name: str) -> None:
     wrong, words = ILLEGAL[name]
-    erring, careful = make(), make()
+    erring, careful = make(illegal="error"), make(illegal="error")
     assert_same(at_table(erring)[0], at_table(careful)[0])
     sentence = error_of(lambda: erring.step(wrong))
     assert all(word in sentence for word in words), sentence
@@ -35,6 +35,49 @@ def test_an_illegal_act_raises_and_changes_nothing(name: str) -> None:
         a, b = erring.step(step), careful.step(step)
         for x, y in zip(a, b, strict=True):
             assert_same(x, y)
+
+
+@pytest.mark.parametrize("name", ILLEGAL)
+def test_an_illegal_act_loses_the_turn_and_info_says_so(name: str) -> None:
+    env = make()
+    assert at_table(env)[1]["illegal"] is False
+    seen, reward, terminated, _, info = env.step(ILLEGAL[name][0])
+    assert info["illegal"] is True and reward == 0.0 and not terminated
+    assert seen["turns_remaining"] == 8 and seen["last_partner_offer_for_me"].tolist() == [4, 1, 0]
+    _, reward, _, _, info = env.step(act(AGREE))
+    assert info["illegal"] is False and reward == 17.0
+
+
+@pytest.mark.parametrize("mode", ["NextStep", "SameStep", "Disabled"])
+def test_the_vector_environment_says_which_acts_were_illegal(mode: str) -> None:
+    env = NegotiationVectorEnv(N, autoreset_mode=mode, agent_starts=True, max_turns=2)
+    _, infos = env.reset(seed=2)
+    assert infos["illegal"].tolist() == [False] * N and infos["_illegal"].all()
+    actions = claim_all(infos)
+    actions["act_type"][1] = AGREE
+    _, rewards, ends, _, infos = env.step(actions)
+    assert rewards.tolist() == [0.0] * N and ends.all()
+    if mode == "SameStep":
+        assert infos["illegal"].tolist() == [False] * N, "these infos are about the next episodes"
+        infos = infos["final_info"]
+    assert infos["illegal"].tolist() == [False, True, False, False]
+    assert infos["over"].all()
+
+
+def test_samples_take_the_masks_that_environments_hand_out() -> None:
+    single, many = make(), NegotiationVectorEnv(N)
+    _, info = single.reset(seed=0)
+    _, infos = many.reset(seed=0)
+    many.action_space.seed(0)
+    for _ in range(20):
+        action = single.action_space.sample(single.action_masks())
+        assert info["action_mask"][action["act_type"]] and (action["oA"] <= info["oA_max"]).all()
+        assert single.action_space["act_type"].sample(info["action_mask"]) in np.flatnonzero(info["action_mask"])
+        actions = many.action_space.sample(many.action_masks())
+        assert many.action_space.contains(actions)
+        assert infos["action_mask"][np.arange(N), actions["act_type"]].all()
+        assert (actions["oA"] <= infos["oA_max"]).all()
+    assert "16 values" in error_of(lambda: many.action_space.sample(many.action_masks()[:, :16]))
 
 
 @pytest.mark.parametrize("name", ILLEGAL)
@@ -65,7 +108,8 @@ def test_the_counts_of_agree_and_disagree_are_never_illegal() -> None:
 
 @pytest.mark.parametrize("mode", ["NextStep", "Disabled"])
 def test_an_illegal_act_in_one_environment_changes_none_of_the_others(mode: str) -> None:
-    erring, careful = (NegotiationVectorEnv(N, autoreset_mode=mode, agent_starts=True) for _ in range(2))
+    options: dict[str, Any] = {"autoreset_mode": mode, "agent_starts": True, "illegal": "error"}
+    erring, careful = (NegotiationVectorEnv(N, **options) for _ in range(2))
     erring.reset(seed=2)
     _, infos = careful.reset(seed=2)
     wrong = claim_all(infos)
@@ -84,7 +128,7 @@ def test_an_illegal_act_in_one_environment_changes_none_of_the_others(mode: str)
 def test_a_count_beyond_32_bits_is_illegal_and_does_not_wrap_around(huge: int) -> None:
     actions = {"act_type": np.full(N, DISAGREE), "oA": np.zeros((N, 3), np.int64)}
     actions["act_type"][1], actions["oA"][1] = PROPOSE, [huge, 0, 0]
-    env = NegotiationVectorEnv(N, agent_starts=True)
+    env = NegotiationVectorEnv(N, agent_starts=True, illegal="error")
     env.reset(seed=0)
     assert str(huge) in error_of(lambda: env.step(actions))
     lenient = NegotiationVectorEnv(N, agent_starts=True, illegal="penalty")
@@ -93,7 +137,7 @@ def test_a_count_beyond_32_bits_is_illegal_and_does_not_wrap_around(huge: int) -
 
 
 def test_clipped_offers_become_the_nearest_legal_ones() -> None:
-    env = make(clip_offers=True)
+    env = make(clip_offers=True, illegal="error")
     at_table(env)
     # -1, 7 and 9 become 0, 1 and 2, which leaves the partner 4 of its 20 points
     env.step(act(PROPOSE, -1, 7, 9))

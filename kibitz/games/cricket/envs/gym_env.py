@@ -19,7 +19,7 @@ from pydantic import Field
 from kibitz.core.act import Masks
 from kibitz.core.envs.gym_env import GameEnv
 from kibitz.core.envs.gym_vector import GameVectorEnv
-from kibitz.core.envs.setup import Form, Illegal, feature_space
+from kibitz.core.envs.setup import Form, IllegalOptions, feature_space
 from kibitz.core.errors import BadInput
 from kibitz.core.options import PlayerSpec
 from kibitz.core.play.packs import is_plain
@@ -33,18 +33,17 @@ from kibitz.games.cricket.packs import scenario
 FEATURE_LIMIT = 8.0  # features stay well below it
 
 
-class EnvOptions(CricketOptions):
+class EnvOptions(IllegalOptions, CricketOptions):
     """The game's options and those of the environments."""
 
-    opponent: PlayerSpec = Field("balanced", description="a bot of the game, policy:RUN, or a mix by weight")
-    illegal: Illegal = Field("error", description="whether an illegal act raises or costs the penalty")
+    opponent: PlayerSpec = Field("balanced", description="a bot of the game, expert, policy:RUN, or a mix by weight")
     illegal_penalty: float = Field(0.1, ge=0, description="subtracted from the reward of an illegal act")
 
 
 def observe(settings: Settings, view: View, masks: Masks) -> tuple[dict[str, Array], dict[str, Array]]:
     needs = jnp.where(view.second, view.first + 1, 0)
     info = {
-        "action_mask": jnp.concatenate(masks).astype(jnp.int32),
+        "action_mask": jnp.concatenate(masks),
         "bats": view.bats.astype(jnp.int32),
         "innings": view.second.astype(jnp.int32) + 1,
         "score": view.score,
@@ -66,7 +65,6 @@ FORM = Form(
     observe=lambda game: observe,
     observation_space=partial(feature_space, limit=FEATURE_LIMIT),
     end_info=end_info,
-    keeps_illegal_acts=True,
 )
 
 

@@ -9,15 +9,15 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 from gymnasium import spaces
+from gymnasium.vector.utils import batch_space
 from jax import Array
 from numpy.typing import NDArray
-from pydantic import Field
 
 from kibitz.core.act import Masks
 from kibitz.core.envs.gym_env import GameEnv
-from kibitz.core.envs.gym_spaces import SampleMasks
+from kibitz.core.envs.gym_spaces import SampleMasks, draw_legal, split_mask
 from kibitz.core.envs.gym_vector import GameVectorEnv
-from kibitz.core.envs.setup import EnvSetup, Form, Illegal
+from kibitz.core.envs.setup import EnvSetup, Form, IllegalOptions
 from kibitz.core.errors import BadInput
 from kibitz.core.options import PlayerSpec
 from kibitz.games.deal_or_no_deal import rules
@@ -30,12 +30,10 @@ INTEGER_KINDS = ("ii", "iu", "ui", "uu")  # NumPy kinds of act_type and oA
 NOT_AN_ACTION = "{action!r} is not an action; it should be {{'act_type': 0..4, 'oA': [3 ints]}}."
 
 
-class EnvOptions(NegotiationOptions):
+class EnvOptions(IllegalOptions, NegotiationOptions):
     """The game's options and those of the environments."""
 
     opponent: PlayerSpec = "heuristic"
-    illegal: Illegal = "error"
-    illegal_penalty: float = Field(1.0, ge=0, allow_inf_nan=False)
     clip_offers: bool = False
 
 
@@ -57,27 +55,42 @@ def action_space(max_count: int) -> dict[str, spaces.Space[Any]]:
     return {"act_type": spaces.Discrete(len(ACT_NAMES)), "oA": spaces.MultiDiscrete([max_count + 1] * 3)}
 
 
-class LegalActions(spaces.Dict):
+class MaskableActions(spaces.Dict):
+    """The action space, of one environment or of many, whose `sample` also takes their `action_masks()`."""
+
+    def __init__(self, max_count: int, count: int | None = None) -> None:
+        one = spaces.Dict(action_space(max_count))
+        many: Any = one if count is None else batch_space(one, count)
+        self.sizes = (len(ACT_NAMES), *(max_count + 1,) * 3)
+        super().__init__(many.spaces)
+
+    def sample(self, mask: Any = None, probability: Any = None) -> dict[str, Any]:
+        if not isinstance(mask, np.ndarray):
+            return super().sample(mask, probability)
+        if mask.ndim == 1:
+            acts, *counts = split_mask(mask, self.sizes)
+            return super().sample({"act_type": acts, "oA": tuple(counts)})
+        drawn = draw_legal(mask, self.sizes, self.np_random)
+        return {"act_type": drawn[:, 0], "oA": drawn[:, 1:]}
+
+
+class LegalActions(MaskableActions):
     """The action space, whose samples are legal in the current position."""
 
     def __init__(self, env: NegotiationEnv) -> None:
         self._masks = SampleMasks(env)
-        super().__init__(action_space(env.options.max_count))
+        super().__init__(env.options.max_count)
 
     def seed(self, seed: Any = None) -> Any:
         self._masks.seeded()
         return super().seed(seed)
 
     def sample(self, mask: Any = None, probability: Any = None) -> dict[str, Any]:
-        if mask is not None or probability is not None:
-            return super().sample(mask, probability)
-        masks = self._masks()
-        acts, counts = masks[: len(ACT_NAMES)], masks[len(ACT_NAMES) :].reshape(3, -1)
-        return super().sample({"act_type": acts, "oA": tuple(counts)})
+        return super().sample(self._masks() if mask is None and probability is None else mask, probability)
 
     def __reduce__(self) -> Any:
         """Copies, as vector environments and checkpoints make them, do not hold the environment."""
-        return spaces.Dict, (dict(self.spaces),)
+        return MaskableActions, (self.sizes[1] - 1,)
 
 
 def observe(settings: Settings, view: View, masks: Masks) -> tuple[dict[str, Array], dict[str, Array]]:
@@ -92,7 +105,7 @@ def observe(settings: Settings, view: View, masks: Masks) -> tuple[dict[str, Arr
         "turns_remaining": view.turns_left,
     }
     info = {
-        "action_mask": masks[0].astype(jnp.int32),
+        "action_mask": masks[0],
         "oA_max": jnp.stack(view.counts),
         "partner_has_spoken": (view.other_act != SILENT).astype(jnp.int32),
         "budget_is_exact": ((settings.budget == 0) | (pool == settings.budget)).astype(jnp.int32),
@@ -117,9 +130,9 @@ FORM = Form(
     observe=lambda game: observe,
     bare=None,
     observation_space=observation_space,
-    action_space=lambda setup: spaces.Dict(action_space(setup.options.max_count)),
+    action_space=lambda setup: MaskableActions(setup.options.max_count),
+    action_batch=lambda setup, count: MaskableActions(setup.options.max_count, count),
     end_info=end_info,
-    keeps_illegal_acts=True,
 )
 
 

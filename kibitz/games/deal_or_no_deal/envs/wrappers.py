@@ -89,7 +89,7 @@ class LegalDiscrete(spaces.Discrete):
 
     def sample(self, mask: Any = None, probability: Any = None) -> np.int64:
         if mask is not None or probability is not None:
-            return super().sample(mask, probability)
+            return super().sample(mask if mask is None else np.asarray(mask, np.int8), probability)
         action = self._inner.sample()
         act_type, kept = int(action["act_type"]), action["oA"].tolist()
         # AGREE and DISAGREE appear once, with zero counts
