@@ -52,7 +52,7 @@ def create_app(config: LiveConfig | None = None) -> FastAPI:
     app.state.config, app.state.bus, app.state.warmup = config, bus, Warmup()
     app.state.speech, app.state.sessions = open_speech(config.audio), Sessions(runs=config.runs)
     app.state.runner = Runner(bus, config, app.state.speech)
-    app.state.guard = Guard(None, config)
+    app.state.guard = Guard(None, config, bus.hub.backlog)
     app.state.guard.access.seat_of = app.state.runner.seat_of
     app.state.catalogue = Catalogue(config.runs, config.default_game)
     app.state.metrics, app.state.readiness = Metrics(app.state), Readiness(bus.store)

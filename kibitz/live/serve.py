@@ -12,6 +12,7 @@ import socket
 import sys
 from dataclasses import replace
 from types import FrameType
+from typing import Any
 
 import uvicorn
 
@@ -19,19 +20,20 @@ from kibitz.core import interrupt
 from kibitz.core.errors import BadInput
 from kibitz.live.app import create_app, shut_down
 from kibitz.live.config import LiveConfig
-from kibitz.live.http.fast_socket import FastSocket
+from kibitz.live.http.fast_socket import fast_socket
 from kibitz.live.http.plain_socket import plain_socket
 
 MAX_MESSAGE_BYTES = 1 << 20  # of one WebSocket message
 CLOSE_SECONDS = 0.1  # in which sockets close with our reason before uvicorn closes them with its own
 GRACE_SECONDS = 5  # that open requests get at the end
+SEND_BUFFER_BYTES = 128 << 10  # of the kernel, per connection, which doubles it; it would grow to megabytes by itself
 BACKLOG = 2048  # connections that wait to be accepted
 
 
 class Server(uvicorn.Server):
     """Prints its address once it listens, and ends every episode and stream with a reason."""
 
-    def __init__(self, config: uvicorn.Config, state: object, line: str) -> None:
+    def __init__(self, config: uvicorn.Config, state: Any, line: str) -> None:
         super().__init__(config)
         self._state, self._line = state, line
 
@@ -52,6 +54,7 @@ class Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         await shut_down(self._state)
         await asyncio.sleep(CLOSE_SECONDS)
+        self._state.bus.hub.backlog.drop_all()
         await super().shutdown(sockets)
         if signal.SIGINT not in self._captured_signals:
             self._captured_signals.clear()  # a requested shutdown is a success: exit code 0
@@ -73,10 +76,11 @@ def serve(config: LiveConfig, as_json: bool = False) -> None:
     )
     # behind a proxy every connection comes from the proxy, which has to limit them itself
     most = math.inf if config.trusted_proxies else 2 * config.connections
+    backlog = app.state.bus.hub.backlog
     settings = uvicorn.Config(
-        app, http=plain_socket(most, app.state.guard.refused), ws=FastSocket, ws_per_message_deflate=False,
-        ws_max_size=MAX_MESSAGE_BYTES, log_level="warning", access_log=False, proxy_headers=False, server_header=False,
-        lifespan="on", timeout_graceful_shutdown=GRACE_SECONDS,
+        app, http=plain_socket(most, app.state.guard.refused, backlog), ws=fast_socket(backlog),
+        ws_per_message_deflate=False, ws_max_size=MAX_MESSAGE_BYTES, log_level="warning", access_log=False,
+        proxy_headers=False, server_header=False, lifespan="on", timeout_graceful_shutdown=GRACE_SECONDS,
     )  # fmt: skip
     Server(settings, app.state, line).run(sockets=[listener])
 
@@ -86,6 +90,7 @@ def _listen(config: LiveConfig) -> socket.socket:
     # asyncio turns Nagle's algorithm off only if the protocol is named; with it, every answer waits 40 ms for an ACK
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
     try:
         listener.bind((config.host, config.port))
     except OSError as error:

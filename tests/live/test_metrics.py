@@ -24,6 +24,8 @@ NAMES = {
     "kibitz_store_commits_total",
     "kibitz_store_retries_total",
     "kibitz_watchers",
+    "kibitz_backlog_bytes",
+    "kibitz_readers_dropped_total",
     "kibitz_resyncs_total",
     "kibitz_bus_away",
     "kibitz_bus_left_out_total",

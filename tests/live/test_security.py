@@ -7,6 +7,7 @@ import os
 import socket as sockets
 import subprocess
 import sys
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -19,6 +20,7 @@ from websockets.sync.client import connect
 
 from kibitz.core.errors import BadInput
 from kibitz.live.config import LiveConfig
+from kibitz.live.stream.backlog import Backlog
 from tests.live import record
 from tests.live.conftest import Serve, Served
 from tests.live.machines import wait_until
@@ -206,7 +208,7 @@ def test_an_idle_connection_is_closed(sent: bytes, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(plain_socket, "IDLE_SECONDS", 0.2)
     made = app(Sessions(), [NEGOTIATION], NEGOTIATION)
-    with serving(made, http=plain_socket.plain_socket(10)) as base:
+    with serving(made, http=plain_socket.plain_socket(10, Counter(), Backlog())) as base:
         host, port = base.removeprefix("http://").split(":")
         with sockets.create_connection((host, int(port)), 10) as one:
             one.settimeout(10)

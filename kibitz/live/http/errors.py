@@ -32,7 +32,7 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
         (413, "the request is too large"),
         (422, "the request is invalid"),
         (429, "too many requests"),
-        (503, "the store is unavailable"),
+        (503, "the store is unavailable, or the server too busy"),
     )
 }
 

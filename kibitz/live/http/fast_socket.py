@@ -10,11 +10,14 @@ from typing import Any
 
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
+from kibitz.live.http.stalled import DropsStalledReaders
+from kibitz.live.stream.backlog import Backlog
+
 PUSH = "kibitz.push"  # key in the ASGI scope's extensions
 MAX_BUFFER_BYTES = 1 << 16  # waiting in a socket; beyond this the caller must use the slow path, which waits
 
 
-class FastSocket(WebSocketsSansIOProtocol):
+class FastSocket(DropsStalledReaders, WebSocketsSansIOProtocol):
     async def run_asgi(self) -> None:
         extensions: Any = self.scope["extensions"]
         extensions[PUSH] = self.push
@@ -33,3 +36,7 @@ class FastSocket(WebSocketsSansIOProtocol):
         super().keepalive_timeout()
         if self.transport.get_write_buffer_size():
             self.transport.abort()
+
+
+def fast_socket(backlog: Backlog) -> type[FastSocket]:
+    return type("FastSocket", (FastSocket,), {"backlog": backlog})

@@ -45,6 +45,10 @@ class Metrics(Collector):
             "kibitz_store_retries", "Commits retried because the store was unavailable", writer.retries
         )
         yield GaugeMetricFamily("kibitz_watchers", "Connected sockets and streams", hub.watchers)
+        yield GaugeMetricFamily("kibitz_backlog_bytes", "Bytes that wait for slow readers", hub.backlog.bytes)
+        yield CounterMetricFamily(
+            "kibitz_readers_dropped", "Connections closed because their reader did not read", hub.backlog.dropped
+        )
         yield CounterMetricFamily(
             "kibitz_resyncs", "Times a watcher lagged and had to fetch the rest itself", hub.resyncs
         )

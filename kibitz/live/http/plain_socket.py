@@ -1,7 +1,7 @@
-"""uvicorn's HTTP connection with a limit per address and a limit on idle connections.
+"""uvicorn's HTTP connection with limits: per address, on idle connections, and on readers that do not read.
 
 A proxy could do this, but `kibitz serve --host 0.0.0.0 --token ...` is meant to face a network without one, and
-docs/live.md promises both limits. uvicorn has neither: its keep-alive timeout starts only after a first request.
+docs/live.md promises these limits. uvicorn has none of them: its keep-alive timeout starts only after a first request.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from typing import Any, ClassVar
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 from kibitz.live.http.client_address import UNKNOWN, limit_key
+from kibitz.live.http.stalled import DropsStalledReaders
+from kibitz.live.stream.backlog import Backlog
 
 IDLE_SECONDS = 20.0  # without a complete request head
 BODY = b'{"error":"There are too many connections from your address."}'
@@ -23,7 +25,7 @@ REFUSAL = (
 _Base: Any = AutoHTTPProtocol
 
 
-class PlainSocket(_Base):  # type: ignore[misc]
+class PlainSocket(DropsStalledReaders, _Base):  # type: ignore[misc]
     """A WebSocket leaves this class with its upgrade; `security.Guard` counts it from then on."""
 
     max_connections: ClassVar[float]  # from one address
@@ -54,6 +56,7 @@ class PlainSocket(_Base):  # type: ignore[misc]
 
     def handle_websocket_upgrade(self, *values: Any) -> None:
         self._release()
+        self._forget_stall()
         super().handle_websocket_upgrade(*values)
 
     def _release(self) -> None:
@@ -74,7 +77,7 @@ class PlainSocket(_Base):  # type: ignore[misc]
         self._timer = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._close_if_idle)
 
 
-def plain_socket(max_connections: float, refused: Counter[int] | None = None) -> type[Any]:
+def plain_socket(max_connections: float, refused: Counter[int], backlog: Backlog) -> type[Any]:
     """A class with its own counters: uvicorn takes a class, not an instance."""
-    counters = {"open_by_address": Counter(), "refused": Counter() if refused is None else refused}
+    counters = {"open_by_address": Counter(), "refused": refused, "backlog": backlog}
     return type("PlainSocket", (PlainSocket,), {"max_connections": max_connections, **counters})

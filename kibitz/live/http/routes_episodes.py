@@ -22,7 +22,9 @@ from kibitz.live.http.routes_custom import CONFLICT, Responses, begin
 from kibitz.live.store.base import EpisodeClosed, Row
 from kibitz.live.store.base import Query as Which
 from kibitz.live.store.sql import Store
-from kibitz.live.store.stored_event import StoredEvent, Viewer, decode_event, fold
+from kibitz.live.store.stored_event import Viewer, decode_event, fold
+from kibitz.live.stream.backlog import read_page
+from kibitz.live.stream.hub import Hub
 
 Id = Annotated[str, Path(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
 TEXT = r"^[^\x00]*$"  # PostgreSQL refuses NUL
@@ -96,7 +98,7 @@ def _add_streams(routes: APIRouter) -> None:
             return _missing(episode_id)
         if holds_key(row, episode_key):  # its driver may read back what it wrote
             row = replace(row, open_table=True)
-        lines = _lines(request.app.state.bus.store, row, since, _viewer(request, episode_id, seat_token))
+        lines = _lines(request.app.state.bus.hub, row, since, _viewer(request, episode_id, seat_token))
         return StreamingResponse(lines, media_type="application/x-ndjson")
 
     @routes.get(
@@ -115,7 +117,7 @@ def _add_streams(routes: APIRouter) -> None:
         row = await _row(request, episode_id)
         if row is None:
             return _missing(episode_id)
-        lines = _lines(request.app.state.bus.store, row, since, _viewer(request, episode_id, seat_token))
+        lines = _lines(request.app.state.bus.hub, row, since, _viewer(request, episode_id, seat_token))
         headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
         return StreamingResponse(_replayed(lines, speed), media_type="text/event-stream", headers=headers)
 
@@ -244,14 +246,19 @@ def snapshot(store: Store, row: Row) -> tuple[Row, dict[str, Any]]:
     return replace(row, last_seq=last), frame
 
 
-async def _lines(store: Store, row: Row, since: int, viewer: Viewer) -> AsyncIterator[bytes]:
-    """Reads in the event loop's own threads: each keeps its connection to the store."""
-    opened = row.open_table or row.status != "running"
-    while bodies := await asyncio.to_thread(store.events, row.episode_id, since):
-        yield b"".join(
-            (body if opened else StoredEvent.decode(body, False).text(viewer).encode()) + b"\n" for body in bodies
-        )
-        since += len(bodies)
+async def _lines(hub: Hub, row: Row, since: int, viewer: Viewer) -> AsyncIterator[bytes]:
+    """A page at a time. Reads in the event loop's own threads: each keeps its connection to the store."""
+    everything = row.open_table or row.status != "running"
+    while True:
+        await hub.backlog.room()
+        events = await asyncio.to_thread(read_page, hub.store, row.episode_id, since, viewer, everything)
+        if not events:
+            return
+        since += len(events)
+        page = b"\n".join([*events, b""])
+        del events
+        with hub.backlog.page(len(page)):
+            yield page
 
 
 async def _replayed(chunks: AsyncIterator[bytes], speed: float) -> AsyncIterator[bytes]:

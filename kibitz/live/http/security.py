@@ -17,6 +17,7 @@ from kibitz.live.access.limits import RateLimit
 from kibitz.live.access.roles import READING, WATCH_PATH
 from kibitz.live.config import LiveConfig
 from kibitz.live.http.client_address import client_address, is_loopback, is_this_machine
+from kibitz.live.stream.backlog import Backlog
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -25,6 +26,7 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 MAX_BODY_BYTES = 1 << 20
 MAX_EVENTS_BYTES = 32 << 20  # a complete episode, or a batch from a driver
 EVENT_PATHS = ("/episodes", "/custom/events")
+STREAM_PATHS = (WATCH_PATH, "/events", "/stream")
 MAX_LARGE_BODIES = 4  # that the server holds at once; large: more than MAX_BODY_BYTES, or of unknown length
 RETRY_SECONDS = 5  # after which a busy server is worth another attempt
 BODY_SECONDS = 60  # for a request's body to arrive
@@ -46,8 +48,9 @@ HEADERS = [
 class Guard:
     """Refuses bad requests before the app sees them."""
 
-    def __init__(self, app: Any, config: LiveConfig) -> None:
+    def __init__(self, app: Any, config: LiveConfig, backlog: Backlog | None = None) -> None:
         self.app, self.config, self.access = app, config, AccessControl(config)
+        self._backlog = backlog or Backlog()
         self._all_requests = RateLimit(1000, 2000)
         self._costly_requests = RateLimit(config.starts, 4 * config.starts)
         self._connections: Counter[str] = Counter()
@@ -121,6 +124,8 @@ class Guard:
             changes and path.startswith(COSTLY_PATHS) and not self._costly_requests.take(address)
         ):
             return 429, "Too many requests; wait a second."
+        if path.endswith(STREAM_PATHS) and not changes and self._backlog.full:
+            return 503, "Too many clients read too slowly; try again later."
         length = headers.get(b"content-length", "0")
         if not length.isdigit() or int(length) > _max_bytes(path):
             return 413, _too_large(path)

@@ -221,9 +221,9 @@ async def _sse(session: WatchSession) -> AsyncIterator[bytes]:
             except StoreUnavailable as error:  # without an end event the browser reconnects by itself
                 session.outages.note(error)
                 return
-            pending = asyncio.ensure_future(anext(messages))
             event_id = f"id: {message.last}\n" if message.first >= 0 else ""
             yield f"{event_id}data: {message.text}\n\n".encode()
+            pending = asyncio.ensure_future(anext(messages))
     finally:
         pending.cancel()
         with suppress(asyncio.CancelledError, StopAsyncIteration, StoreUnavailable):

@@ -176,8 +176,8 @@ class PostgresStore(Store):
                 raise StoreDamaged(f"The store cannot be read: {_first_line(error)}") from None
         raise AssertionError("unreachable")
 
-    def events(self, episode_id: str, since: int, limit: int = 1000) -> list[bytes]:
-        found = self._read(SELECT_EVENTS, (episode_id, since, limit, MAX_READ_BYTES))
+    def events(self, episode_id: str, since: int, limit: int = 1000, max_bytes: int = MAX_READ_BYTES) -> list[bytes]:
+        found = self._read(SELECT_EVENTS, (episode_id, since, limit, max_bytes))
         return [bytes(body) for (body,) in found]
 
     def orphaned(self) -> list[Row]:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import orjson
 
-from kibitz.live.store.base import EpisodeClosed, Query, Row, SequenceGap, StoreDamaged
+from kibitz.live.store.base import MAX_READ_BYTES, EpisodeClosed, Query, Row, SequenceGap, StoreDamaged
 from kibitz.live.store.stored_event import PackedEvent, StoredEvent
 from kibitz.live.store.writer import Writer
 
@@ -60,8 +60,11 @@ class Store(ABC):
         """Raises StoreUnavailable."""
 
     @abstractmethod
-    def events(self, episode_id: str, since: int, limit: int = 1000) -> list[bytes]:
-        """Bodies with seq above `since`, in order; fewer than `limit` if they are large, none only if none exist."""
+    def events(self, episode_id: str, since: int, limit: int = 1000, max_bytes: int = MAX_READ_BYTES) -> list[bytes]:
+        """Bodies with seq above `since`, in order; none only if none exist.
+
+        At most `limit`, and as many as begin within `max_bytes`.
+        """
 
     @abstractmethod
     def orphaned(self) -> list[Row]:

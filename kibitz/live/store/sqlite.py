@@ -135,7 +135,7 @@ class SqliteStore(Store):
             self._corruption = sentence
         return StoreDamaged(sentence)
 
-    def events(self, episode_id: str, since: int, limit: int = 1000) -> list[bytes]:
+    def events(self, episode_id: str, since: int, limit: int = 1000, max_bytes: int = MAX_READ_BYTES) -> list[bytes]:
         query = "select body from events where episode_id = ? and seq > ? order by seq limit ?"
         bodies: list[bytes] = []
         size = 0
@@ -143,7 +143,7 @@ class SqliteStore(Store):
             for (body,) in self._cursor(query, (episode_id, since, limit)):
                 bodies.append(body)
                 size += len(body)
-                if size >= MAX_READ_BYTES:
+                if size >= max_bytes:
                     break
         except sqlite3.DatabaseError as error:
             raise self._problem(error, "read") from None

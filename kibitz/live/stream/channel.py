@@ -12,12 +12,14 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import islice
 from typing import Any
 
 from prometheus_client import Histogram
 
 from kibitz.live.store.base import Row
 from kibitz.live.store.stored_event import StoredEvent, Viewer, encode_ws_text, fold
+from kibitz.live.stream.backlog import PAGE_BYTES
 
 MAX_RING_EVENTS = 512  # of a running episode
 MAX_RING_BYTES = 8 << 20  # of stored bodies: a foreign driver's event may have megabytes
@@ -68,6 +70,7 @@ class Message:
     first: int = -1
     last: int = -1
     ended: bool = False
+    page_bytes: int = 0  # of text and frame, held for this watcher alone; 0: shared with others
 
     @cached_property
     def frame(self) -> bytes:
@@ -138,15 +141,20 @@ class Channel:
         self._delivered = last + 1
 
     def message_from(self, first: int, viewer: Viewer) -> Message:
-        """Everything from `first` on as one message, joined once for all watchers at the same position."""
+        """The events from `first` on, as many as fit, joined once for all watchers at the same position."""
         key = (first, self.next, viewer)
         if key not in self._messages:
-            start = first - self.oldest
-            texts = [self.ring[i].text(viewer) for i in range(start, len(self.ring))]
+            texts, size = list[str](), 0
+            for event in islice(self.ring, first - self.oldest, None):
+                texts.append(event.text(viewer))
+                size += len(event.body)
+                if size >= PAGE_BYTES:
+                    break
             text = texts[0] if len(texts) == 1 else f'{{"events":[{",".join(texts)}]}}'
-            self._messages[key] = message = Message(text, first, self.next - 1, self.over)
-            if self._delivered < self.next:
-                self._measure(self.next - 1)
+            last = first + len(texts) - 1
+            self._messages[key] = message = Message(text, first, last, self.over and last + 1 == self.next)
+            if self._delivered <= last:
+                self._measure(last)
             cached = self._messages
             while len(cached) > MAX_CACHED_MESSAGES or (
                 len(cached) > 1 and sum(len(one.text) for one in cached.values()) > MAX_RING_BYTES

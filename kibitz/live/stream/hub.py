@@ -13,9 +13,10 @@ from prometheus_client import Histogram
 from kibitz.live.store.base import Row, StoreUnavailable
 from kibitz.live.store.sql import Store
 from kibitz.live.store.stored_event import StoredEvent
+from kibitz.live.stream.backlog import Backlog, read_page
 from kibitz.live.stream.channel import Channel, Message, Watcher
 
-READ_EVENTS = 500  # read from the store at once
+READ_EVENTS = 500  # read from the store at once, to fill a channel
 STORE_RETRY_SECONDS = 0.5
 DELAY_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)  # bounds of histograms
 
@@ -35,6 +36,7 @@ class Hub:
             "kibitz_delivery_seconds", "From an event's commit until this server first sent it to watchers",
             buckets=DELAY_SECONDS, registry=None,
         )  # fmt: skip
+        self.backlog = Backlog()
         self.closing = False
         self._waiting: set[asyncio.Event] = set()  # watchers without an episode
         self._tasks: set[asyncio.Task[None]] = set()
@@ -190,7 +192,8 @@ class Hub:
                 watcher.wake.clear()
                 if watcher.cursor < channel.next and (channel.over or not watcher.paused):
                     message = await self._next_message(channel, watcher)
-                    yield message
+                    with self.backlog.page(message.page_bytes):
+                        yield message
                     if message.ended:
                         return
                     continue
@@ -217,12 +220,14 @@ class Hub:
         if first >= channel.oldest:
             message = channel.message_from(first, viewer)
         else:
-            bodies = await asyncio.to_thread(self.store.events, channel.row.episode_id, first - 1, READ_EVENTS)
-            # private values are public once the episode is over
-            events = [StoredEvent.decode(body, channel.row.open_table or channel.over) for body in bodies]
-            text = f'{{"events":[{",".join(event.text(viewer) for event in events)}]}}'
+            await self.backlog.room()
+            everything = channel.row.open_table or channel.over  # private values are public once the episode is over
+            events = await asyncio.to_thread(
+                read_page, self.store, channel.row.episode_id, first - 1, viewer, everything
+            )
+            text = f'{{"events":[{b",".join(events).decode()}]}}'
             last = first + len(events) - 1
-            message = Message(text, first, last, channel.over and last + 1 >= channel.next)
+            message = Message(text, first, last, channel.over and last + 1 >= channel.next, 2 * len(text))
         watcher.cursor = message.last + 1
         self.sent += message.last + 1 - first
         return message
