@@ -9,10 +9,10 @@ import secrets
 import threading
 from contextlib import suppress
 from io import BytesIO
-from typing import Any
+from typing import Annotated, Any
 
 import orjson
-from fastapi import Request
+from fastapi import Header, Request
 from pydantic import ValidationError
 
 from kibitz.core.errors import BadInput
@@ -30,7 +30,9 @@ MAX_EVENT_BYTES = 1 << 20  # so that a page of events for a slow reader stays sm
 PIECE_BYTES = 256 << 10  # of a body, checked at once
 MAX_NAME = 200  # characters of a game's or player's name
 KEY_HEADER = "Episode-Key"
-MIN_KEY, MAX_KEY = 16, 200  # characters
+Key = Annotated[
+    str | None, Header(alias=KEY_HEADER, min_length=16, max_length=200, description="the key of the episode's driver")
+]
 _BEGINNING = threading.Lock()  # counting and beginning are one step
 LINES = {"content": {"application/x-ndjson": {"schema": {"type": "string", "description": "one event per line"}}}}
 
@@ -137,7 +139,7 @@ def _unsound(kind: str, payload: dict[str, Any]) -> str:
     return ""
 
 
-def row_of(first: PackedEvent, origin: str, key: str = "") -> Row:
+def row_of(first: PackedEvent, origin: str, key: str | None = None) -> Row:
     """The episode that an `episode.started` begins; BadInput if the event is not one. `key` is its driver's."""
     event = first.event
     if event.seq != 0 or event.type != "episode.started":
@@ -159,9 +161,9 @@ def row_of(first: PackedEvent, origin: str, key: str = "") -> Row:
     )  # fmt: skip
 
 
-def holds_key(row: Row, key: str) -> bool:
+def holds_key(row: Row, key: str | None) -> bool:
     """Whether this is the key of the driver that began the episode."""
-    return bool(key) and hmac.compare_digest(str(row.secret.get("key", "")), _digest(key))
+    return key is not None and hmac.compare_digest(str(row.secret.get("key", "")), _digest(key))
 
 
 def _digest(key: str) -> str:
@@ -170,21 +172,19 @@ def _digest(key: str) -> str:
 
 
 def commit(
-    bus: Bus, listed: list[PackedEvent], speech: TextToSpeech | None, key: str = "", max_open: int = 100
+    bus: Bus, listed: list[PackedEvent], speech: TextToSpeech | None, key: str | None = None, max_open: int = 100
 ) -> dict[str, Any]:
     """Commits a driver's events; commentary gets its audio here, where the audio is served.
 
     The key that comes with the first event is the episode's from then on; a driver that sends none is given one.
     TooManyDrivers if `max_open` episodes of drivers are open already.
     """
-    if key and not MIN_KEY <= len(key) <= MAX_KEY:
-        raise BadInput(f"A key has {MIN_KEY} to {MAX_KEY} characters; choose one at random.")
-    episode_id, made = listed[0].episode_id, ""
+    episode_id, made = listed[0].episode_id, None
     row = bus.store.episode(episode_id)
     if row is None and listed[0].seq > 0:
         raise SequenceGap(0)
     if row is None:
-        made = "" if key else secrets.token_urlsafe(24)
+        made = None if key else secrets.token_urlsafe(24)
         first = row_of(listed[0], "driver", key or made)
         with _BEGINNING:
             if bus.store.episode(episode_id) is None and bus.store.open_drivers() >= max_open:
@@ -205,4 +205,4 @@ def commit(
         stored = StoredEvent.decode(packed.body, row.open_table)
         spoken = with_audio(stored.event, tts)
         added += bus.publish(stored if spoken is stored.event else StoredEvent(spoken, row.open_table))
-    return {"next": listed[-1].seq + 1, "added": added, "key": made or None}
+    return {"next": listed[-1].seq + 1, "added": added, "key": made}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Annotated, Any
 
-from fastapi import APIRouter, BackgroundTasks, Body, Header, Request
+from fastapi import APIRouter, BackgroundTasks, Body, Request
 from fastapi.responses import JSONResponse
 
 import kibitz
@@ -15,7 +15,7 @@ from kibitz.live.episodes.request import EpisodeRequest
 from kibitz.live.episodes.runner import Busy, NotYours, Runner
 from kibitz.live.episodes.verify import verify
 from kibitz.live.http import models
-from kibitz.live.http.driver_events import KEY_HEADER, LINES, WrongKey, commit, read_events
+from kibitz.live.http.driver_events import LINES, Key, WrongKey, commit, read_events
 from kibitz.live.store.base import EpisodeClosed, SequenceGap
 
 Responses = dict[int | str, dict[str, Any]]
@@ -37,9 +37,7 @@ def router() -> APIRouter:
         response_model_exclude_none=True,
         openapi_extra={"requestBody": {**LINES, "required": True}},
     )
-    async def events(
-        request: Request, later: BackgroundTasks, episode_key: Annotated[str, Header(alias=KEY_HEADER)] = ""
-    ) -> Any:
+    async def events(request: Request, later: BackgroundTasks, episode_key: Key = None) -> Any:
         """Events of an episode that is played elsewhere, one JSON object per line; duplicates are harmless."""
         listed = await read_events(request)
         try:

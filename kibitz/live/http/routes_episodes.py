@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Body, Header, Path, Query, Request
+from fastapi import APIRouter, Body, Path, Query, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 
 from kibitz.core.errors import BadInput, NotFound
@@ -17,7 +17,7 @@ from kibitz.live.episodes.branch import NotReplayable, read_branch
 from kibitz.live.episodes.request import BranchRequest
 from kibitz.live.episodes.verify import verify
 from kibitz.live.http import catalogue, models
-from kibitz.live.http.driver_events import KEY_HEADER, LINES, holds_key, read_events, row_of
+from kibitz.live.http.driver_events import LINES, Key, holds_key, read_events, row_of
 from kibitz.live.http.routes_custom import CONFLICT, Responses, begin
 from kibitz.live.store.base import EpisodeClosed, Row
 from kibitz.live.store.base import Query as Which
@@ -90,7 +90,7 @@ def _add_streams(routes: APIRouter) -> None:
         episode_id: Id,
         since: Since = -1,
         seat_token: Token = "",
-        episode_key: Annotated[str, Header(alias=KEY_HEADER)] = "",
+        episode_key: Key = None,
     ) -> Response:
         """Every event, one JSON object per line; of a running episode only what the caller may see."""
         row = await _row(request, episode_id)
