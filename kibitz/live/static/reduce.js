@@ -67,8 +67,8 @@ const kinds = {
     count(state, p);
   },
   // who is being asked; the choices are private to that seat
-  "turn.requested"(state, p) {
-    state.asked = { ...p.private?.[p.seat], seat: p.seat, turn: p.turn, seconds: p.seconds };
+  "turn.requested"(state, p, event) {
+    state.asked = { ...p.private?.[p.seat], seat: p.seat, turn: p.turn, seconds: p.seconds, seq: event.seq };
   },
   decision(state, p, event) {
     if (state.asked?.seat === p.seat) state.asked = null;

@@ -12,8 +12,9 @@ const MAX_BUTTONS = 6; // more choices than this become a list
 const CLOCK_MS = 250;
 
 export class Seat {
-  constructor(timeline, token) {
-    Object.assign(this, { timeline, token, drawn: "", sent: null, chosen: {}, ends: null });
+  // `isNews(seq)` says whether an event has just happened
+  constructor(timeline, token, isNews) {
+    Object.assign(this, { timeline, token, isNews, drawn: "", sent: null, chosen: {}, ends: null });
     this.clock = h("span.clock.num", { role: "timer" });
     this.title = h("h2");
     this.view = h("p.dim");
@@ -39,11 +40,12 @@ export class Seat {
     return asked?.turn === this.sent ? null : asked;
   }
 
-  // The server says how many seconds are left; only this page's own stopwatch counts them down. The event may be old
-  // (after a reload), so the server is asked again.
-  async time({ turn, seconds }) {
+  // The server says how many seconds are left, and this page's own stopwatch counts them down. An older event, after a
+  // reload, no longer says it, so the server is asked.
+  async time({ turn, seconds, seq }) {
     const start = (left) => { this.ends = Number.isFinite(left) ? performance.now() + 1000 * left : null; };
     start(seconds);
+    if (this.isNews(seq)) return;
     const { data } = await ask(`/episodes/${this.timeline.id}/turn?seat_token=${encodeURIComponent(this.token)}`);
     if (data.turn !== turn || this.asked?.turn !== turn) return;
     start(data.seconds_left);

@@ -100,7 +100,7 @@ class Watch extends HTMLElement {
   async sit(timeline) {
     const seat = await this.app.need("seat");
     if (!seat || timeline !== this.timeline || !this.isConnected) return;
-    this.chair = new seat.Seat(timeline, this.token);
+    this.chair = new seat.Seat(timeline, this.token, (seq) => seq > this.feed.caught);
     this.column.prepend(this.chair.node);
   }
 
