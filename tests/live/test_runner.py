@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import threading
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -237,6 +238,8 @@ def test_the_openapi_document_lists_players_packs_and_options_of_every_game(serv
         fields = starts[name]["properties"]
         named = [player["name"] for player in game["players"] if player["kind"] in ("bot", "human")]
         assert set(named) <= set(fields["captain_preset"]["anyOf"][0]["enum"])
+        strange = re.compile(fields["opponent_choice"]["anyOf"][-1]["pattern"])
+        assert strange.match("nobody") and not strange.match("llm:x") and not strange.match("policy")
         assert fields["eval_pack_id"]["anyOf"][0]["enum"] == game["packs"]
         assert set(game["options"]["properties"]) <= set(fields["options"]["properties"])
         assert fields["players"]["default"] == game["default_players"]

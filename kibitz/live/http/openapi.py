@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import copy
 
+from kibitz.core.play.resolve import usable_kinds
 from kibitz.games import get_game, usable_games
 from kibitz.live.episodes.prepare import pack_choices
 from kibitz.live.episodes.request import HUMAN, SEED_OPTIONS
 from kibitz.live.openenv.schemas import Schema, described, options_schema, or_null, player_schema
+
+UNKNOWN = r"^(?!(?:{kinds})(?::|$))[^\x00-\x1f\x7f]{{1,200}}$"  # a name that no kind of player has
 
 
 def describe_games(document: Schema, default_game: str) -> Schema:
@@ -41,7 +44,11 @@ def _start(asked: Schema, name: str, is_default: bool) -> Schema:
     players = {"type": "array", "items": anyone, "minItems": 2, "maxItems": 2, "default": [first, second]}
     fields["players"] = described(fields["players"]) | players
     fields["captain_preset"] = described(fields["captain_preset"]) | anyone | {"default": first}
-    fields["opponent_choice"] = described(fields["opponent_choice"]) | anyone | {"default": second}
+    anything = {
+        "type": "string",
+        "anyOf": [*anyone["anyOf"], {"pattern": UNKNOWN.format(kinds="|".join(usable_kinds()))}],
+    }
+    fields["opponent_choice"] = described(fields["opponent_choice"]) | anything | {"default": second}
     fields["adviser"] = described(fields["adviser"]) | or_null(player_schema(bots))
     return {
         "title": f"{asked['title']}_{name}",
