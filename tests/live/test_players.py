@@ -19,6 +19,8 @@ from kibitz.games import get_game
 from kibitz.live.config import LiveConfig
 from kibitz.live.episodes.human_seat import HumanSeat
 from kibitz.live.episodes.janitor import fail_episode
+from kibitz.live.episodes.prepare import Limits, prepare
+from kibitz.live.episodes.request import EpisodeRequest
 from kibitz.live.episodes.runner import Runner, is_running, run_episode_in_proc
 from kibitz.live.episodes.timeouts import StopSignal
 from kibitz.live.store.base import StoreUnavailable, open_store
@@ -107,6 +109,33 @@ def test_a_person_learns_the_seconds_left_by_the_servers_monotonic_clock(monkeyp
     assert seat.asked()["seconds_left"] == 17.5
     passed = 61.0
     assert seat.asked()["seconds_left"] == 0.0
+
+
+def test_the_first_turn_of_two_people_waits_until_its_person_has_opened_the_link(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    request = EpisodeRequest(game="deal_or_no_deal", players=["human", "human"]).completed()
+    prepared = prepare(request, Limits(human_seconds=60.0), StopSignal())
+    (_, first), (_, second) = sorted(prepared.humans.items())
+    passed = 0.0
+    monkeypatch.setattr(time, "monotonic", lambda: 1000.0 + passed)
+    turn = Turn(prepared.settings, 0, 0, *first_view(prepared.game, prepared.settings), [], seed_key(0))
+    assert first.request(turn).seconds == 60.0
+    passed = 300.0
+    assert first.asked()["seconds_left"] == 60.0, "the clock has not started"
+    first.join()
+    passed = 310.0
+    first.join()  # a second connection changes nothing
+    assert first.asked()["seconds_left"] == 50.0
+    second.request(turn)
+    passed = 310.0 + 659.0
+    assert second.asked()["your_turn"] and second.asked()["seconds_left"] == 1.0
+    passed = 310.0 + 660.0
+    with pytest.raises(TimeoutError):
+        second.choose(turn)
+    second.request(turn)
+    passed += 60.0
+    assert second.asked()["seconds_left"] == 0.0, "nobody waits for an absent person again"
 
 
 def test_a_persons_turn_is_an_event_whose_details_reach_that_seat_only(bus: Bus) -> None:

@@ -143,6 +143,18 @@ def test_the_leaderboard_counts_finished_episodes_of_both_seats(open_again: Open
     ]
 
 
+def test_an_episode_from_elsewhere_counts_once_it_is_verified(open_again: Open) -> None:
+    store = open_again()
+    for origin in ("import", "driver"):
+        store.load(row(f"ep-{origin}", origin=origin), stored_events(f"ep-{origin}"))
+    assert store.leaderboard() == []
+    for _ in range(2):  # marking twice changes nothing
+        store.mark_verified("ep-import")
+    assert [line["episodes"] for line in store.leaderboard()] == [1, 1]
+    found = {one.episode_id: one.verified for one in store.episodes(Query())}
+    assert found == {"ep-import": True, "ep-driver": False}
+
+
 def test_a_dead_servers_episodes_are_orphaned_and_a_drivers_are_not(open_again: Open) -> None:
     store = open_again()
     store.begin(row("ep-mine", owner=store.owner))

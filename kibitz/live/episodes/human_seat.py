@@ -16,6 +16,7 @@ from kibitz.core.play.player import Choice, Turn, TurnRequest
 from kibitz.live.episodes.request import HUMAN
 from kibitz.live.episodes.timeouts import POLL_SECONDS, EpisodeStopped, StopSignal
 
+JOIN_SECONDS = 600.0  # for two people to get and open their links before the clock of the first turn starts
 NOT_ASKED: dict[str, Any] = {"your_turn": False, "seconds_left": None, "turn": None}
 
 
@@ -35,6 +36,13 @@ class HumanSeat:
         self._details: dict[str, Any] = {}
         self._ends = 0.0  # by the monotonic clock
         self._answer: tuple[int, ...] | None = None
+        self.join_seconds = 0.0  # added to the time limit until the person joins
+
+    def join(self) -> None:
+        """The person is here: from now on each turn has its usual time limit, the open one too."""
+        with self._changed:
+            if self.join_seconds:
+                self.join_seconds, self._ends = 0.0, time.monotonic() + self._seconds
 
     def begin(self, settings: Any, seat: int, luck: Array) -> None:
         """Keeps no memory between episodes."""
@@ -44,7 +52,7 @@ class HumanSeat:
         details = self._describe(turn)
         with self._changed:
             self._turn, self._details, self._answer = turn, details, None
-            self._ends = time.monotonic() + self._seconds
+            self._ends = time.monotonic() + self._seconds + self.join_seconds
         return TurnRequest(self._seconds, details)
 
     def choose(self, turn: Turn) -> Choice:
@@ -57,6 +65,7 @@ class HumanSeat:
                     if self._signal.is_set():
                         raise EpisodeStopped(self._signal)
                     if left <= 0:
+                        self.join_seconds = 0.0  # nobody came
                         raise TimeoutError(f"no answer in {self._seconds:g} s")
                     self._changed.wait(min(left, POLL_SECONDS))
                 return Choice(answer, self.name)
@@ -92,7 +101,7 @@ class HumanSeat:
         with self._changed:
             if self._turn is None or self._answer is not None:
                 return NOT_ASKED
-            return self._details | {"seconds_left": max(0.0, self._ends - time.monotonic())}
+            return self._details | {"seconds_left": min(self._seconds, max(0.0, self._ends - time.monotonic()))}
 
     def _describe(self, turn: Turn) -> dict[str, Any]:
         words, hint, advice = self._game.words, turn.hint, None

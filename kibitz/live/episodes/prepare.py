@@ -19,7 +19,7 @@ from kibitz.core.play.resolve import Resolver
 from kibitz.core.seed import fresh_seed
 from kibitz.games import get_game, get_pack, pack_names
 from kibitz.live.episodes.branch import BranchPoint
-from kibitz.live.episodes.human_seat import HumanSeat
+from kibitz.live.episodes.human_seat import JOIN_SECONDS, HumanSeat
 from kibitz.live.episodes.request import HUMAN, EpisodeRequest
 from kibitz.live.episodes.timeouts import StopSignal, TimeLimitedPlayer
 
@@ -126,6 +126,8 @@ def prepare(
         options, state, seed, match = get_pack(game.name, name).begin(match, seed, given)
     settings = seated(options.settings(), _bots(seats), _bots(advice))
     (first, _), (second, _) = seats
+    if isinstance(first, HumanSeat) and isinstance(second, HumanSeat):  # somebody has to hand out the links first
+        first.join_seconds = second.join_seconds = JOIN_SECONDS
     advisers = {seat: player for seat, (player, _) in enumerate(advice)}
     return PreparedEpisode(request, game, settings, (first, second), advisers, seed, options, state, match, branch)
 

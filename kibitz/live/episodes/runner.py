@@ -142,8 +142,12 @@ class Runner:
             await asyncio.to_thread(episode.done.wait, SHUTDOWN_SECONDS)
 
     def seat_of(self, episode_id: str, token: str | None) -> tuple[int, HumanSeat] | None:
+        """The seat that this token opens; its person has joined."""
         episode = self.running.get(episode_id)
-        return episode.seats.get(token) if episode is not None and token else None
+        found = episode.seats.get(token) if episode is not None and token else None
+        if found is not None:
+            found[1].join()
+        return found
 
     def _begin(self, request: EpisodeRequest, branch: BranchPoint | None, episode: RunningEpisode) -> PreparedEpisode:
         import_jax()
