@@ -11,6 +11,8 @@ from kibitz.cli import output
 from kibitz.cli.options import Json
 from kibitz.core.seed import LAST_SEED
 
+SHIPPED = "shipped"  # `kibitz.games.cricket.model.calibration.SHIPPED`, without importing JAX for --help
+ModelName = Annotated[str, typer.Option("--model", help="Fitted model: shipped, or a --name given to fit")]
 app = typer.Typer(help="The cricket simulator: matches, win probability, calibration.", no_args_is_help=True)
 
 
@@ -23,6 +25,7 @@ def simulate(
     seed: Annotated[
         int, typer.Option("--seed", min=0, max=LAST_SEED, help="Seed; the same seed gives the same matches")
     ] = 0,
+    model: ModelName = SHIPPED,
     as_json: Json = False,
 ) -> None:
     """Simulate matches between default captains: inn,total,wkts,legal,pp,mid_,death,fours,sixes,target,won."""
@@ -31,7 +34,7 @@ def simulate(
 
     csv_out.check_place(out)
     with output.progress("matches", 1, quiet=as_json):
-        rows = simulator.simulate(matches, overs, era, seed)
+        rows = simulator.simulate(matches, overs, era, seed, model=model)
     simulator.write_rows(rows, out)
     first = rows["inn"] == 1
     output.facts(
@@ -50,34 +53,41 @@ def simulate(
 def winprob(
     states: Annotated[str, typer.Option("--states", help="CSV file with chase states")],
     out: Annotated[str, typer.Option("--out", help="Output CSV file: a copy with the column p_win")],
+    model: ModelName = SHIPPED,
     as_json: Json = False,
 ) -> None:
     """Add the batting side's chance of winning to balls_left,runs_needed,wickets_left,first_innings_total."""
     from kibitz.games.cricket.fitting.csv_out import write_winprob
 
-    output.facts({"states": write_winprob(states, out), "out": out}, as_json)
+    output.facts({"states": write_winprob(states, out, model), "out": out}, as_json)
 
 
 @app.command()
 def fit(
     tables: Annotated[str, typer.Option("--tables", help="Folder with the calibration tables")],
-    report: Annotated[bool, typer.Option("--report", help="Only report the accuracy of the calibration")] = False,
-    winprob: Annotated[bool, typer.Option("--winprob", help="Keep the ball model and refit win probability")] = False,
+    name: Annotated[str, typer.Option("--name", help="Name of the new model, for `model` in options")] = "fitted",
+    report: Annotated[bool, typer.Option("--report", help="Fit nothing: report the accuracy of --model")] = False,
+    model: ModelName = SHIPPED,
+    cross_validate: Annotated[
+        bool, typer.Option("--cross-validate", help="Keep no fit: predict each season with fits to the others")
+    ] = False,
+    winprob: Annotated[
+        bool, typer.Option("--winprob", help="Keep the shipped ball model and fit only win probability")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Fit calibration.json to the tables, or compare our figures with the real ones and their standard errors."""
+    """Fit a model to the tables and keep it in the user's folder, or compare figures with the real ones."""
     from kibitz.games.cricket.fitting import fit as fitting
     from kibitz.games.cricket.fitting import report as reporting
     from kibitz.games.cricket.fitting.tables import Tables
-    from kibitz.games.cricket.model.calibration import FILE
+    from kibitz.games.cricket.fitting.validate import cross_validate as validate
 
-    if report:
-        with output.progress("simulating three eras", 1, quiet=as_json):
-            made = reporting.report(Tables(tables))
+    found = Tables(tables)
+    say: fitting.Report = (lambda line: None) if as_json else print
+    if report or cross_validate:
+        with output.progress("simulating three eras", 1, quiet=as_json or cross_validate):
+            made = validate(found, say) if cross_validate else reporting.report(found, model)
         print(json.dumps(reporting.as_json(made), allow_nan=False) if as_json else reporting.as_text(made))
         return
-    if winprob:
-        fitting.refit_winprob(tables)
-    else:
-        fitting.fit(tables, report=(lambda line: None) if as_json else print)
-    output.facts({"calibration": str(FILE)}, as_json)
+    file = fitting.fit(found, name, report=say, ball_model=not winprob)
+    output.facts({"model": name, "file": str(file)}, as_json)

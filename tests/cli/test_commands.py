@@ -115,6 +115,8 @@ def test_the_other_sides_values_are_not_shown_before_the_end(kibitz: Command, tm
         (("train", "--config", "/"), "'/' is a folder"),
         (("cricket", "simulate", "--out", "a" * 300), "File name too long"),
         (("cricket", "fit", "--report", "--tables", "~nosuchuser/x"), "'~nosuchuser/x'"),
+        (("cricket", "simulate", "--out", "rows.csv", "--model", "nosuch"), "There is no fitted model 'nosuch'"),
+        (("cricket", "simulate", "--out", "rows.csv", "--era", "2023"), "'era'"),
         (("nothing",), "nothing"),
     ],
 )

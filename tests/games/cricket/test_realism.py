@@ -265,6 +265,10 @@ HEADER = "balls_left,runs_needed,wickets_left,first_innings_total"
         (f"{HEADER},note\n60,80,6,160,x\n60,80,6,160\n", "Line 3 of .* has 4 fields; the header has 5"),
         (f'{HEADER},note\n60,80,6,160,"two\nlines"\n60,80,6,160,x,y\n', "Line 4 of .* has 6 fields"),
         (f"{HEADER}\n\n60,80,6,160\n", "Line 2 of .* has 0 fields"),
+        (
+            f"{HEADER},era\n60,80,6,160,2023+\n60,80,6,160,2023\n",
+            r"Line 3 of .* has the era '2023'; use one of pre2018,",
+        ),
         (f"{HEADER}\n{'1' * 200_000},80,6,160\n", "cannot be read"),
     ],
 )
@@ -317,9 +321,9 @@ def test_errors_about_tables_name_what_is_missing(tmp_path: Path, play: report.P
     with pytest.raises(BadInput, match=r"Line 2 of .* must have 2 fields"):
         tables.rows("innings_rows")
     for wrong in ("many", "nan", "inf"):
-        (tmp_path / "innings_rows.csv").write_text(f"era,inn\n2023+,{wrong}\n")
-        with pytest.raises(BadInput, match=rf"'{wrong}' under 'inn' in .*innings_rows\.csv' must be a number"):
-            column(tables.rows("innings_rows"), "inn")
+        (tmp_path / "innings_rows.csv").write_text(f"era,wkts\n2023+,{wrong}\n")
+        with pytest.raises(BadInput, match=rf"'{wrong}' under 'wkts' in .*innings_rows\.csv' must be a number"):
+            column(tables.rows("innings_rows"), "wkts")
 
 
 def test_the_json_report_has_null_for_numbers_that_are_not_finite() -> None:

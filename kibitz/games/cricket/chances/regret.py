@@ -26,7 +26,7 @@ from kibitz.games.cricket.laws.state import State
 from kibitz.games.cricket.laws.step import Settings
 from kibitz.games.cricket.laws.view import view
 from kibitz.games.cricket.model import tactics
-from kibitz.games.cricket.model.calibration import ERAS
+from kibitz.games.cricket.model.calibration import ERAS, model_number
 from kibitz.games.cricket.model.delivery import BYE, NO_BALL, NOBODY, RUNS, WICKET, WIDE, phase_of, weights
 from kibitz.games.cricket.model.tactics import ACCUMULATE, BALANCED, FIELDS, GOOD, INTENTS, PLANS
 
@@ -41,7 +41,7 @@ class Values(NamedTuple):
 def tables(options: Any) -> Values:
     effects = np.exp(tactics.effects()).reshape(4, len(INTENTS), len(PLANS), len(FIELDS), -1)
     return Values(
-        potential=potential.build(1.0, options.max_overs, ERAS.index(options.era)),
+        potential=potential.build(1.0, options.max_overs, ERAS.index(options.era), model_number(options.model)),
         effects=jnp.asarray(effects),
         plans=jnp.asarray(tactics.default_plans()),
         fields=jnp.asarray(tactics.default_fields()),

@@ -24,22 +24,22 @@ CHASE_COLUMNS = ("balls_left", "runs_needed", "wickets_left", "first_innings_tot
 
 
 @cache
-def chase_table(overs: int, era: int) -> NDArray[np.float32]:
+def chase_table(overs: int, era: int, model: int = 0) -> NDArray[np.float32]:
     """f32[balls left, level, wickets left 0..10, runs needed 0..MAX_RUNS], chance of the batting side."""
-    return solve_chase(calibration(), overs, era)
+    return solve_chase(calibration(model), overs, era)
 
 
 @cache
-def first_table(overs: int, era: int) -> NDArray[np.float32]:
+def first_table(overs: int, era: int, model: int = 0) -> NDArray[np.float32]:
     """f32[balls left, wickets left 0..10, runs below MAX_RUNS], chance of the side that bats first."""
-    return solve_first(calibration(), overs, era, total_worth(overs, era))
+    return solve_first(calibration(model), overs, era, total_worth(overs, era, model))
 
 
 @cache
-def total_worth(overs: int, era: int) -> Floats:
+def total_worth(overs: int, era: int, model: int = 0) -> Floats:
     """f64[MAX_RUNS + 1], chance of the side that made this total."""
     total = np.minimum(np.arange(MAX_RUNS + 1), MAX_RUNS - 1)
-    result: Floats = 1 - chase(6 * overs, total + 1, 10, total, era, overs)
+    result: Floats = 1 - chase(6 * overs, total + 1, 10, total, era, overs, model)
     return result
 
 
@@ -85,8 +85,8 @@ def mean_totals(overs: int, fitted: dict[str, Any]) -> Floats:
 
 
 @cache
-def _mean_totals(overs: int) -> Floats:
-    return mean_totals(overs, calibration())
+def _mean_totals(overs: int, model: int) -> Floats:
+    return mean_totals(overs, calibration(model))
 
 
 def recalibrate(p: Floats, balls: Any, coefficients: Any) -> Floats:
@@ -98,9 +98,9 @@ def recalibrate(p: Floats, balls: Any, coefficients: Any) -> Floats:
 
 
 @cache
-def _recalibration(overs: int) -> tuple[float, ...]:
+def _recalibration(overs: int, model: int) -> tuple[float, ...]:
     """The coefficients, interpolated between the fitted lengths."""
-    fitted = calibration()["chase"]["recalibration"]
+    fitted = calibration(model)["chase"]["recalibration"]
     lengths = [int(length) for length in fitted]
     return tuple(float(np.interp(overs, lengths, column)) for column in zip(*fitted.values(), strict=True))
 
@@ -111,24 +111,26 @@ def recalibration_features(odds: Floats, balls: Any) -> Floats:
     return np.stack([faded, odds * faded, odds * faded * np.asarray(balls) / 120], axis=-1)
 
 
-def chase(balls: Any, needed: Any, wickets: Any, first_total: Any, era: Any, overs: int = 20) -> Floats:
-    """The chasing side's chance, elementwise; `era` is an index of ERAS."""
+def chase(balls: Any, needed: Any, wickets: Any, first_total: Any, era: Any, overs: int = 20, model: int = 0) -> Floats:
+    """The chasing side's chance, elementwise; `era` is an index of ERAS, `model` a `calibration.model_number`."""
     states = {"balls_left": balls, "runs_needed": needed, "wickets_left": wickets, "first_innings_total": first_total}
     arrays = dict(zip(states, np.broadcast_arrays(*(np.asarray(x, np.float64) for x in states.values())), strict=True))
     eras = np.broadcast_to(np.asarray(era), arrays["balls_left"].shape)
     known = np.unique(eras) if eras.size else np.zeros(1, int)
-    tables, places = [chase_table(overs, i) for i in known.tolist()], np.searchsorted(known, eras)
-    p = uncalibrated_chase(tables, calibration()["chase"], _mean_totals(overs)[known], places, arrays, overs)
-    p = recalibrate(p, arrays["balls_left"], _recalibration(overs))
+    tables, places = [chase_table(overs, i, model) for i in known.tolist()], np.searchsorted(known, eras)
+    p = uncalibrated_chase(
+        tables, calibration(model)["chase"], _mean_totals(overs, model)[known], places, arrays, overs
+    )
+    p = recalibrate(p, arrays["balls_left"], _recalibration(overs, model))
     p = np.where(arrays["runs_needed"] <= 0, 1.0, p)
     ended = (arrays["runs_needed"] > 0) & ((arrays["balls_left"] <= 0) | (arrays["wickets_left"] <= 0))
     result: Floats = np.where(ended, np.where(arrays["runs_needed"] == 1, 0.5, 0.0), p)
     return result
 
 
-def era_weights(total: Any) -> Floats:
+def era_weights(total: Any, model: int = 0) -> Floats:
     """f64[.., eras]: the probability of each era, given only the first-innings total."""
-    fitted = calibration()["chase"]
+    fitted = calibration(model)["chase"]
     mean = np.array([fitted["par"][era] for era in ERAS])
     spread = np.array([fitted["par_sd"][era] for era in ERAS])
     prior = np.array([0.50, 0.26, 0.24])
@@ -138,33 +140,42 @@ def era_weights(total: Any) -> Floats:
     return result
 
 
-def first_innings(score: Any, legal: Any, wickets: Any, overs: int, era: int) -> Floats:
+def first_innings(score: Any, legal: Any, wickets: Any, overs: int, era: int, model: int = 0) -> Floats:
     """The chance of the side that bats first."""
     left = np.clip(6 * overs - np.asarray(legal), 0, 6 * overs).astype(int)
     hands = np.clip(10 - np.asarray(wickets), 0, 10).astype(int)
     below = np.clip(MAX_RUNS - np.asarray(score), 0, MAX_RUNS).astype(int)
-    return np.asarray(first_table(overs, era)[left, hands, below], np.float64)
+    return np.asarray(first_table(overs, era, model)[left, hands, below], np.float64)
 
 
-def projected(score: Any, legal: Any, wickets: Any, overs: int, era: int) -> Floats:
+def projected(score: Any, legal: Any, wickets: Any, overs: int, era: int, model: int = 0) -> Floats:
     """The expected first-innings total."""
-    runs_left, par_wickets = par_path(overs)
+    runs_left, par_wickets = par_path(overs, model)
     at = np.clip(np.asarray(legal), 0, 120).astype(int)
     excess = np.asarray(wickets) - par_wickets[at]
-    first = calibration()["first"]
+    first = calibration(model)["first"]
     result: Floats = np.asarray(score) + runs_left[era][at] * np.exp(first["scale"] - first["excess_wickets"] * excess)
     return result
 
 
-def par_score(overs: int, era: int) -> float:
+def par_score(overs: int, era: int, model: int = 0) -> float:
     """The total that wins half of the matches."""
-    worth = total_worth(overs, era)
+    worth = total_worth(overs, era, model)
     return float(np.interp(0.5, worth, np.arange(len(worth))))
 
 
 @lru_cache(4096)  # the position after one ball is the position before the next
 def win_probability(
-    *, second: bool, score: int, first: int, legal: int, wickets: int, overs: int, era: int, supers: int = 0
+    *,
+    second: bool,
+    score: int,
+    first: int,
+    legal: int,
+    wickets: int,
+    overs: int,
+    era: int,
+    supers: int = 0,
+    model: int = 0,
 ) -> float:
     """The batting side's chance at any point of a match."""
     if supers:
@@ -173,15 +184,15 @@ def win_probability(
         lead = score + expected - (first + 0.5 if second else 11.5)
         return float(1 / (1 + np.exp(-lead / (1.2 * np.sqrt(left + (0 if second else 6) + 0.2) + 0.1))))
     if not second:
-        return float(first_innings(score, legal, wickets, overs, era))
-    return float(chase(6 * overs - legal, first + 1 - score, 10 - wickets, first, era, overs))
+        return float(first_innings(score, legal, wickets, overs, era, model))
+    return float(chase(6 * overs - legal, first + 1 - score, 10 - wickets, first, era, overs, model))
 
 
-def score_states(states: Mapping[str, Floats], eras: NDArray[np.int64] | None) -> Floats:
+def score_states(states: Mapping[str, Floats], eras: NDArray[np.int64] | None, model: int = 0) -> Floats:
     """The chance in each chase; without eras, the mean over all three, weighted by their probability."""
     balls, needed, wickets, total = (states[name] for name in CHASE_COLUMNS)
     if eras is not None:
-        return chase(balls, needed, wickets, total, eras)
-    weight = era_weights(total)
-    each = [weight[..., i] * chase(balls, needed, wickets, total, i) for i in range(3)]
+        return chase(balls, needed, wickets, total, eras, model=model)
+    weight = era_weights(total, model)
+    each = [weight[..., i] * chase(balls, needed, wickets, total, i, model=model) for i in range(3)]
     return np.asarray(each[0] + each[1] + each[2])

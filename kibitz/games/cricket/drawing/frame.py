@@ -42,6 +42,7 @@ def chance(settings: Any, state: State) -> float:
     return winprob.win_probability(
         second=bool(state.second), score=int(state.score), first=int(state.first), legal=int(state.legal),
         wickets=int(state.wickets), overs=int(settings.overs), era=int(settings.era), supers=int(state.supers),
+        model=int(settings.fitted),
     )  # fmt: skip
 
 
@@ -62,10 +63,10 @@ def chance_before(settings: Any, state: State) -> float:
             second, score, first = False, first, 0
         else:
             second, supers = True, supers - 1
-            score = first = round(winprob.par_score(overs, era))
+            score = first = round(winprob.par_score(overs, era, int(settings.fitted)))
     return winprob.win_probability(
         second=second, score=score - runs, first=first, legal=legal - counts, wickets=wickets - out,
-        overs=overs, era=era, supers=supers,
+        overs=overs, era=era, supers=supers, model=int(settings.fitted),
     )  # fmt: skip
 
 
@@ -109,6 +110,9 @@ def frame(settings: Any, state: State) -> dict[str, Any]:
     """
     state = jax.device_get(state)
     overs, era, second, supers = int(settings.overs), int(settings.era), bool(state.second), int(state.supers)
+    projected = winprob.projected(
+        int(state.score), int(state.legal), int(state.wickets), overs, era, int(settings.fitted)
+    )
     batting, legal, score, wickets = int(state.batting), int(state.legal), int(state.score), int(state.wickets)
     known_ids = jax.device_get(settings.sides.team_ids)
     team_ids = [int(known_ids[int(place)]) for place in state.elevens]
@@ -139,7 +143,7 @@ def frame(settings: Any, state: State) -> dict[str, Any]:
         "needed": needed if second else None,
         "required_rate": round(6 * needed / max(balls - legal, 1), 2) if second else None,
         "run_rate": round(6 * score / max(legal, 1), 2),
-        "projected": None if second or supers else round(float(winprob.projected(score, legal, wickets, overs, era))),
+        "projected": None if second or supers else round(float(projected)),
         "powerplay": legal < powerplay_balls(overs) and not supers,
         "powerplay_balls": powerplay_balls(overs),
         "striker": _batter(sides[batting], striker, int(state.faced[0])),

@@ -20,9 +20,9 @@ MEAN_RUNS = np.array([0, 1, 2, 3, 4, 6, 0, 1.1, 2.3, 1.4])  # by outcome
 
 
 @cache
-def mean_shares(era: int) -> Floats:
+def mean_shares(era: int, model: int) -> Floats:
     """f64[phase, outcome], mean shares of outcomes."""
-    share = calibration()["eras"][ERAS[era]]["share"]
+    share = calibration(model)["eras"][ERAS[era]]["share"]
     return np.array([np.mean([share[o] for o in range(20) if phase_of(o) == p], axis=0) for p in range(3)])
 
 
@@ -34,7 +34,8 @@ class MatchUps:
         self._bat = np.asarray(settings.sides.batters, float).reshape(-1, 11, len(TYPES), outcomes)
         self._bowl = np.asarray(settings.sides.bowlers, float).reshape(-1, 11, 3, outcomes)
         self._types = np.asarray(settings.sides.types).reshape(-1, 11)
-        self._shares = mean_shares(int(settings.era))
+        self._shares = mean_shares(int(settings.era), int(settings.fitted))
+        self.model = int(settings.fitted)
 
     def expected(self, batting: int, batter: int, bowling: int, bowler: int, phase: int) -> tuple[float, float]:
         """Runs per ball and the probability of a wicket."""
@@ -71,7 +72,7 @@ def analyze(frame: dict[str, Any], view: Any, duels: MatchUps, may_bowl: tuple[s
         "wickets_in_hand": (2 if frame["super_over"] else 10) - frame["wickets"],
         "run_rate": frame["run_rate"],
         "required_rate": frame["required_rate"],
-        "par": round(winprob.par_score(frame["overs"], ERAS.index(frame["era"]))),
+        "par": round(winprob.par_score(frame["overs"], ERAS.index(frame["era"]), duels.model)),
         "projected": frame["projected"],
         "win_probability": round(frame["win_probability"][0], 3),
         "match_ups": match_ups,

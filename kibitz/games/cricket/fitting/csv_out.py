@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from kibitz.core.errors import BadInput
 from kibitz.core.paths import named, write_whole
 from kibitz.games.cricket.chances.winprob import CHASE_COLUMNS, score_states
-from kibitz.games.cricket.model.calibration import ERAS
+from kibitz.games.cricket.model.calibration import ERAS, SHIPPED, model_number
 from kibitz.games.cricket.model.par import Floats
 
 
@@ -75,15 +75,23 @@ def read_states(path: str | Path) -> tuple[list[str], list[list[str]], dict[str,
         except ValueError:
             raise BadInput(f"The column {name!r} of {str(path)!r} must hold a number in every row.") from None
     eras = None
-    if "era" in header and all(row[header.index("era")] in ERAS for row in rows):
-        eras = np.array([ERAS.index(row[header.index("era")]) for row in rows])
+    if "era" in header:
+        at = header.index("era")
+        for line, row in lines:
+            if row[at] not in ERAS:
+                raise BadInput(
+                    f"Line {line} of {str(path)!r} has the era {row[at]!r}; use one of {', '.join(ERAS)}, "
+                    "or leave the column out."
+                )
+        eras = np.array([ERAS.index(row[at]) for row in rows])
     return header, rows, numbers, eras
 
 
-def write_winprob(states: str | Path, out: str | Path) -> int:
+def write_winprob(states: str | Path, out: str | Path, model: str = SHIPPED) -> int:
     """Copies the CSV with a column p_win; returns the number of rows."""
+    number = model_number(model)
     header, rows, numbers, eras = read_states(states)
-    chances = score_states(numbers, eras)
+    chances = score_states(numbers, eras, number)
     kept = [i for i, name in enumerate(header) if name != "p_win"]
     lines = ([*(row[i] for i in kept), f"{p:.5f}"] for row, p in zip(rows, chances, strict=True))
     write(out, [*(header[i] for i in kept), "p_win"], lines)

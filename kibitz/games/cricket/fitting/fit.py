@@ -1,4 +1,4 @@
-"""Fits `calibration.json` to the calibration tables: numbers only, with source and date.
+"""Fits a model to the calibration tables: numbers only, with source and date.
 
 `from_tables` reads what the tables state directly. Simulation fits the base rates: default captains play
 thousands of matches, and the base rates move until the shares by over match the smoothed real ones. The
@@ -7,6 +7,7 @@ numbers are few and smooth because other matches judge the fit.
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 from collections.abc import Callable
@@ -15,11 +16,13 @@ from typing import Any
 
 import numpy as np
 
+from kibitz.core.errors import BadInput
+from kibitz.core.paths import write_whole
 from kibitz.games.cricket.fitting.fit_winprob import fit_winprob
 from kibitz.games.cricket.fitting.from_tables import from_tables
 from kibitz.games.cricket.fitting.simulate import POOL, deliveries, innings
-from kibitz.games.cricket.fitting.tables import PHASES, Floats, Tables, number, shares
-from kibitz.games.cricket.model.calibration import ERAS, FILE, calibration
+from kibitz.games.cricket.fitting.tables import PHASES, RATE_BINS, Floats, Tables, number, shares
+from kibitz.games.cricket.model.calibration import ERAS, calibration, load, model_file
 from kibitz.games.cricket.model.delivery import phase_of
 from kibitz.games.cricket.options import CricketOptions
 
@@ -37,11 +40,32 @@ def plain(value: Any) -> Any:
     return round(value, 4) if isinstance(value, float) else value
 
 
-def save(fitted: dict[str, Any], path: Path = FILE) -> None:
+def new_file(name: str) -> Path:
+    """The file of a new model, checked before the work starts: a name keeps its meaning, so none is replaced."""
+    file = model_file(name)
+    if file.exists():
+        raise BadInput(f"There is already a model {name!r}; choose another --name, or delete {str(file)!r} first.")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _cannot_write(file, error) from None
+    return file
+
+
+def save(fitted: dict[str, Any], file: Path) -> None:
     """Writes one line per innermost list, for readable diffs."""
     text = json.dumps(plain(fitted), indent=1)
     text = re.sub(r"\[\s+((?:[-\d.e]+,\s+)*[-\d.e]+)\s+\]", lambda m: "[" + re.sub(r"\s+", " ", m[1]) + "]", text)
-    path.write_text(text + "\n", encoding="utf-8")
+    try:
+        write_whole(file, text + "\n")
+    except OSError as error:
+        raise _cannot_write(file, error) from None
+    load.cache_clear()
+
+
+def _cannot_write(file: Path, error: OSError) -> BadInput:
+    folder = str(file.parent)
+    return BadInput(f"Cannot write to {folder!r} ({error.strerror}); set XDG_CACHE_HOME to choose another folder.")
 
 
 def over_shares(balls: Any, second: int) -> Floats:
@@ -55,7 +79,6 @@ def over_shares(balls: Any, second: int) -> Floats:
 
 COMMON = np.array([1, 0, 1, 0, 1, 1, 1, 0, 0, 0])  # outcomes common enough to fit slopes
 RATE_EDGES = (4, 6, 7, 8, 9, 10, 11, 12, 14, 17, 22)  # required rates, in runs per over
-RATE_BINS = ("<4", "4-6", "6-7", "7-8", "8-9", "9-10", "10-11", "11-12", "12-14", "14-17", "17-22", "22+")
 
 
 def chase_cells(balls: Any, runs_left: Floats) -> tuple[Floats, Floats]:
@@ -148,31 +171,27 @@ def _step(real: Floats, ours: Floats, sums: Floats, ridge: float) -> tuple[Float
     return beta[:3], beta[3:]
 
 
-def fit(
-    folder: str | Path, out: Path = FILE, rounds: int = 8, matches: int = 8192, report: Report = print
-) -> dict[str, Any]:
-    """Writes `calibration.json` from the tables; takes a few minutes on two cores."""
-    tables = Tables(folder)
-    fitted = from_tables(tables)
-    if out.is_file():
-        # start from the last fit
-        last = json.loads(out.read_text(encoding="utf-8"))
-        for name in ("pressure", "excess_wickets"):
-            fitted[name] = np.array(last[name])
-        for era in ERAS:
-            for name in ("base", "second"):
-                fitted["eras"][era][name] = np.array(last["eras"][era][name])
+def fit_rates(tables: Tables, rounds: int, matches: int, report: Report) -> dict[str, Any]:
+    """Everything but win probability. Starts from the shipped rates, from which a few rounds converge."""
+    fitted, shipped = from_tables(tables), calibration()
+    for name in ("pressure", "excess_wickets"):
+        fitted[name] = np.array(shipped[name])
+    for era in ERAS:
+        for name in ("base", "second"):
+            fitted["eras"][era][name] = np.array(shipped["eras"][era][name])
     calibrate(fitted, tables, rounds, matches, report)
-    return _with_winprob(fitted, tables, out)
-
-
-def refit_winprob(folder: str | Path, out: Path = FILE) -> dict[str, Any]:
-    """Refits win probability to the current ball model; takes a minute on two cores."""
-    return _with_winprob(json.loads(out.read_text(encoding="utf-8")), Tables(folder), out)
-
-
-def _with_winprob(fitted: dict[str, Any], tables: Tables, out: Path) -> dict[str, Any]:
-    fit_winprob(fitted, tables)
-    save(fitted, out)
-    calibration.cache_clear()
     return fitted
+
+
+def fit(
+    tables: Tables, name: str, rounds: int = 8, matches: int = 8192, report: Report = print, *, ball_model: bool = True
+) -> Path:
+    """Writes a new model into the user's folder; takes a few minutes on two cores.
+
+    `ball_model=False` keeps the shipped ball model and fits only win probability.
+    """
+    file = new_file(name)
+    fitted = fit_rates(tables, rounds, matches, report) if ball_model else copy.deepcopy(calibration())
+    fit_winprob(fitted, tables)
+    save(fitted, file)
+    return file

@@ -97,17 +97,15 @@ def bowling_types(tables: Tables) -> tuple[Floats, Floats]:
     """f64[phase, type, outcomes] relative to the mean of the phase, and f64[type, hand] in log runs."""
     effects = np.zeros((3, len(TYPES), 10))
     for p, phase in enumerate(PHASES):
-        rows = {row["btype"]: row for row in tables.rows("outcome_by_phase_bowltype", phase=phase)}
-        observed = counts([rows[kind] for kind in TYPES])
+        observed = counts([tables.rows("outcome_by_phase_bowltype", phase=phase, btype=kind)[0] for kind in TYPES])
         mean = observed.sum(0) / observed.sum()
         # effects with few balls shrink towards zero
         padded = observed + 800 * mean
         ratio = np.log(padded / padded.sum(1, keepdims=True) / mean)
         effects[p] = ratio - ratio[:, 1:2]
     hands = np.zeros((len(TYPES), 2))
-    by_hand = tables.rows("outcome_by_bowltype_hand")
     for t, kind in enumerate(TYPES):
-        pair = [next(r for r in by_hand if r["btype"] == kind and r["hand"] == hand) for hand in "RL"]
+        pair = [tables.rows("outcome_by_bowltype_hand", btype=kind, hand=hand)[0] for hand in "RL"]
         balls = np.array([number(row, "legal_balls") for row in pair])
         runs = np.log(np.array([number(row, "runs_per_legal_ball") for row in pair]))
         hands[t] = (runs - np.average(runs, weights=balls)) * balls / (balls + 3000)
@@ -118,24 +116,25 @@ def dismissals(tables: Tables) -> tuple[dict[str, Floats], dict[str, Floats]]:
     """By era: shares of the bowlers' dismissals [phase, pace or spin, 6], and run outs' share of wickets [over]."""
     names = HOWS[1:-1]
     by_kind = np.stack([column(tables.rows("dismissal_by_pacespin"), n) for n in names], axis=1)
-    overall = column(tables.rows("dismissal_types"), "share")
-    total = {row["kind"]: x for row, x in zip(tables.rows("dismissal_types"), overall, strict=True)}
-    every = np.array([total[n] for n in names])
+    every = np.array([number(tables.rows("dismissal_types", kind=n)[0], "share") for n in names])
+    run_outs = number(tables.rows("dismissal_types", kind="run out")[0], "share")
     how = {}
-    for row in tables.rows("dismissal_by_era"):
+    eras = {}
+    for era in ERAS:
+        row = tables.rows("dismissal_by_era", era=era)[0]
+        eras[era] = number(row, "run out") / run_outs
         later = np.array([number(row, n) for n in names]) / every
         table = np.zeros((3, 2, 6))
         for p, phase in enumerate(PHASES):
             seen = tables.rows("dismissal_by_phase", phase=phase)[0]
             both = np.array([number(seen, n) for n in names]) * by_kind / every * later  # pace, spin
             table[p] = both / both.sum(1, keepdims=True)
-        how[row["era"]] = table
+        how[era] = table
     rows = tables.rows("outcome_by_over")
     over_share = column(rows, "runout_per_legal") * column(rows, "legal_balls")
     over_share = over_share / (column(rows, "p_wicket") * column(rows, "deliveries"))
     smooth = np.array([np.mean(over_share[max(0, o - 2) : o + 3]) for o in range(19)] + [over_share[19]])
-    eras = {row["era"]: number(row, "run out") for row in tables.rows("dismissal_by_era")}
-    return how, {era: smooth * eras[era] / total["run out"] for era in ERAS}
+    return how, {era: smooth * eras[era] for era in ERAS}
 
 
 def from_tables(tables: Tables) -> dict[str, Any]:
@@ -145,8 +144,8 @@ def from_tables(tables: Tables) -> dict[str, Any]:
     settle, positions, skills = settling(tables)
     types, hands = bowling_types(tables)
     how, run_out = dismissals(tables)
-    free = {row["fh"]: shares(row) for row in tables.rows("outcome_free_hit")}
-    free_hit = np.log(free["True"] / free["False"])
+    free, usual = (shares(tables.rows("outcome_free_hit", fh=label)[0]) for label in ("True", "False"))
+    free_hit = np.log(free / usual)
     free_hit = (free_hit - free_hit[1]) * np.array([1, 0, 1, 0, 1, 1, 0, 1, 1, 1])
     # the laws already reduce the weight of a wicket to run outs
     typical = np.mean([smooth[era].mean(0) for era in ERAS], axis=0)

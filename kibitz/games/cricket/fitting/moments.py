@@ -61,16 +61,17 @@ def moments(
     return Moments(i, second, legal, lost, score, totals[i], outcome, won[second * 1, i], level[i], totals)
 
 
-def chances(played: Moments, overs: int, era: int) -> Floats:
+def chances(played: Moments, overs: int, era: int, model: int = 0) -> Floats:
     """The win probability before each ball."""
-    setting = winprob.first_innings(played.score, played.legal, played.lost, overs, era)
+    setting = winprob.first_innings(played.score, played.legal, played.lost, overs, era, model)
     needed = played.first + 1 - played.score
-    chasing = winprob.chase(6 * overs - played.legal, needed, 10 - played.lost, played.first, era, overs)
+    chasing = winprob.chase(6 * overs - played.legal, needed, 10 - played.lost, played.first, era, overs, model)
     return np.where(played.second, chasing, setting)
 
 
-def jumps(played: Moments, overs: int, era: int) -> Floats:
+def jumps(played: Moments, overs: int, era: int, model: int = 0) -> Floats:
     """f64[matches], the change of the first side's chance from before its last ball to after the break."""
     ball = played.of(second=False)
     last = ball.some(np.append(np.diff(ball.match) > 0, True))
-    return winprob.total_worth(overs, era)[np.minimum(played.totals, MAX_RUNS)] - chances(last, overs, era)
+    worth = winprob.total_worth(overs, era, model)
+    return worth[np.minimum(played.totals, MAX_RUNS)] - chances(last, overs, era, model)

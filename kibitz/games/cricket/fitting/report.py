@@ -12,7 +12,7 @@ from kibitz.games.cricket.chances import winprob
 from kibitz.games.cricket.fitting import moments
 from kibitz.games.cricket.fitting.simulate import POOL, Record, deliveries, innings
 from kibitz.games.cricket.fitting.tables import PHASES, Floats, Table, Tables, column, number, shares
-from kibitz.games.cricket.model.calibration import ERAS
+from kibitz.games.cricket.model.calibration import ERAS, SHIPPED, calibration, model_number
 from kibitz.games.cricket.model.delivery import BYE, HOWS, NO_BALL, RUN_OUT, TYPES, WICKET, WIDE, phase_of
 from kibitz.games.cricket.model.tactics import OUTCOMES
 from kibitz.games.cricket.options import CricketOptions
@@ -236,7 +236,7 @@ def _extras(balls: Record, there: NDArray[np.bool_]) -> tuple[int, int, int, int
     return int((kinds == WIDE).sum()), int((kinds == NO_BALL).sum()), int((kinds == BYE).sum()), len(kinds)
 
 
-def brier(tables: Tables) -> Iterator[Line]:
+def brier(tables: Tables, model: int = 0) -> Iterator[Line]:
     """Win probability on real chases, at the start of each over.
 
     `real` is a plain logit on other matches at every ball. These states are harder: a plain logit scores
@@ -245,7 +245,7 @@ def brier(tables: Tables) -> Iterator[Line]:
     rows = tables.rows("chase_states_by_over")
     states = {name: column(rows, name) for name in winprob.CHASE_COLUMNS}
     eras = np.array([ERAS.index(row["era"]) for row in rows])
-    wrong = (winprob.score_states(states, eras) - column(rows, "won")) ** 2
+    wrong = (winprob.score_states(states, eras, model) - column(rows, "won")) ** 2
     plain = tables.numbers("winprob_baselines")["all_balls"]["logit_3raw(need,balls_left,wkts_left)"]
     for name, here in [("all", eras >= 0), *((era, eras == e) for e, era in enumerate(ERAS))]:
         ours = float(wrong[here].mean())
@@ -254,29 +254,30 @@ def brier(tables: Tables) -> Iterator[Line]:
         yield Line(name, "win probability, Brier", ours, plain["brier"], plain["se_brier_by_match"], within)
 
 
-def chances(era: int, matches: int, seed: int) -> Iterator[Line]:
+def chances(era: int, matches: int, seed: int, model: int = 0) -> Iterator[Line]:
     """The error of win probability in simulated matches of several lengths; it should be 0."""
     slack = 1 if ERAS[era] == "2023+" else 2
     for overs in WINPROB_OVERS:
-        played = moments.moments(overs, era, matches, seed, sides=seed)
-        wrong = moments.chances(played, overs, era) - played.won
+        played = moments.moments(overs, era, matches, seed, calibration(model), sides=seed)
+        wrong = moments.chances(played, overs, era, model) - played.won
         for name, here in (("first innings", ~played.second), ("chase", played.second)):
             # sums over a match, not averages: long chases are lost more often
             by_match = np.bincount(played.match[here], wrong[here], matches) * matches / here.sum()
             error = float(by_match.std() / np.sqrt(matches))
             mean = float(by_match.mean())
             yield Line(ERAS[era], f"{overs} overs {name}, chance less result", mean, 0.0, error, 0.03 * slack)
-        jump = moments.jumps(played, overs, era)
+        jump = moments.jumps(played, overs, era, model)
         error = float(jump.std() / np.sqrt(matches))
         yield Line(ERAS[era], f"{overs} overs break, jump of the chance", float(jump.mean()), 0.0, error, 0.01 * slack)
 
 
-def report(tables: Tables, matches: int = 12288, seed: int = 7, fitted: dict[str, Any] | None = None) -> list[Line]:
+def report(tables: Tables, model: str = SHIPPED, matches: int = 12288, seed: int = 7) -> list[Line]:
     """Every line of every era."""
-    plays = [Play(era, matches, seed, fitted) for era in ERAS]
+    number = model_number(model)
+    plays = [Play(era, matches, seed, calibration(number)) for era in ERAS]
     made = [line for play in plays for line in lines(tables, play)]
-    made += [*shapes(tables, plays), *brier(tables)]
-    return made + [line for era in range(len(ERAS)) for line in chances(era, WINPROB_MATCHES, seed)]
+    made += [*shapes(tables, plays), *brier(tables, number)]
+    return made + [line for era in range(len(ERAS)) for line in chances(era, WINPROB_MATCHES, seed, number)]
 
 
 def as_json(made: list[Line]) -> dict[str, Any]:

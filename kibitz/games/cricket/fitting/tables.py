@@ -15,10 +15,31 @@ from numpy.typing import NDArray
 
 from kibitz.core.errors import BadInput
 from kibitz.core.paths import named
+from kibitz.games.cricket.model.calibration import ERAS
+from kibitz.games.cricket.model.delivery import TYPES
 
 Floats = NDArray[np.float64]
 COLUMNS = ("p_0", "p_1", "p_2", "p_3", "p_4", "p_6", "p_wicket", "p_wide", "p_noball", "p_byelb")
 PHASES = ("powerplay", "middle", "death")
+RATE_BINS = ("<4", "4-6", "6-7", "7-8", "8-9", "9-10", "10-11", "11-12", "12-14", "14-17", "17-22", "22+")
+FACED_BINS = ("0", "1", "2", "3-5", "6-9", "10-14", "15-19", "20-29", "30-44", "45+")
+DOWN_BINS = ("0", "1", "2", "3", "4", "5", "6", "7", "8-9")
+POSITION_BINS = ("1-2", "3-4", "5-6", "7-8", "9-11")
+LABELS: dict[str, Sequence[str]] = {  # the columns that name things, and the names
+    "era": ERAS,
+    "inn": ("1", "2"),
+    "phase": PHASES,
+    "over1": [str(over + 1) for over in range(20)],
+    "rrrb": RATE_BINS,
+    "fb": FACED_BINS,
+    "wkb": DOWN_BINS,
+    "wk": [str(down) for down in range(10)],
+    "posb": [str(place + 1) for place in range(11)],
+    "posg": POSITION_BINS,
+    "btype": TYPES,
+    "hand": ("R", "L"),
+    "fh": ("True", "False"),
+}
 
 
 class Table(dict[str, Any]):
@@ -54,6 +75,12 @@ class Tables:
                     raise BadInput(
                         f"Line {reader.line_num} of {str(file)!r} must have {len(reader.fieldnames or ())} fields."
                     )
+                for name in LABELS.keys() & row.keys():
+                    if row[name] not in LABELS[name]:
+                        raise BadInput(
+                            f"{row[name]!r} under {name!r} in line {reader.line_num} of {str(file)!r} is unknown; "
+                            f"use one of {', '.join(LABELS[name])}."
+                        )
                 rows.append(Table(row, file))
         except csv.Error as error:
             raise BadInput(f"The calibration table {str(file)!r} is not a CSV: {error}.") from None
@@ -78,6 +105,39 @@ class Tables:
             raise BadInput(
                 f"{name} in the calibration tables {str(self.folder)!r} cannot be read; supply it."
             ) from None
+
+
+class OtherSeasons(Tables):
+    """The tables as if some seasons had not been played.
+
+    Rows of innings are left out. Counts of outcomes lose the seasons' share of each outcome, by era where the
+    table has eras: exact in total, while how a table divides its balls stays that of all seasons.
+    """
+
+    def __init__(self, tables: Tables, without: Sequence[str]) -> None:
+        super().__init__(tables.folder)
+        self.without = frozenset(without)
+        seasons = {row["year"]: counts([row])[0] for row in super().rows("outcome_by_season")}
+        era_of = {row["year"]: row["era"] for row in super().rows("innings_rows")}
+        self.kept: dict[str | None, Floats] = {}  # by era, None for all eras: the share that stays, [outcomes]
+        for era in (None, *sorted(set(era_of.values()))):
+            years = [year for year in seasons if era in (None, era_of.get(year))]
+            left = [seasons[year] for year in years if year not in self.without]
+            if not left:
+                raise BadInput(f"Era {era!r} needs more than one season to leave one out; supply more seasons.")
+            self.kept[era] = np.sum(left, axis=0) / np.maximum(np.sum([seasons[y] for y in years], axis=0), 1e-9)
+
+    def rows(self, name: str, **where: str) -> Rows:
+        found = [row for row in super().rows(name, **where) if row.get("year") not in self.without]
+        if "deliveries" not in found[0] or "year" in found[0]:
+            return found
+        return [self._reduced(row) for row in found]
+
+    def _reduced(self, row: Table) -> Table:
+        left = counts([row])[0] * self.kept[row.get("era")]
+        balls = max(float(left.sum()), 1e-9)
+        outcomes = {name: str(x / balls) for name, x in zip(COLUMNS, left, strict=True)}
+        return Table({**row, **outcomes, "deliveries": str(balls)}, row.file)
 
 
 def number(row: Table, name: str) -> float:

@@ -45,6 +45,7 @@ class Settings(NamedTuple):
     sides: Sides
     par: Par
     potential: Potential
+    fitted: Array  # i32[], the number of the fitted model, for code on the host
 
 
 def max_deliveries(settings: Settings) -> Array:

@@ -65,7 +65,7 @@ def par(overs: int, fitted: dict[str, Any]) -> Par:
 
 
 @cache
-def par_path(overs: int) -> tuple[Floats, Floats]:
-    """On the host: runs left f64[era, 121] and wickets lost f64[121], from the committed calibration."""
-    path = par(overs, calibration())
+def par_path(overs: int, model: int = 0) -> tuple[Floats, Floats]:
+    """On the host: runs left f64[era, 121] and wickets lost f64[121], of a fitted model."""
+    path = par(overs, calibration(model))
     return np.asarray(path.runs_left, np.float64).reshape(3, 121), np.asarray(path.wickets, np.float64)

@@ -58,8 +58,8 @@ def prompt_variables(settings: Any, view: Any, history: list[Mapping[str, Any]])
     chance = _chance(settings, view)
     bats = bool(view.bats)
     batters, bowlers = roster.side(view.batting_team_id), roster.side(view.bowling_team_id)
-    overs, era = int(settings.overs), int(settings.era)
-    projected = winprob.projected(int(view.score), int(view.legal), int(view.wickets), overs, era)
+    overs, era, model = int(settings.overs), int(settings.era), int(settings.fitted)
+    projected = winprob.projected(int(view.score), int(view.legal), int(view.wickets), overs, era, model)
     return {
         "role": "batting" if bats else "bowling",
         "my_side": (batters if bats else bowlers).name,
@@ -73,7 +73,7 @@ def prompt_variables(settings: Any, view: Any, history: list[Mapping[str, Any]])
         "needed": str(needed) if second else "none",
         "required_rate": f"{6 * needed / max(left, 1):.1f}" if second else "none",
         "run_rate": f"{6 * int(view.score) / max(int(view.legal), 1):.1f}",
-        "par": f"{winprob.par_score(overs, era):.0f}",
+        "par": f"{winprob.par_score(overs, era, model):.0f}",
         "projected": "none" if second or int(view.supers) else f"{float(projected):.0f}",
         "phase": phase_text(view),
         "striker": f"{_batter_text(batters, int(view.striker))}, {int(view.faced[0])} balls faced",
@@ -142,6 +142,7 @@ def _chance(settings: Any, view: Any) -> float:
         overs=int(settings.overs),
         era=int(settings.era),
         supers=int(view.supers),
+        model=int(settings.fitted),
     )
 
 
