@@ -160,7 +160,7 @@ def _step(real: Floats, ours: Floats, sums: Floats, ridge: float) -> tuple[Float
     mean = sums.reshape(len(total), -1)[keep] / total[keep, None]
     a, b = real.reshape(-1, 10)[keep], ours.reshape(-1, 10)[keep]
     b = b * (a.sum(1) / b.sum(1))[:, None]
-    pad = 20 * b / b.sum(1, keepdims=True)
+    pad = 20 * b / b.sum(1, keepdims=True) + 0.5  # half a ball: a cell may lack a rare outcome
     ratio = np.log((a + pad) / (b + pad))
     ratio = ratio - ratio[:, 1:2]
     phase = np.repeat(np.arange(3), real.shape[1])[keep]
