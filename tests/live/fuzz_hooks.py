@@ -12,6 +12,7 @@ import requests
 import schemathesis
 from hypothesis import strategies as st
 
+from kibitz.core.seed import LAST_SEED
 from tests.live import record
 
 IDS = st.from_regex(r"\A[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\Z")
@@ -22,7 +23,8 @@ schemathesis.openapi.media_type("application/x-ndjson", EPISODES)
 
 @schemathesis.hook
 def filter_case(context: Any, case: Any) -> bool:
-    return not isinstance(case.body, dict) or fits_together(case.body)
+    """Without integers near 2**63: schemathesis compares them as floats, which round up across a maximum there."""
+    return not _near_the_last_seed(case.body) and (not isinstance(case.body, dict) or fits_together(case.body))
 
 
 @schemathesis.hook
@@ -48,6 +50,12 @@ def after_call(context: Any, case: Any, response: Any) -> None:
     if response.status_code == 202 and "seat_token" in response.text:
         stop = f"{address.split('/episodes')[0].removesuffix('/custom')}/custom/stop_episode"
         requests.post(stop, json={"episode_id": response.json()["episode_id"]}, timeout=10)
+
+
+def _near_the_last_seed(value: Any) -> bool:
+    if isinstance(value, dict | list):
+        return any(map(_near_the_last_seed, value.values() if isinstance(value, dict) else value))
+    return isinstance(value, int) and float(LAST_SEED) <= value < 2**65
 
 
 def fits_together(body: dict[str, Any]) -> bool:

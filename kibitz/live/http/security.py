@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, MutableMapping
@@ -127,7 +128,7 @@ class Guard:
         if path.endswith(STREAM_PATHS) and not changes and self._backlog.full:
             return 503, "Too many clients read too slowly; try again later."
         length = headers.get(b"content-length", "0")
-        if not length.isdigit() or int(length) > _max_bytes(path):
+        if not re.fullmatch(r"[0-9]{1,18}", length) or int(length) > _max_bytes(path):
             return 413, _too_large(path)
         return None
 

@@ -31,8 +31,8 @@ from kibitz.live.openenv.ws import Socket, play, rpc
 
 HEADER = "X-Session-Id"
 MCP_HEADER = "Mcp-Session-Id"
-Count = Annotated[int, Field(ge=0, le=LAST_SEED)]
-Index = Annotated[int, Field(ge=-LAST_SEED, le=LAST_SEED)]  # of a slice
+Seed = Annotated[int, Field(ge=0, le=LAST_SEED)]
+Index = Annotated[int, Field(ge=-(2**31), lt=2**31)]  # of a task, or of a slice of tasks
 
 
 class ResetRequest(Strict):
@@ -40,7 +40,7 @@ class ResetRequest(Strict):
 
     model_config = ConfigDict(extra="allow")
 
-    seed: Count | None = None
+    seed: Seed | None = None
     episode_id: str | None = Field(None, pattern=openenv_tasks.EPISODE_ID)
     session_id: str | None = Field(None, max_length=64)
 
@@ -64,7 +64,7 @@ class SplitRequest(Strict):
 
 
 class TaskRequest(SplitRequest):
-    index: Count
+    index: Annotated[Index, Field(ge=0)]
 
 
 class TaskRangeRequest(SplitRequest):
@@ -193,7 +193,9 @@ def _routes(service: Service) -> APIRouter:
         400: {"model": dict[str, Any], "description": "the message is not valid JSON"},
     }
 
-    @routes.post("/mcp", responses=answers)
+    body = {"required": True, "content": {"application/json": {"schema": {"description": "a JSON-RPC message"}}}}
+
+    @routes.post("/mcp", responses=answers, openapi_extra={"requestBody": body})
     async def mcp(request: Request) -> Response:
         """JSON-RPC; `initialize` answers with a session in `Mcp-Session-Id`."""
         named = request.headers.get(MCP_HEADER) or request.headers.get(HEADER) or ""

@@ -18,26 +18,26 @@ function attribute(node, key, value) {
 // `h("p.dim.small", { title: "why" }, "text", node, [nodes])`. The second argument is null or written out in the call,
 // because JSON may hold an object where words belong, and that object must never become properties. A child is a node
 // or text; null, undefined and false are omitted, and any other object is shown as JSON.
-function build(node, classes, given) {
-  const props = given[0] && given[0].constructor === Object ? given.shift() : {};
+function build(node, classes, props, kids) {
+  if (props && props.constructor !== Object) throw new TypeError(`write null before the children of ${node.localName}`);
   if (classes.length) node.setAttribute("class", classes.join(" "));
-  for (const [key, value] of Object.entries(props)) if (value !== undefined && value !== null && value !== false) attribute(node, key, value);
-  for (const kid of given.flat()) if (kid !== null && kid !== undefined && kid !== false) node.append(kid instanceof Node ? kid : plain(kid));
+  for (const [key, value] of Object.entries(props || {})) if (value !== undefined && value !== null && value !== false) attribute(node, key, value);
+  for (const kid of kids.flat()) if (kid !== null && kid !== undefined && kid !== false) node.append(kid instanceof Node ? kid : plain(kid));
   return node;
 }
 
 const plain = (value) => (typeof value === "object" ? JSON.stringify(value) : String(value));
 
-export function h(name, ...given) {
+export function h(name, props, ...kids) {
   const [tag, ...classes] = name.split(".");
   const node = document.createElement(tag);
   if (tag === "button") node.type = "button"; // unless the properties say that it submits
-  return build(node, classes, given);
+  return build(node, classes, props, kids);
 }
 
-export function s(name, ...given) {
+export function s(name, props, ...kids) {
   const [tag, ...classes] = name.split(".");
-  return build(document.createElementNS(SVG, tag), classes, given);
+  return build(document.createElementNS(SVG, tag), classes, props, kids);
 }
 
 // an element whose only child is text, whatever `value` is
