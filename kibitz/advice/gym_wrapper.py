@@ -98,6 +98,11 @@ class HintInjectorEnv(gymnasium.Wrapper[Any, Any, Any, Any], gymnasium.utils.Rec
         seen = self._reader.read(base.settings, base._vector)
         return observation, reward, terminated, truncated, info | self._hint(seen)
 
+    def action_masks(self) -> NDArray[np.bool_]:
+        """Those of the wrapped environment, as MaskablePPO requests them."""
+        masks: NDArray[np.bool_] = self.env.get_wrapper_attr("action_masks")()
+        return masks
+
     def close(self) -> None:
         if self._asker is not None:
             self._asker.close()

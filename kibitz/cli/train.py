@@ -88,7 +88,8 @@ def train_with_progress(run: Run, resume: bool, quiet: bool) -> dict[str, Any]:
 def _summary(metrics: dict[str, Any]) -> str:
     parts = [f"return {metrics['return']:.2f}" if "return" in metrics else "first steps"]
     if metrics.get("eval_share_of_ceiling") is not None:
-        parts.append(f"{100 * metrics['eval_share_of_ceiling']:.1f} % of ceiling")
+        heard = "" if metrics.get("hints_from", "none") == "none" else " with hints"
+        parts.append(f"{100 * metrics['eval_share_of_ceiling']:.1f} % of ceiling{heard}")
     if metrics.get("eval_agreement") is not None:
         parts.append(f"agreed {100 * metrics['eval_agreement']:.0f} %")
     if "steps_per_s" in metrics:

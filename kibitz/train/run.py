@@ -131,7 +131,7 @@ class Run:
             progress.keep(phase.host is not None)
             means = {name: float(value.mean()) for name, value in metrics.items()}
             self._last_report = {"step": goal, "steps_per_s": rate, **means, **_means(progress.evaluation)}
-            self._last_report["notes"] = self.notes
+            self._last_report |= {"hints_from": phase.hints_from, "notes": self.notes}
             if self.hints:
                 self._last_report["hints_per_s"] = float(metrics["hints_given"].sum()) / seconds
             self.report(self._last_report)

@@ -96,7 +96,8 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     for name, seed in (("second-try", 7), ("first-try", 0)):
         run = folder / "runs" / name
         run.mkdir(parents=True)
-        (run / "run.json").write_text(json.dumps({"game": "deal_or_no_deal", "seed": seed}), encoding="utf-8")
+        about = {"game": "deal_or_no_deal", "seed": seed, "evaluation_hints_from": ["none", "the reference player"]}
+        (run / "run.json").write_text(json.dumps(about), encoding="utf-8")
         (run / "evaluations.csv").write_text("\n".join(["step,seed,share_of_ceiling", *points]), encoding="utf-8")
     quick = {"KIBITZ_SPEECH": "espeak"}  # the fastest voice
     one = start_server(folder / "kibitz.db", "--no-warm", "--pace", "0.05", "--runs", str(folder / "runs"), env=quick)

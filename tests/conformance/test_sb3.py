@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 import torch
 from sb3_contrib import MaskablePPO
+from sb3_contrib.common.maskable.utils import get_action_masks, is_masking_supported
 from stable_baselines3.common.env_checker import check_env
 from stable_baselines3.common.env_util import make_vec_env
 
+from kibitz import HintInjectorEnv
 from kibitz.games.deal_or_no_deal.envs.wrappers import FlatActions, MultiDiscreteActions
 
 pytestmark = pytest.mark.conformance
@@ -39,6 +41,20 @@ def _one_torch_thread() -> Iterator[None]:
 )
 def test_stable_baselines_accepts_the_wrapped_environment(wrapper: Any, options: dict[str, Any]) -> None:
     check_env(wrapper(gymnasium.make(ID, **options)))
+
+
+@pytest.mark.parametrize("env_id", ["kibitz:Cricket-v0", "kibitz:Kibitz/DealOrNoDeal-v0"])
+def test_masks_reach_stable_baselines_through_gymnasiums_wrappers(env_id: str) -> None:
+    env = gymnasium.make(env_id)
+    env.reset(seed=0)
+    expected = env.action_masks()  # type: ignore[attr-defined]
+    wrapped = gymnasium.wrappers.TimeLimit(HintInjectorEnv(gymnasium.wrappers.RecordEpisodeStatistics(env)), 9)
+    assert is_masking_supported(wrapped)
+    np.testing.assert_array_equal(get_action_masks(wrapped), expected)
+    games = make_vec_env(lambda: gymnasium.make(env_id), n_envs=2, seed=0)
+    assert is_masking_supported(games)
+    games.reset()
+    assert get_action_masks(games).shape == (2, len(expected))
 
 
 def mean_return(wrapper: Any, choose: Callable[[Any, Any], Any]) -> float:

@@ -136,6 +136,7 @@ MUTATIONS: list[tuple[str, Callable[[Game], Game], str]] = [
         "`words.answer_fields` has 'wager'",
     ),
     ("a bot plays illegal acts from its second turn on", bot_turns_illegal, "`bots\\['late'\\]` failed at turn 1"),
+    ("illegal acts are taken as they come", change("rules", takes_illegal_acts=True), "illegal act lose the turn"),
     (
         "the ceiling is -99",
         lambda game: replace(game, measures=Measures(score=lambda settings, state: {"ceiling": jnp.full(2, -99.0)})),

@@ -49,6 +49,8 @@ def _check_turn(game: Game, settings: Any, seen: dict[str, Any], over: Any) -> N
     assert agree, "`rules.step` should report `terminated` exactly when `rules.to_act` names no seat."
     assert seen["packs"].all(), f"`learning.bit_widths` is too small for a state with {_named(settings)}."
     assert seen["features"].all(), "`learning.features` should be finite."
+    lost = seen["takes_illegal"].all()
+    assert lost, "`rules.step` should let an illegal act lose the turn, because `rules.takes_illegal_acts` says so."
 
 
 @lru_cache(maxsize=8)
@@ -73,6 +75,15 @@ def _programs(game: Game) -> tuple[Any, Any, Any]:
         state = game.rules.new(settings, u)
         return state, survives_packing(state)
 
+    def takes_illegal(settings: Any, state: Any, u: Any) -> Any:
+        """Whether values outside their heads lead to a proper state; such acts are data, not mistakes."""
+        if not game.rules.takes_illegal_acts:
+            return jnp.bool_(True)
+        wild = tuple(jnp.where(u[head] < 0.5, -1, size).astype(jnp.int32) for head, size in enumerate(game.sizes))
+        after, rewards, over = game.rules.step(settings, state, (wild, wild), u[2 * len(game.heads) :])
+        proper = survives_packing(after) & jnp.all(jnp.isfinite(rewards))
+        return proper & (over == ~jnp.any(game.rules.to_act(after)))
+
     def turn(settings: Any, state: Any, u: Any) -> dict[str, Any]:
         heads = len(game.heads)
         mine, masks0 = choose(settings, state, 0, u[:heads])
@@ -88,6 +99,7 @@ def _programs(game: Game) -> tuple[Any, Any, Any]:
             "legal": acts.is_legal(masks0, mine, game.matters) & acts.is_legal(masks1, theirs, game.matters),
             "frozen": same(state, after),
             "packs": survives_packing(after),
+            "takes_illegal": takes_illegal(settings, state, u),
             "features": jnp.stack([jnp.all(jnp.isfinite(_features(game, settings, after, seat))) for seat in SEATS]),
         }
 

@@ -207,9 +207,10 @@ class GameVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
     def _infos(self, shown: Shown, mask: NDArray[np.bool_], wrong: NDArray[np.bool_]) -> dict[str, Any]:
         infos: dict[str, Any] = {}
         for name, value in (shown.info | {"illegal": wrong, "over": shown.ended}).items():
-            wide = _info(value)
-            kept = mask.reshape(-1, *[1] * (wide.ndim - 1))
-            infos |= {name: np.where(kept, wide, wide.dtype.type(0)), f"_{name}": mask.copy()}
+            infos[name] = _info(value)
+            infos[f"_{name}"] = mask.copy()
+            if not mask.all():
+                infos[name][~mask] = 0
         return infos
 
     def _score(self, envs: EnvState, ended: NDArray[np.bool_]) -> dict[str, Any]:

@@ -113,6 +113,7 @@ def _run(path: Path) -> dict[str, Any] | None:
         "game": about["game"],
         "seed": about.get("seed"),
         "advisers": about.get("advisers", []),
+        "evaluation_hints_from": about.get("evaluation_hints_from", []),
         "changed": (path / "run.json").stat().st_mtime,
     }
 
