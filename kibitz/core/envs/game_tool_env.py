@@ -11,14 +11,14 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 
 from kibitz.core.bots import Bot, seated
-from kibitz.core.chance import episode_luck, seat_luck, seed_key
+from kibitz.core.envs.one_seat import OneSeatEpisode
 from kibitz.core.envs.setup import default_opponent
 from kibitz.core.envs.tool_env import METADATA
 from kibitz.core.errors import BadInput
-from kibitz.core.game import SEATS, Game, first_view
+from kibitz.core.game import Game, first_view
 from kibitz.core.options import Options, operator_options
-from kibitz.core.play.episode import ask, table_for
-from kibitz.core.play.player import BotPlayer, Player, Turn, reported
+from kibitz.core.play.episode import table_for
+from kibitz.core.play.player import BotPlayer
 from kibitz.core.play.resolve import ANY_PATH, Resolver, player_and_bot
 from kibitz.core.registry import load_game
 from kibitz.core.seed import fresh_seed
@@ -72,7 +72,8 @@ class GameEnvironment:
 
     def __init__(self, resolver: Resolver = ANY_PATH) -> None:
         self._resolver = resolver
-        self._state: Any = None
+        self._episode: OneSeatEpisode | None = None
+        self._status = GameState()
 
     def reset(self, options: Mapping[str, Any] | None = None) -> Any:
         """Starts a new episode. Without a seed, it draws one. Invalid options raise BadInput and change nothing."""
@@ -85,19 +86,13 @@ class GameEnvironment:
         first = self.given_state(chosen, settings)
         seed = fresh_seed() if chosen.seed is None else chosen.seed
         self._game, self._settings, self._table = game, settings, table_for(game)
-        self._luck = episode_luck(seed_key(seed), 0)
-        self._lucks = [seat_luck(self._luck, seat) for seat in SEATS]
-        self._players: list[Player] = [BotPlayer(game, game.bot(game.fallback)), opponent]
-        for seat, player in enumerate(self._players):
-            player.begin(settings, seat, self._lucks[seat])
-        self._state = self._table.new(settings, self._luck) if first is None else first
-        self._seed, self._number, self._illegal_in_a_row = seed, 0, 0
-        self._history: list[dict[str, Any]] = []
+        self._episode = episode = OneSeatEpisode(game, settings, opponent, seed, first)
+        self._substitute = BotPlayer(game, game.bot(game.fallback))
+        self._substitute.begin(settings, 0, episode.lucks[0])
+        self._illegal_in_a_row = 0
         self._status = GameState(episode_id=f"ep-{uuid.uuid4().hex[:12]}", opponent=name)
-        self._returns = np.zeros(2)
-        self._clear_news()
         # the opponent's first act can end the game: its reward belongs to this observation
-        observation = self._observe(self._until_own_turn())
+        observation = self._observe(episode, self._until_own_turn(episode))
         observation.metadata["game"] = game.name
         if first is None:  # the options and the seed reproduce the episode
             observation.metadata["options"] = rules.model_dump(mode="json")
@@ -105,30 +100,32 @@ class GameEnvironment:
 
     def step(self, action: Any) -> Any:
         """Plays your act and the opponent's. An illegal act changes nothing; a bot replaces the third in a row."""
-        if self._state is None:
+        episode, status = self._episode, self._status
+        if episode is None:
             raise BadInput("No episode has begun; call reset first.")
-        status = self._status
         if status.done:
             raise BadInput("The episode is over; call reset for a new one.")
-        self._clear_news(getattr(action, "metadata", None))
-        view, masks = self._table.observe(self._settings, self._state, 0)
+        episode.begin_call(getattr(action, "metadata", None))
+        turn = episode.turn(0)
+        view, masks = turn.view, turn.masks
         act, wrong = self.act_of(action, view, masks)
         if wrong:
             status.illegal_acts += 1
             self._illegal_in_a_row += 1
             if self._illegal_in_a_row < MAX_ILLEGAL_ACTS:
-                return self._observe(0.0, error=wrong)
+                return self._observe(episode, 0.0, error=wrong)
             status.played_for_you += 1
-        substitute = self._players[0].choose(self._turn(0)).act  # asked every turn: it may have a memory
+        substitute = self._substitute.choose(turn).act  # asked every turn: it may have a memory
         act = substitute if wrong else act
         self._illegal_in_a_row = 0
         status.step_count += 1
-        reward = self._play(act) + self._until_own_turn()
-        return self._observe(reward, error=wrong or None, played=self._game.words.act_text(act) if wrong else None)
+        reward = self._play(episode, act) + self._until_own_turn(episode)
+        played = self._game.words.act_text(act) if wrong else None
+        return self._observe(episode, reward, error=wrong or None, played=played)
 
     @property
     def state(self) -> GameState:
-        return GameState() if self._state is None else self._status.model_copy()
+        return self._status.model_copy()
 
     def given_state(self, chosen: Any, settings: Any) -> Any:
         """The first position that the caller asks for in the options of `reset`, or None."""
@@ -169,56 +166,31 @@ class GameEnvironment:
     def _line(self, entry: Mapping[str, Any]) -> str:
         return f"{'You' if entry['seat'] == 0 else 'Opponent'}: {self._game.words.act_text(entry['act'])}"
 
-    def _clear_news(self, said: Mapping[str, Any] | None = None) -> None:
-        """Forgets what the last observation reported; `said` is the metadata of the new action."""
-        self._acts: list[list[list[int] | None]] = []  # of each step, by seat
-        self._rewards: list[list[float]] = []  # the same
-        self._answers: list[dict[str, Any]] = []  # of each act of the opponent
-        self._said = dict(said or {})
-
-    def _turn(self, seat: int) -> Turn:
-        view, masks = self._table.observe(self._settings, self._state, seat)
-        return Turn(self._settings, seat, self._number, view, masks, list(self._history), self._lucks[seat])
-
-    def _until_own_turn(self) -> float:
+    def _until_own_turn(self, episode: OneSeatEpisode) -> float:
         """The opponent's acts while it alone is to act; what they pay seat 0."""
-        reward, to_act = 0.0, np.asarray(self._table.to_act(self._state))
+        reward, to_act = 0.0, episode.to_act()
         while to_act[1] and not to_act[0]:
-            reward += self._play(None)
-            to_act = np.asarray(self._table.to_act(self._state))
+            reward += self._play(episode, None)
+            to_act = episode.to_act()
         return reward
 
-    def _play(self, own: tuple[int, ...] | None) -> float:
-        """One step: the caller's act, if it is to act, and the opponent's, if it is; what it pays seat 0."""
-        acts: list[tuple[int, ...] | None] = [own, None]
-        if np.asarray(self._table.to_act(self._state))[1]:
-            theirs = ask(self._table, self._players[1], self._turn(1))
-            acts[1] = tuple(theirs.act)
-            self._answers.append(reported(self._players[1], theirs))
-        given = tuple(act or acts[1 - seat] for seat, act in enumerate(acts))
-        self._state, rewards, over = self._table.step(self._settings, self._state, given, self._luck, self._number)
-        self._number += 1
-        self._acts.append([None if act is None else list(act) for act in acts])
-        self._history += [{"seat": seat, "act": act} for seat, act in enumerate(acts) if act is not None]
-        self._rewards.append([float(x) for x in rewards])
-        self._returns += np.asarray(rewards, float)
-        self._status.done = bool(over)
-        self._status.total_reward += float(rewards[0])
-        return float(rewards[0])
+    def _play(self, episode: OneSeatEpisode, own: tuple[int, ...] | None) -> float:
+        """One step; what it pays seat 0."""
+        reward = episode.play(own, episode.turn(1) if episode.to_act()[1] else None)
+        self._status.done = episode.over
+        self._status.total_reward += reward
+        return reward
 
-    def _observe(self, reward: float, error: str | None = None, played: str | None = None) -> Any:
+    def _observe(
+        self, episode: OneSeatEpisode, reward: float, error: str | None = None, played: str | None = None
+    ) -> Any:
+        self._state = episode.state
         view, masks = self._table.observe(self._settings, self._state, 0)
         if self._status.done:
-            self._status.seed = self._seed
-            self._status.returns = (float(self._returns[0]), float(self._returns[1]))
-        news: dict[str, Any] = {"acts": self._acts, "opponent": self._answers}
-        if self._game.drawing.public_rewards:
-            news["rewards"] = self._rewards
-        if self._said:
-            news["action"] = self._said
+            self._status.seed, self._status.returns = episode.seed, episode.returns
         return self.observation(
             view, masks, error=error, played_for_you=played, done=self._status.done, reward=reward,
-            metadata=news, history=list(self._history),
+            metadata=episode.news(), history=list(episode.history),
         )  # fmt: skip
 
 

@@ -188,7 +188,7 @@ def _states(record: Any, settings: Any, episode: Any, seed: int) -> Any:
 def test_the_same_seed_and_acts_give_the_same_match_as_play_episode(side: str) -> None:
     env, obs = begin(captain_side=side, seed=11, opponent_mode="aggressive")
     seen = play_out(env, obs, seed=3)
-    mine = [entry["act"] for entry in env._history if entry["seat"] == 0]
+    mine = [entry["act"] for entry in env._episode.history if entry["seat"] == 0]
     record = game()
     settings = CricketOptions(max_overs=2, captain_side=side).settings()
     episode = play_episode(record, settings, [Scripted(mine), player_named(record, "aggressive")], seed=11)
@@ -272,7 +272,7 @@ def test_the_opponent_does_not_see_the_captains_choice() -> None:
                 return super().choose(turn)
 
         bowler = int(env._position.view.may_bowl).bit_length() - 1
-        env._opponent = Recording([(2, 2, 1, bowler, 0)])
+        env._episode.opponent = Recording([(2, 2, 1, bowler, 0)])
         call(env, "set_batting_plan", intent=intent)
         call(env, "play_delivery")
         seen_by_opponent.append(str(asked))
@@ -328,7 +328,7 @@ def test_a_failing_opponent_is_replaced_and_counted() -> None:
         def choose(self, turn: Any) -> Any:
             raise RuntimeError("lost the coin")
 
-    env._opponent = Broken([])
+    env._episode.opponent = Broken([])
     obs = ball(env, obs)
     assert "lost the coin" in obs.metadata["opponent"][0]["fallback"]
     assert env.state.opponent_fallbacks == 1

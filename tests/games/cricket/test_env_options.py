@@ -123,7 +123,7 @@ def test_only_a_match_from_the_first_ball_may_change_its_overs() -> None:
 def test_a_match_of_a_pack_is_the_same_as_in_play_episode() -> None:
     env, obs = begin(eval_pack_id="death", seed=6, max_overs=5)
     play_out(env, obs, seed=2)
-    mine = [entry["act"] for entry in env._history if entry["seat"] == 0]
+    mine = [entry["act"] for entry in env._episode.history if entry["seat"] == 0]
     chosen = get_pack("cricket", "death")
     scenario, record = chosen.scenario(6), game()
     episode = play_episode(

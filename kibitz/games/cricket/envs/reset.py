@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from kibitz.core.bots import Bot, seated
 from kibitz.core.errors import BadInput
-from kibitz.core.play.packs import is_plain, is_swapped
+from kibitz.core.play.packs import is_plain
 from kibitz.games.cricket import packs
 from kibitz.games.cricket.captains.tool_models import ResetOptions
 from kibitz.games.cricket.options import CricketOptions
@@ -19,7 +19,6 @@ class Start(NamedTuple):
     state: Any  # None: drawn from the seed
     seed: int
     match: int | None  # index in a pack
-    swapped: bool  # whether this is the second match of a pair
     about: str
     options: CricketOptions
 
@@ -33,7 +32,7 @@ def find_start(
     options = fixed.model_copy(
         update={name: getattr(chosen, name) for name in ("max_overs", "era", "captain_side", "random_start")}
     )
-    return Start(_seated(options, bot), None, seed, None, False, "", options)
+    return Start(_seated(options, bot), None, seed, None, "", options)
 
 
 def _from_pack(
@@ -48,7 +47,7 @@ def _from_pack(
     options = start.options.model_copy(update={"shaping": fixed.shaping})
     which = "a fresh match" if start.match is None else f"match {start.match} of {pack.matches}"
     about = f"Pack {pack.name}, {which}."
-    return Start(_seated(options, bot), start.state, start.seed, start.match, is_swapped(start.match), about, options)
+    return Start(_seated(options, bot), start.state, start.seed, start.match, about, options)
 
 
 def _seated(options: CricketOptions, bot: Bot | None) -> Any:

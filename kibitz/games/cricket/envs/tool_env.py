@@ -18,13 +18,9 @@ from threading import RLock
 from typing import Any, ClassVar
 
 import jax
-import numpy as np
 
-from kibitz.core.chance import episode_luck, seat_luck, seed_key
+from kibitz.core.envs.one_seat import OneSeatEpisode
 from kibitz.core.errors import BadInput
-from kibitz.core.game import SEATS
-from kibitz.core.play.episode import ask, table_for
-from kibitz.core.play.player import Turn, reported
 from kibitz.core.play.resolve import ANY_PATH, Resolver, player_and_bot
 from kibitz.core.seed import fresh_seed
 from kibitz.games.cricket import game
@@ -58,7 +54,7 @@ class CricketEnvironment:
         self._fixed = CricketOptions.read({"shaping": shaping, "pool": pool, "elevens": elevens})
         self._lock, self._resolver = RLock(), resolver
         self._game = game()
-        self._table, self._snapshot = table_for(self._game), snapshot_reader(self._game)
+        self._snapshot = snapshot_reader(self._game)
         self._state = CricketState()
         self._start: Start | None = None
 
@@ -77,18 +73,11 @@ class CricketEnvironment:
             opponent, bot = player_and_bot(self._game, chosen.opponent_mode, self._resolver)
             seed = fresh_seed() if chosen.seed is None else chosen.seed
             start = find_start(chosen, options or {}, self._fixed, bot, seed)
-            self._start, self._opponent = start, opponent
+            self._start, self._calls = start, 0
             self._host = jax.device_get(start.settings)
-            self._luck = episode_luck(seed_key(start.seed), 0)
-            # the second match of a pair also swaps the seats' luck
-            self._lucks = [seat_luck(self._luck, 1 - seat if start.swapped else seat) for seat in SEATS]
-            opponent.begin(start.settings, 1, self._lucks[1])
-            self._match = self._table.new(start.settings, self._luck) if start.state is None else start.state
-            self._number, self._calls, self._said = 0, 0, dict[str, Any]()
-            self._returns = np.zeros(2)
-            self._history: list[Mapping[str, Any]] = []
+            self._episode = OneSeatEpisode(self._game, start.settings, opponent, start.seed, start.state, start.match)
             self._tally, self._plans, self._match_ups = Tally(), Plans(self._host), MatchUps(self._host)
-            self._cast = roster.cast(self._host, self._match)["sides"]
+            self._cast = roster.cast(self._host, self._episode.state)["sides"]
             self._state = CricketState(
                 episode_id=episode_id or f"ep-{uuid.uuid4().hex[:12]}",
                 opponent=opponent.name,
@@ -106,7 +95,8 @@ class CricketEnvironment:
             if self._start is None:
                 raise BadInput("No match has started; call reset first.")
             self._state.step_count += 1
-            name, arguments, self._said = _call(action)
+            name, arguments, said = _call(action)
+            self._episode.begin_call(said)
             if self._state.match_over:
                 return self._observe(error="The match is over; call reset to start another.")
             error, tool, value = None, None, ""
@@ -150,45 +140,31 @@ class CricketEnvironment:
     def _ball(self, error: str | None = None) -> CricketObservation:
         """Plays a ball. The opponent chooses only now and does not see our choice."""
         assert self._start is not None
-        settings, position, state = self._start.settings, self._position, self._state
+        episode, position, state = self._episode, self._position, self._state
         mine = self._plans.act(position.view, position.masks)
         before = position.snapshot
-        turn = Turn(settings, 1, self._number, before.views[1], before.masks[1], self._history[:], self._lucks[1])
-        theirs = ask(self._table, self._opponent, turn)
-        self._match, rewards, over = self._table.step(
-            settings, self._match, (mine, theirs.act), self._luck, self._number
-        )
-        self._history += [{"seat": seat, "act": act} for seat, act in enumerate((mine, theirs.act))]
-        self._number += 1
+        reward = episode.play(mine, episode.turn(1, (before.views[1], before.masks[1])))
         self._calls = 0
         self._plans.played(position.view)
-        if theirs.fallback:
+        if fallback := episode.news()["opponent"][0]["fallback"]:
             state.opponent_fallbacks += 1
-            state.last_fallback = theirs.fallback
-        paid = [float(x) for x in np.asarray(rewards)]
-        reward = paid[0]
-        self._returns += paid
+            state.last_fallback = fallback
         state.deliveries += 1
         state.total_reward += reward
         self._position = self._observe_state(before.state)
-        state.match_over = bool(over)
+        state.match_over = episode.over
         if state.match_over:
-            state.winner, state.seed = self._position.frame["winner"], self._start.seed
-            state.returns = (float(self._returns[0]), float(self._returns[1]))
-        line = commentary.commentary({"type": "step", "payload": {"turn": self._number - 1}}, self._position.frame)
+            state.winner, state.seed = self._position.frame["winner"], episode.seed
+            state.returns = episode.returns
+        line = commentary.commentary({"type": "step", "payload": {"turn": episode.number - 1}}, self._position.frame)
         if state.match_over:
             line = f"{line} {commentary.commentary({'type': 'episode.ended', 'payload': {}}, self._position.frame)}"
-        news = {
-            "acts": [[list(mine), list(theirs.act)]],
-            "opponent": [reported(self._opponent, theirs)],
-            "rewards": [paid],
-        }
-        return self._observe(error, line, reward=reward, metadata=news)
+        return self._observe(error, line, reward=reward)
 
     def _observe_state(self, before: Any = None) -> Position:
         """The position after the ball that followed `before`, or the first one."""
         assert self._start is not None
-        snapshot = self._snapshot(self._start.settings, self._match)
+        snapshot = self._snapshot(self._episode.settings, self._episode.state)
         frame = dict(self._game.drawing.frame(self._host, snapshot.state))
         if before is not None:
             self._tally.add(before, snapshot.state, frame)
@@ -212,20 +188,18 @@ class CricketEnvironment:
             reward=reward,
             reward_range=self.reward_range,
             episode_id=state.episode_id or "",
-            turn=self._number,
+            turn=self._episode.number,
             calls_left=FREE_CALLS - self._calls,
             error=error,
             message=message,
             plans=self._plans.standing(position.view),
             analysis=analysis,
-            metadata=(metadata or {}) | ({"action": self._said} if self._said else {}),
+            metadata=self._episode.news() | (metadata or {}),
             tools=[] if state.match_over else position.tools,
             **position.observation,
         )
         if not state.match_over:
-            settings, luck = self._start.settings, self._lucks[0]
-            turn = Turn(settings, 0, self._number, position.view, position.masks, self._history[:], luck)
-            observation._turn = turn
+            observation._turn = turn = self._episode.turn(0, (position.view, position.masks))
             observation._turn_data = partial(turn_as_data, turn, self._start.options)
         return observation
 
