@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import errno
+import json
 import os
 import secrets
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from kibitz.core.errors import BadInput
 
+SMALL_BYTES = 1 << 20
 PACKAGE = Path(__file__).parent.parent
 SHIPPED = (PACKAGE / "configs", PACKAGE.parent / "configs")  # in a wheel, in a checkout
 
@@ -44,6 +47,25 @@ def find(path: str | Path) -> Path:
     if given.is_dir():
         raise BadInput(f"{str(path)!r} is a folder; name a file in it.")
     raise BadInput(f"There is no file {str(path)!r}.")
+
+
+def read_small(path: Path, max_bytes: int = SMALL_BYTES) -> bytes:
+    """A file that somebody else may have written. OSError for a pipe, which could block, and for a huge file."""
+    if not path.is_file():
+        raise FileNotFoundError(errno.ENOENT, "not a regular file", str(path))
+    with path.open("rb") as file:
+        content = file.read(max_bytes + 1)
+    if len(content) > max_bytes:
+        raise OSError(errno.EFBIG, f"larger than {max_bytes:,} bytes", str(path))
+    return content
+
+
+def read_json(path: Path) -> Any:
+    """The value in a small JSON file that somebody else may have written; None if there is none."""
+    try:
+        return json.loads(read_small(path))
+    except (OSError, ValueError, RecursionError):
+        return None
 
 
 def cache_folder() -> Path:

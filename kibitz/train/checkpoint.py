@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
+import math
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,6 +23,7 @@ from kibitz.core.paths import write_whole
 log = logging.getLogger("kibitz.train")
 
 FORMAT = "1"
+MAX_WEIGHTS = 1 << 28  # numbers of 4 bytes
 NAME = "step_{:012d}.safetensors"
 
 
@@ -45,6 +48,7 @@ def write(folder: Path, learner: Any, step: int, game: Game, job: dict[str, Any]
         "game": game.name,
         "version": str(game.version),
         "job": json.dumps(job),
+        "sha256": json.dumps({name: _checksum(leaf) for name, leaf in leaves.items()}),
     }
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / NAME.format(step)
@@ -53,42 +57,71 @@ def write(folder: Path, learner: Any, step: int, game: Game, job: dict[str, Any]
     return path
 
 
-def read(path: Path) -> Saved:
-    """Raises BadInput if the file is not a complete checkpoint."""
+def read(path: Path, whole: bool = True) -> Saved:
+    """Raises BadInput if the file is not a complete checkpoint. Without `whole` it loads only the weights, to play.
+
+    The header is checked before anything is loaded.
+    """
+    if not path.is_file():
+        raise BadInput(f"{path} is not a file; name one from a run's checkpoints folder.")
     try:
         with safe_open(path, "np") as file:
-            about = file.metadata() or {}
-            leaves = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (not a dict)
-    except (SafetensorError, OSError) as error:
+            saved, checksums = _header(path, file)
+            for name in file.keys() if whole else ("weights",):
+                saved.leaves[name] = leaf = file.get_tensor(name)
+                if name in checksums and _checksum(leaf) != checksums[name]:
+                    raise BadInput(f"{path} is damaged (the checksum of {name} differs); use an earlier one.")
+    except (SafetensorError, OSError, TypeError) as error:
         raise BadInput(f"{path} is not a complete checkpoint ({error}); use an earlier one.") from None
+    if not np.isfinite(saved.leaves["weights"]).all():
+        raise BadInput(f"{path} has weights that are not finite, because training diverged; use an earlier one.")
+    return saved
+
+
+def _header(path: Path, file: Any) -> tuple[Saved, dict[str, str]]:
+    """What a file says about itself, without its arrays, and their checksums."""
+    about = file.metadata() or {}
     try:
-        if about["format"] != FORMAT or leaves["weights"].ndim != 2:
+        weights = file.get_slice("weights")
+        job, checksums = json.loads(about["job"]), json.loads(about.get("sha256", "{}"))
+        saved = Saved(path, int(about["step"]), about["game"], int(about["version"]), job, {})
+        shape = weights.get_shape()
+        valid = about["format"] == FORMAT and weights.get_dtype() == "F32" and len(shape) == 2 and saved.step >= 0
+        if not valid or not isinstance(job, dict) or not isinstance(checksums, dict):
             raise ValueError
-        return Saved(path, int(about["step"]), about["game"], int(about["version"]), json.loads(about["job"]), leaves)
-    except (KeyError, ValueError):
+    except (KeyError, ValueError, RecursionError, SafetensorError):
         raise BadInput(f"{path} is not a kibitz checkpoint; name one from a run's checkpoints folder.") from None
+    if math.prod(shape) > MAX_WEIGHTS:
+        raise BadInput(f"{path} has {math.prod(shape):,} weights; kibitz reads at most {MAX_WEIGHTS:,}.")
+    return saved, checksums
 
 
-def newest(folder: Path) -> tuple[Saved | None, list[str]]:
+def _checksum(leaf: np.ndarray[Any, Any]) -> str:
+    return hashlib.sha256(leaf.tobytes()).hexdigest()
+
+
+def newest(folder: Path, whole: bool = True) -> tuple[Saved | None, list[str]]:
     """The newest complete checkpoint of a folder, and the errors of newer ones."""
     refused: list[str] = []
     for path in sorted(folder.glob("step_*.safetensors"), reverse=True):
         try:
-            return read(path), refused
+            return read(path, whole), refused
         except BadInput as error:
             refused.append(str(error))
     return None, refused
 
 
 def find(name: str, notes: list[str] | None = None) -> Saved:
-    """The checkpoint in a run's folder or file. Logs and notes why newer checkpoints were not used."""
+    """The weights in a run's folder or file. Logs and notes why newer checkpoints were not used."""
     path = Path(name)
     try:
         if path.is_file():
-            return read(path)
-        saved, refused = newest(path / "checkpoints")
+            return read(path, whole=False)
+        saved, refused = newest(path / "checkpoints", whole=False)
     except OSError as error:  # a name that is too long, a folder without permission
         raise BadInput(f"{name!r:.80} cannot be read ({error.strerror}); name a run's folder or a file.") from None
+    if saved is None and refused:
+        raise BadInput(refused[0])
     if saved is None:
         raise BadInput(f"There is no checkpoint in {name!r}; name a run's folder or a .safetensors file.")
     for reason in refused:

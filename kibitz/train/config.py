@@ -41,7 +41,9 @@ class TrainOptions(Options):
     num_envs: int = Field(8, ge=1, description="games at once")
     num_train_steps: int = Field(1_000_000, ge=1, description="total steps of the learner")
     scale: float | None = Field(None, gt=0, description="divisor of rewards; null: the game's own")
-    hidden: tuple[Annotated[int, Field(ge=1)], ...] = Field((64, 64), description="widths of the shared body")
+    hidden: tuple[Annotated[int, Field(ge=1, le=65_536)], ...] = Field(
+        (64, 64), max_length=32, description="widths of the shared body"
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -203,7 +205,7 @@ class Job(Options):
     hints: HintOptions = Field(default_factory=HintOptions)
     train: TrainOptions = Field(default_factory=TrainOptions)
     logging: LogOptions = Field(default_factory=LogOptions)
-    curriculum: tuple[CurriculumPhase, ...] = ()
+    curriculum: tuple[CurriculumPhase, ...] = Field((), max_length=100)
     seed: int = Field(0, ge=0, lt=2**32)
     seeds: int = Field(1, ge=1, description="number of learners in one program, with consecutive seeds")
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import csv
 import io
+import time
 from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from kibitz.core.bots import NO_HINTS
+from kibitz.core.errors import BadInput
 from kibitz.core.paths import write_whole
 
 
@@ -20,7 +22,7 @@ class Rows:
         self._path = path
         self._names: list[str] | None = None
         if path.exists():
-            kept = [row for row in read_rows(path) if int(float(row["step"])) <= step]
+            kept = [row for row in read_rows(path, "step") if float(row["step"]) <= step]
             text = io.StringIO()
             if kept:
                 self._names = list(kept[0])
@@ -42,31 +44,49 @@ class Rows:
         self._file.close()
 
 
-def read_rows(path: Path) -> list[dict[str, str]]:
-    """Complete rows only: a crash may have cut the last one."""
-    with open(path, encoding="utf-8", newline="") as file:
-        table = csv.DictReader(file)
-        return [row for row in table if None not in row.values() and None not in row]
+def read_rows(path: Path, *numbers: str) -> list[dict[str, str]]:
+    """Complete rows only: a crash may have cut the last one. BadInput unless these columns hold numbers."""
+    if not path.is_file():
+        raise BadInput(f"{path} is not a file; delete it to continue without its rows.")
+    try:
+        with open(path, encoding="utf-8", newline="") as file:
+            table = csv.DictReader(file)
+            rows = [row for row in table if None not in row.values() and None not in row]
+        for row in rows:
+            for name in numbers:
+                float(row[name])
+    except (ValueError, KeyError, csv.Error):  # a UnicodeDecodeError is a ValueError
+        raise BadInput(f"{path} is damaged; delete it to continue without its rows.") from None
+    return rows
 
 
 class Tensorboard:
-    """Event files for TensorBoard, if its writer is installed."""
+    """Event files for TensorBoard, if its writer is installed.
+
+    They are written here and now: the thread of `SummaryWriter` dies on a full disk, and then the run waits forever.
+    """
 
     def __init__(self, folder: Path, notes: list[str]) -> None:
         self._writer: Any = None
         try:
-            from tensorboardX import SummaryWriter
+            from tensorboardX.event_file_writer import EventsWriter
         except ImportError:
             notes.append("no TensorBoard files: pip install 'kibitz[logs]' for them")
             return
-        self._writer = SummaryWriter(str(folder))
+        folder.mkdir(parents=True, exist_ok=True)
+        self._writer = EventsWriter(str(folder / "events"))
 
     def add(self, group: str, row: Mapping[str, Any], step: int) -> None:
         if self._writer is None:
             return
+        from tensorboardX.proto.event_pb2 import Event
+        from tensorboardX.summary import scalar
+
         for name, value in row.items():
             if name not in ("step", "seed"):
-                self._writer.add_scalar(f"{group}/{name}", value, step)
+                summary = scalar(f"{group}/{name}", value)
+                self._writer.write_event(Event(summary=summary, step=step, wall_time=time.time()))
+        self._writer.flush()
 
     def close(self) -> None:
         if self._writer is not None:
@@ -86,8 +106,8 @@ class Curve:
         except ImportError:
             self._notes.append("no learning_curve.png: pip install 'kibitz[logs]' for it")
             return
-        rows = read_rows(self._folder / "evaluations.csv")
-        trained = read_rows(self._folder / "metrics.csv")
+        rows = read_rows(self._folder / "evaluations.csv", "step", "return_mean")
+        trained = read_rows(self._folder / "metrics.csv", "step", "return")
         figure = Figure(figsize=(7.2, 4.2), dpi=120, layout="constrained")
         FigureCanvasAgg(figure)
         axes = figure.add_subplot()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -63,6 +64,12 @@ def new_policy(game: Game, features: int, hidden: Sequence[int], key: Array) -> 
 def _new(features: int, hidden: tuple[int, ...], sizes: tuple[int, ...]) -> Callable[[Array], Policy]:
     """As one program: otherwise JAX would compile every operation by itself in every run."""
     return jax.jit(lambda key: Policy(features, hidden, sizes, key))
+
+
+def weight_count(features: int, hidden: Sequence[int], sizes: Sequence[int]) -> int:
+    """The weights of a policy, without building it."""
+    widths = [features, *hidden, sum(sizes) + 1]
+    return sum((columns + 1) * rows for columns, rows in pairwise(widths))
 
 
 def flatten(policy: Policy) -> Flat:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import hashlib
-import json
 import logging
 import re
 from dataclasses import dataclass, field
@@ -21,8 +20,8 @@ from kibitz.core.bots import NO_HINTS, Bot
 from kibitz.core.errors import BadInput
 from kibitz.core.game import Game
 from kibitz.core.logs import log_once
-from kibitz.core.paths import cache_folder
-from kibitz.core.play.resolve import HintChoice, PlayerInfo, PlayerKind, Resolver, bot_for, bot_named
+from kibitz.core.paths import cache_folder, read_json
+from kibitz.core.play.resolve import RUN_NAME, HintChoice, PlayerInfo, PlayerKind, Resolver, bot_for, bot_named
 from kibitz.games import get_game
 from kibitz.llm.answers.prompt import DEFAULT, Prompt
 from kibitz.llm.client.limits import FailurePolicy
@@ -30,7 +29,7 @@ from kibitz.llm.presets import Preset, get_preset
 from kibitz.train import checkpoint
 from kibitz.train.config import HintOptions, Job
 from kibitz.train.llm_hints.player import HintedPolicy
-from kibitz.train.network import Policy, feature_size, flatten, new_policy, policy_bot
+from kibitz.train.network import Policy, feature_size, flatten, new_policy, policy_bot, weight_count
 from kibitz.train.rollout import max_learner_steps
 
 log = logging.getLogger("kibitz.train")
@@ -59,15 +58,16 @@ def policy_of(saved: checkpoint.Saved, game: Game, seed: int = 0) -> Policy:
     """The network of a checkpoint; `seed` picks one of the learners that were trained together."""
     checkpoint.check_fits(saved, game)
     job = Job.read(saved.job, "key of the checkpoint's config")
-    flat = flatten(new_policy(game, feature_size(game), job.train.hidden, jax.random.key(0)))
-    weights = saved.leaves["weights"]
+    weights, features = saved.leaves["weights"], feature_size(game)
     if not 0 <= seed < weights.shape[0]:
         raise BadInput(f"{saved.path} holds learners 0 to {weights.shape[0] - 1}, not {seed}.")
-    if weights.shape[1:] != flat.vector.shape:
+    needed = weight_count(features, job.train.hidden, game.sizes)  # before a network of that size is built
+    if weights.shape[1] != needed:
         raise BadInput(
             f"{saved.path} has {weights.shape[1]} weights where {game.name} with these options needs "
-            f"{flat.vector.shape[0]}; use the options it was trained with."
+            f"{needed}; use the options it was trained with."
         )
+    flat = flatten(new_policy(game, features, job.train.hidden, jax.random.key(0)))
     policy: Policy = flat.rebuild(jnp.asarray(weights[seed]))
     return policy
 
@@ -125,8 +125,7 @@ def _named(name: str, game: Game | None, hint: HintChoice | None, notes: list[st
     learnt = hashlib.sha256(job.model_dump_json().encode() + weights.tobytes())
     if job.algo != "supervised" and job.hints.mode == "expert" and job.hints.checkpoint is not None:
         learnt.update(checkpoint.find(job.hints.checkpoint, notes).leaves["weights"].tobytes())
-    # without the rest of the learner, its games and moments, which would only use memory
-    return Named(name, game, hint, learnt.hexdigest(), job, saved._replace(leaves={"weights": weights}))
+    return Named(name, game, hint, learnt.hexdigest(), job, saved)
 
 
 @lru_cache(maxsize=64)
@@ -233,6 +232,8 @@ def _runs(game: Game, resolver: Resolver) -> list[PlayerInfo]:
     listed = []
     for file in sorted((resolver.runs or Path("runs")).glob("*/run.json")):
         run = file.parent
+        if not (RUN_NAME.fullmatch(run.name) if resolver.runs else run.name.isprintable()):
+            continue  # no one can name it
         if _game_of_run(file) == game.name:
             why = "" if any((run / "checkpoints").glob("step_*.safetensors")) else "It has no checkpoint yet."
             listed.append(PlayerInfo(f"policy:{run.name if resolver.runs else run}", "policy", why, run.name))
@@ -240,10 +241,7 @@ def _runs(game: Game, resolver: Resolver) -> list[PlayerInfo]:
 
 
 def _game_of_run(file: Path) -> Any:
-    try:
-        about = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
+    about = read_json(file)
     return about.get("game") if isinstance(about, dict) else None
 
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import json
 import platform
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
@@ -32,11 +32,13 @@ from kibitz.llm.client.limits import TooManyFailures
 from kibitz.train import checkpoint
 from kibitz.train.config import Job
 from kibitz.train.evaluation import measures
+from kibitz.train.folder import new_folder, written_by_us
 from kibitz.train.llm_hints.accounting import NOTE, HintAccounting
 from kibitz.train.logs import Curve, Rows, Tensorboard, read_rows
 from kibitz.train.phase import TrainingPhase, build_phases
 from kibitz.train.progress import Progress, StopRequest, stoppable
 
+TABLES = ("metrics.csv", "evaluations.csv", "timing.csv")
 Report = Callable[[dict[str, Any]], None]
 
 
@@ -53,6 +55,11 @@ class Run:
     def train(self, resume: bool = False) -> dict[str, Any]:
         """Trains to the end, or until Ctrl-C, and returns a summary."""
         self.check(resume)
+        with written_by_us(self.folder):
+            self._check_folder(resume)  # another training may have ended since
+            return self._train(resume)
+
+    def _train(self, resume: bool) -> dict[str, Any]:
         began = time.perf_counter()
         learner, first_step = self._start(self.phases[0][1], resume)
         before = self._seconds_before(first_step)
@@ -177,26 +184,32 @@ class Run:
 
     def check(self, resume: bool) -> None:
         """Raises BadInput for what would stop the run at its start; writes nothing but the empty folder."""
+        self._check_folder(resume)
+        hints = self.hints
+        if resume:
+            hints.check()
+            hints.resume()
+        with new_folder(self.folder):  # whether a folder can be made is only known by trying
+            self.folder.mkdir(parents=True, exist_ok=True)
+
+    def _check_folder(self, resume: bool) -> None:
         folder = self.folder
-        with _refused(folder):
+        with new_folder(folder):
             if folder.exists() and not folder.is_dir():
                 raise BadInput(f"{folder} is a file; --out must name a folder.")
             if resume and not (folder / "config.yaml").is_file():
                 raise BadInput(f"There is no run to resume in {folder}; start it without --resume.")
             if not resume and folder.exists() and any(folder.iterdir()):
                 raise BadInput(f"{folder} is not empty; choose another --out, or --resume the run in it.")
-        hints = self.hints
-        if resume:
-            hints.check()
-            hints.resume()
-        with _refused(folder):  # whether a folder can be made is only known by trying
-            folder.mkdir(parents=True, exist_ok=True)
+        for name in TABLES if resume else ():
+            if (folder / name).exists():
+                read_rows(folder / name, "step")
 
     def _start(self, phase: TrainingPhase, resume: bool) -> tuple[Any, int]:
         """The learner and its step: new, or from the newest complete checkpoint."""
         if not resume:
             text = yaml.safe_dump(self.job.model_dump(mode="json"), sort_keys=False)
-            with _refused(self.folder):
+            with new_folder(self.folder):
                 write_whole(self.folder / "config.yaml", text)
             return phase.begin(), 0
         saved, refused = checkpoint.newest(self.folder / "checkpoints")
@@ -219,8 +232,8 @@ class Run:
     def _seconds_before(self, step: int) -> float:
         """The seconds that an interrupted run took to this step, from its timing.csv."""
         file = self.folder / "timing.csv"
-        rows = read_rows(file) if file.is_file() else []
-        return max((float(row["seconds"]) for row in rows if int(float(row["step"])) <= step), default=0.0)
+        rows = read_rows(file, "step", "seconds") if file.exists() else []
+        return max((float(row["seconds"]) for row in rows if float(row["step"]) <= step), default=0.0)
 
     def _describe(self) -> None:
         phases = self.phases
@@ -244,10 +257,7 @@ class Run:
 
     def _logs(self, step: int) -> Logs:
         logging = self.job.logging
-        rows = [
-            Rows(self.folder / name, step) if logging.csv else None
-            for name in ("metrics.csv", "evaluations.csv", "timing.csv")
-        ]
+        rows = [Rows(self.folder / name, step) if logging.csv else None for name in TABLES]
         board = Tensorboard(self.folder / "tensorboard", self.notes) if logging.tensorboard else None
         return Logs(rows[0], rows[1], rows[2], board)
 
@@ -309,9 +319,10 @@ class Logs:
     board: Tensorboard | None
 
     def close(self) -> None:
-        for log in (self.metrics, self.evaluations, self.timing, self.board):
-            if log is not None:
-                log.close()
+        with ExitStack() as stack:  # closes all of them, even if one fails on a full disk
+            for log in (self.metrics, self.evaluations, self.timing, self.board):
+                if log is not None:
+                    stack.callback(log.close)
 
 
 def _nan_to_none(values: list[float]) -> list[float | None]:
@@ -332,12 +343,3 @@ def _version(package: str) -> str:
         return version(package)
     except PackageNotFoundError:
         return "not installed"
-
-
-@contextmanager
-def _refused(folder: Path) -> Iterator[None]:
-    """Turns a file system error about the run's folder into BadInput."""
-    try:
-        yield
-    except OSError as error:
-        raise BadInput(f"{folder} cannot hold a run ({error.strerror}); choose another --out.") from None

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import csv
-import json
+import io
 import math
 import time
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from kibitz.core.paths import read_json, read_small
 from kibitz.core.registry import import_jax
 from kibitz.live.episodes.request import HUMAN
 from kibitz.live.public_text import public_text
+from kibitz.llm.client.types import clean
 
 REFRESH_SECONDS = 5.0  # after which a new run is listed
 MAX_POINTS = 500  # of a curve: more than a page can draw
+MAX_CURVE_BYTES = 16 << 20
+MAX_TEXTS = 100  # one for each phase of a curriculum
 TITLES = {"llm": "Language model", "policy": "Trained"}  # by kind; a name without one is its own title
 
 
@@ -101,37 +105,44 @@ def run_named(folder: Path, name: str) -> dict[str, Any] | None:
 
 
 def _folders(folder: Path) -> list[Path]:
-    return [path for path in sorted(folder.iterdir()) if path.is_dir()] if folder.is_dir() else []
+    """Folders whose names can be shown; a name may be any bytes."""
+    try:
+        return [path for path in sorted(folder.iterdir()) if path.name.isprintable() and path.is_dir()]
+    except OSError:
+        return []
 
 
 def _run(path: Path) -> dict[str, Any] | None:
-    about = _json(path / "run.json")
+    """None unless there is a valid record: whoever writes into the folder may write anything."""
+    about = read_json(path / "run.json")
     if not isinstance(about, dict) or not isinstance(about.get("game"), str):
+        return None
+    seed = about.get("seed")
+    try:
+        changed = (path / "run.json").stat().st_mtime
+    except OSError:  # deleted just now
         return None
     return {
         "name": path.name,
-        "game": about["game"],
-        "seed": about.get("seed"),
-        "advisers": about.get("advisers", []),
-        "evaluation_hints_from": about.get("evaluation_hints_from", []),
-        "changed": (path / "run.json").stat().st_mtime,
+        "game": clean(about["game"]),
+        "seed": seed if type(seed) is int and 0 <= seed < 1 << 64 else None,
+        "advisers": _texts(about.get("advisers")),
+        "evaluation_hints_from": _texts(about.get("evaluation_hints_from")),
+        "changed": changed,
     }
 
 
-def _json(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
+def _texts(value: Any) -> list[str]:
+    return [clean(str(text)) for text in value[:MAX_TEXTS]] if isinstance(value, list) else []
 
 
 def _curve(path: Path) -> list[dict[str, float]]:
-    """Evaluations by step, numbers only, thinned out to what can be drawn."""
-    file = path / "evaluations.csv"
-    if not file.is_file():
+    """Evaluations by step, numbers only, thinned out to what can be drawn; empty if the file is damaged."""
+    try:
+        text = read_small(path / "evaluations.csv", MAX_CURVE_BYTES).decode()
+        rows = list(csv.DictReader(io.StringIO(text, newline="")))
+    except (OSError, ValueError, csv.Error):
         return []
-    with file.open(encoding="utf-8", newline="") as opened:
-        rows = list(csv.DictReader(opened))
     stride = max(1, math.ceil(len(rows) / MAX_POINTS))
     return [_numbers(row) for i, row in enumerate(rows) if i % stride == 0 or i == len(rows) - 1]
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from kibitz.core.errors import BadInput
-from kibitz.core.paths import write_whole
+from kibitz.core.paths import read_json, write_whole
 from kibitz.llm.client.usage import UsageLedger
 from kibitz.train.llm_hints.loop import HostHintLoop
 
@@ -57,8 +56,8 @@ class HintAccounting:
 
     def resume(self) -> None:
         """Continues the counts of the run before it was stopped, from its run.json."""
-        with suppress(OSError, ValueError):
-            record = json.loads((self.folder / "run.json").read_text(encoding="utf-8"))
+        record = read_json(self.folder / "run.json")
+        with suppress(AttributeError, TypeError, ValueError):  # a damaged record counts from zero
             self.earlier = UsageLedger.from_dict(record.get("hints", {}))
 
     def usage(self) -> dict[str, Any]:
