@@ -55,9 +55,9 @@ def test_rewards_are_public_if_the_game_says_so() -> None:
 def test_an_environments_rewards_are_private_unless_the_game_says_otherwise() -> None:
     shown = {}
     for game in ("deal_or_no_deal", "cricket"):
-        recorder = EnvRecorder(game, "ep-1", ("a", "b"), {})
+        recorder = EnvRecorder("ep-1", ("a", "b"), {}, game)
         recorder.started({"frame": {"n": 0}})
-        (event,) = recorder.step({"turn": 0}, {"frame": {"n": 1}, "turn": 1}, 2.5, 1)
+        _, event = recorder.step({}, {"turn": 0}, {"frame": {"n": 1}, "turn": 1}, 2.5, 1)
         shown[game] = [StoredEvent(event).text(viewer) for viewer in (None, 0, 1)]
         (last,) = recorder.ended({})
         assert last.payload["returns"] == [2.5, 0.0]
@@ -68,7 +68,7 @@ def test_an_environments_rewards_are_private_unless_the_game_says_otherwise() ->
 @pytest.mark.parametrize("name", ["done", "match_over"])
 def test_an_environment_that_its_driver_abandons_ends_as_failed(name: str) -> None:
     for over, kind in ((False, "episode.failed"), (True, "episode.ended")):
-        recorder = EnvRecorder("deal_or_no_deal", "ep-1", ("a", "b"), {})
+        recorder = EnvRecorder("ep-1", ("a", "b"), {}, "deal_or_no_deal")
         recorder.started({"frame": {}})
         (last,) = recorder.ended({name: over, "seed": 1})
         assert last.type == kind
