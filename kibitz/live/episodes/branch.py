@@ -56,8 +56,10 @@ def read_whole(store: Store, row: Row) -> tuple[EpisodeRequest, BranchPoint]:
     import_jax()
     from kibitz.games import get_game
 
-    steps, drawn = _read(store, row)
     stand_in = get_game(row.game).fallback
+    if not isinstance(row.about.get("options"), dict):  # spares reading a record that may have megabytes
+        raise NotReplayable("its options")
+    steps, drawn = _read(store, row)
     return _branch(row, BranchRequest.model_construct(turn=len(steps), players=[stand_in] * 2), steps, drawn)
 
 
