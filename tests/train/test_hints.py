@@ -207,9 +207,9 @@ def test_an_evaluation_reads_a_checkpoint_once(train: Callable[..., Any], monkey
     folder, _ = train("plain", train={"num_train_steps": 64})
     read: list[Path] = []
 
-    def counted(path: Path) -> checkpoint.Saved:
+    def counted(path: Path, whole: bool) -> checkpoint.Saved:
         read.append(path)
-        return original(path)
+        return original(path, whole)
 
     original = checkpoint.read
     monkeypatch.setattr(checkpoint, "read", counted)
