@@ -29,6 +29,7 @@ NOT_ROWS = {"game", "player", "episodes", "seed", "seconds", "episodes_per_s", "
 NOT_ROWS |= {"pack", "pairs", "interrupted"}
 # what asking players on the host cost and how it failed; no rows if all of it is zero
 COST_ROWS = ("fallbacks", "fallback_share", "failures", "prompt_tokens", "completion_tokens", "money")
+WITHOUT_HINTS = "without_hints_"  # prefix of measures that were played without hints
 PIPE_COLUMNS = 1000  # table width without a terminal, so that no line wraps
 PERCENT_PREFIXES = ("share", "agreement", "pareto")
 
@@ -102,7 +103,7 @@ def number(name: str, value: Any) -> str:
         return value
     if name == "money":
         return f"{value:.6f}"
-    if name.removeprefix("without_hints_").startswith(PERCENT_PREFIXES) or name.endswith("_share"):
+    if name.startswith(PERCENT_PREFIXES) or name.endswith("_share"):
         return f"{100 * value:.1f} %"
     return f"{value:,.2f}" if isinstance(value, float) else f"{value:,}"
 
@@ -213,6 +214,9 @@ def training_table(found: dict[str, Any]) -> Table:
     table = titled(f"{found['run']}: {ended}", "; ".join(found["notes"]))
     table.add_column("")
     table.add_column("mean of seeds" if found["seeds"] > 1 else "value", justify="right")
+    both = any(name.startswith(WITHOUT_HINTS) for name in found)
+    if both:
+        table.add_column("without hints", justify="right")
     table.add_row("adviser", Text(found["adviser"]))
     table.add_row("hints in evaluations from", Text(found["hints_from"]))
     for name in ("steps", "seconds", "compile_seconds", "train_seconds", "steps_per_s"):
@@ -220,10 +224,16 @@ def training_table(found: dict[str, Any]) -> Table:
     for name, value in _hint_costs(found.get("hints")).items():
         table.add_row(name.replace("_", " "), Text(number(name, value)))
     for name, values in found.items():
-        known = [value for value in values if isinstance(value, float)] if isinstance(values, list) else []
-        if known:
-            table.add_row(LABELS.get(name, name.replace("_", " ")), number(name, sum(known) / len(known)))
+        if isinstance(values, list) and not name.startswith(WITHOUT_HINTS) and (shown := _mean(name, values)):
+            alone = [_mean(name, found[WITHOUT_HINTS + name])] if both else []
+            table.add_row(LABELS.get(name, name.replace("_", " ")), shown, *alone)
     return table
+
+
+def _mean(name: str, values: list[Any]) -> str:
+    """The mean over seeds; empty where no seed has a number."""
+    known = [value for value in values if isinstance(value, float)]
+    return number(name, sum(known) / len(known)) if known else ""
 
 
 def _hint_costs(usage: dict[str, Any] | None) -> dict[str, Any]:

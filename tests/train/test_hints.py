@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import io
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -13,8 +14,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from rich.console import Console
 
 from kibitz.cli.evaluate import evaluate
+from kibitz.cli.output import training_table
 from kibitz.core.errors import BadInput
 from kibitz.core.xla.jit import jit_batch
 from kibitz.evaluate import match
@@ -152,6 +155,17 @@ def test_evaluations_say_whose_hints_they_heard_and_measure_the_learner_alone_to
     assert {row["hints_from"] for row in found} == {summary["adviser"]}
     assert any(row["return_mean"] != row["without_hints_return_mean"] for row in found)
     assert summary["without_hints_return_mean"] == [float(found[-1]["without_hints_return_mean"])]
+
+
+def test_the_final_table_shows_the_learner_with_and_without_hints() -> None:
+    found: dict[str, Any] = dict.fromkeys(("steps", "seconds", "compile_seconds", "train_seconds", "steps_per_s"), 1)
+    found |= {"run": "mine", "finished": True, "notes": [], "seeds": 1, "adviser": "an oracle"}
+    hinted = {"share_of_ceiling": [0.99], "without_hints_share_of_ceiling": [0.83], "hints_from": "an oracle"}
+    for measures, shown in ((hinted, ["99.0 %", "83.0 %"]), ({"win": [0.5], "hints_from": "none"}, ["0.50"])):
+        console = Console(width=100, file=io.StringIO())
+        console.print(training_table(found | measures))
+        *_, last, _ = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+        assert [cell.strip() for cell in last.split("│")][2:-1] == shown
 
 
 def test_evaluations_of_a_run_without_hints_say_so_and_have_no_second_columns(train: Callable[..., Any]) -> None:
