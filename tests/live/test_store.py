@@ -460,7 +460,7 @@ def test_the_check_at_the_start_is_limited_in_time(
     path = str(tmp_path / "a.db")
     open_store(path).close()
     with sqlite3.connect(path) as db:
-        db.executemany("insert into events values ('ep-1', ?, zeroblob(1000))", ([seq] for seq in range(20_000)))
+        db.executemany("insert into events values ('ep-1', ?, zeroblob(1000))", ([seq] for seq in range(6000)))
     db.close()
     caplog.set_level("INFO")
     monkeypatch.setattr(sqlite, "INTEGRITY_SECONDS", 0.003)
