@@ -66,26 +66,41 @@ def evaluate_hints(
     """How good, how confident and how expensive a source's hints are."""
     if states < 1:
         raise BadInput(f"states is {states}; it must be at least 1.")
-    other = bot_named(game, opponent)
-    if other is None:
-        raise BadInput(f"{opponent!r} cannot be compiled; name a bot of {game.name} as the opponent.")
     reference = game.bot(game.reference)
+    if bot_named(game, opponent) is None:
+        raise BadInput(f"{opponent!r} cannot be compiled; name a bot of {game.name} as the opponent.")
     asker = PositionAsker(game, source.removeprefix("llm:"), prompt=prompt) if source.startswith("llm:") else None
     try:
         adviser = reference if asker else _adviser(game, source, checkpoint)
         settings, drawn = draw_positions(game, options, states, opponent, seed, adviser)
-        follow = _programs(game, other, reference, adviser)[1]
         progress(states // 2)
         asked = _ask(game, asker, settings, drawn, states) if asker else _bot_answers(drawn, states)
         acts = tuple(asked.acts[:, head].astype(np.int32) for head in range(len(game.heads)))
-        paid, best = (_followed(follow, settings, drawn, some) for some in (acts, drawn.best))
+        lost = regrets(game, settings, drawn, opponent, adviser, acts=acts)
         progress(states - states // 2)
     finally:
         if asker:
             asker.close()
     name = f"expert:{adviser.name}" if source == "expert" else source
     about = {"game": game.name, "source": name, "states": states, "opponent": opponent, "seed": seed}
-    return about | {"reference": game.reference} | _scores(game, drawn, asked, best - paid)
+    return about | {"reference": game.reference} | _scores(game, drawn, asked, lost)
+
+
+def regrets(
+    game: Game,
+    settings: Any,
+    drawn: Drawn,
+    opponent: str,
+    adviser: Bot,
+    reference: Bot | None = None,
+    acts: Act | None = None,
+) -> NDArray[np.float64]:
+    """f64[n]: what the adviser's act, or `acts`, costs in each position; bots as in `draw_positions`."""
+    other, reference = bot_named(game, opponent), reference or game.bot(game.reference)
+    assert other is not None, "draw_positions has used this opponent"
+    follow = _programs(game, other, reference, adviser)[1]
+    paid, best = (_followed(follow, settings, drawn, some) for some in (acts or drawn.advice, drawn.best))
+    return best - paid
 
 
 class _Answers(NamedTuple):

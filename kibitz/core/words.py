@@ -16,6 +16,7 @@ History: TypeAlias = list[Mapping[str, Any]]  # {"seat", "act"} of every act so 
 CONFIDENCE = "confidence"  # an answer field that is not part of the act
 CONFIDENCES = tuple(tenth / 10 for tenth in range(11))
 GENERIC_PROMPT = Path(__file__).parent / "prompt.txt"
+GENERIC_TAUGHT_PROMPT = Path(__file__).parent / "prompt_taught.txt"
 
 
 def with_article(word: str) -> str:
@@ -34,6 +35,7 @@ class Words:
     position_text: Callable[[Any], str]  # view -> a sentence or two for the person in the seat
     choices_text: Callable[[Any, Masks], str]  # view, masks -> what a person may type now
     prompt: str | Path = GENERIC_PROMPT  # the template of the question to a language model
+    taught_prompt: str | Path = GENERIC_TAUGHT_PROMPT  # the short template for a model that was taught the game
 
 
 def generic_words(heads: tuple[Head, ...], rules: str = "") -> Words:
@@ -78,9 +80,15 @@ def generic_words(heads: tuple[Head, ...], rules: str = "") -> Words:
 def question_variables(
     words: Words, names: Container[str], settings: Any, view: Any, masks: Masks, history: History
 ) -> Mapping[str, str]:
-    """The values for a template with these names: the game's own variables, and `choices`, the legal values."""
+    """The values for a template with these names: the game's own variables, and what every game has.
+
+    These are `choices`, the legal values, and `position`, the view in words.
+    """
     variables = words.prompt_variables(settings, view, history)
-    return {**variables, "choices": words.choices_text(view, masks)} if "choices" in names else variables
+    extra = {"choices": words.choices_text(view, masks)} if "choices" in names else {}
+    if "position" in names and "position" not in variables:
+        extra["position"] = words.position_text(view)
+    return {**variables, **extra} if extra else variables
 
 
 def position_text(view: Any) -> str:
@@ -114,6 +122,19 @@ def act_of_fields(heads: tuple[Head, ...], declared: Mapping[str, Any], masks: M
             head = next(unnamed)
             act[head] = legal[head][list(place).index(given)]
     return tuple(act)
+
+
+def fields_of_act(heads: tuple[Head, ...], declared: Mapping[str, Any], masks: Masks, act: Act) -> dict[str, Any]:
+    """The answer's fields that stand for a legal act, without confidence and free text: `act_of_fields` backwards."""
+    legal = [_legal(mask) for mask in masks]
+    ranks = [values.index(value) for values, value in zip(legal, act, strict=True)]
+    places = {head.name: i for i, head in enumerate(heads)}
+    unnamed = iter([i for name, i in places.items() if name not in declared])
+    return {
+        name: values[ranks[places[name]]] if name in places else [place[ranks[next(unnamed)]] for place in values]
+        for name, values in declared.items()
+        if is_choice(name, values)
+    }
 
 
 def _legal(mask: Any) -> list[int]:

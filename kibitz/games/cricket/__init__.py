@@ -69,6 +69,7 @@ def build() -> Game:
             position_text=prompt.position_text,
             choices_text=prompt.choices_text,
             prompt=str(FOLDER / "prompt.txt"),
+            taught_prompt=str(FOLDER / "prompt_taught.txt"),
         ),
         drawing=Drawing(
             frame=frame.frame,

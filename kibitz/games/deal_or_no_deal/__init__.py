@@ -69,6 +69,7 @@ def build(max_count: int = 4, revealed: bool = False, past_offers: int = 0) -> G
             position_text=words.position_text,
             choices_text=words.choices_text,
             prompt="configs/llm_prompt.txt",
+            taught_prompt="configs/llm_prompt_taught.txt",
         ),
         drawing=Drawing(
             frame=frame.frame,

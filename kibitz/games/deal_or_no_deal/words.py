@@ -73,6 +73,14 @@ def history_line(entry: Mapping[str, Any], seat: int) -> str:
     return f"{who}: {act_text(entry['act'])}"
 
 
+def _brief(entry: Mapping[str, Any], view: Any) -> str:
+    """`me1240`: this seat's act 1 (INSIST) claims 2, 4 and 0. `it0220`: the partner's act 0 leaves it 2, 2 and 0."""
+    act_type, *kept = entry["act"]
+    own = entry["seat"] == int(view.seat)
+    shares = kept if own else [int(count) - number for count, number in zip(view.counts, kept, strict=True)]
+    return ("me" if own else "it") + "".join(map(str, [act_type, *(shares if act_type in (PROPOSE, INSIST) else ())]))
+
+
 def prompt_variables(settings: Any, view: Any, history: list[Mapping[str, Any]]) -> dict[str, str]:
     """Prompt variables, all strings; they contain only what the view contains."""
     act = int(view.other_act)
@@ -87,6 +95,7 @@ def prompt_variables(settings: Any, view: Any, history: list[Mapping[str, Any]])
         "p": csv(view.other_utilities) if revealed else "unknown",
         "history_str": "\n".join(history_line(entry, int(view.seat)) for entry in history),
         "partner_has_spoken": "yes" if act != SILENT else "no",
+        "dialogue": "\n".join(_brief(entry, view) for entry in history),
         "legal_acts": ", ".join(f"{ACT_NAMES.index(name)} {name}" for name in legal),
         "oA_max_csv": csv(view.counts),
     }

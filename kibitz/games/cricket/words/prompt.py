@@ -91,6 +91,28 @@ def prompt_variables(settings: Any, view: Any, history: list[Mapping[str, Any]])
             for i in range(11)
             if (int(view.waiting if bats else view.may_bowl) >> i) & 1
         ),
+    } | _brief_variables(view, batters, bowlers)
+
+
+def _brief_variables(view: Any, batters: Eleven, bowlers: Eleven) -> dict[str, str]:
+    """What the short template for a taught model shows: players by place in the order, ratings as plain numbers."""
+
+    def batter(place: int, faced: Any) -> str:
+        player = batters.players[place]
+        return f"{place + 1} {player.strike} {player.power} {player.safety} faced {int(faced)}"
+
+    bats, place, ball = bool(view.bats), int(view.bowler), view.ball
+    bowler = None if place == NOBODY else bowlers.players[place]
+    open_places = int(view.waiting) * bool(view.comes_in) if bats else int(view.may_bowl)
+    listed = [i for i in range(11) if (open_places >> i) & 1]
+    people = (batters if bats else bowlers).players
+    tactics = f"{INTENTS[int(ball.intent)]} {PLANS[int(ball.plan)]} {FIELDS[int(ball.field)]}"
+    return {
+        "striker_brief": batter(int(view.striker), view.faced[0]),
+        "non_striker_brief": batter(int(view.other), view.faced[1]),
+        "bowler_brief": f"{place + 1} {bowler.bowls} {bowler.economy} {bowler.threat}" if bowler else "none",
+        "last_ball_brief": "none" if int(ball.outcome) == NOTHING else f"{tactics} {outcome_text(ball)}",
+        "players_brief": ", ".join(f"{i + 1} {people[i].name}" for i in listed) if len(listed) > 1 else "none",
     }
 
 

@@ -1,0 +1,1 @@
+"""Teaching a language model a game: examples from any expert, fine-tuning, export. Training needs `kibitz[teach]`."""
