@@ -16,7 +16,7 @@ from kibitz.llm.client.client import Client, connect
 from kibitz.llm.client.limits import Budget, FailurePolicy
 from kibitz.llm.client.types import Question, Reply
 from kibitz.llm.client.usage import UsageLedger
-from kibitz.llm.presets import Preset
+from kibitz.llm.presets import Preset, get_preset
 
 History = list[Mapping[str, Any]]  # {"seat", "act"} of every act so far, oldest first
 
@@ -39,6 +39,11 @@ class Advice(NamedTuple):
     reply: Reply
 
 
+def prompt_path(game: Game, preset: Preset) -> str | Path:
+    """The game's template for this model."""
+    return game.words.taught_prompt if preset.taught else game.words.prompt
+
+
 class PositionAsker:
     """One game, one preset, one prompt. Raises BadInput if the preset or the prompt cannot be used."""
 
@@ -54,7 +59,8 @@ class PositionAsker:
         ledger: UsageLedger | None = None,
         connect: Callable[..., Client] = connect,  # a preset and keywords -> a client
     ) -> None:
-        self.game, self.prompt = game, prompt or Prompt.read(game.words.prompt)
+        preset = get_preset(preset) if isinstance(preset, str) else preset
+        self.game, self.prompt = game, prompt or Prompt.read(prompt_path(game, preset))
         settings = game.default_options.settings()
         self.prompt.check(question_variables(game.words, self.prompt.names, settings, *first_view(game, settings), []))
         self.ledger = UsageLedger() if ledger is None else ledger

@@ -14,7 +14,7 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
-from kibitz.advice.ask import History, Position, PositionAsker
+from kibitz.advice.ask import History, Position, PositionAsker, prompt_path
 from kibitz.advice.features import Hint, HintAdapter
 from kibitz.core.act import Act, Masks
 from kibitz.core.bots import Bot, seated
@@ -27,6 +27,7 @@ from kibitz.core.logs import log_once
 from kibitz.core.play.player import BotPlayer, Turn
 from kibitz.core.play.resolve import bot_named
 from kibitz.llm.answers.prompt import Prompt
+from kibitz.llm.presets import get_preset
 
 log = logging.getLogger("kibitz.advice")
 PROVIDERS = ("random", "expert", "llm", "llm:PRESET")
@@ -122,9 +123,8 @@ class HintInjectorEnv(gymnasium.Wrapper[Any, Any, Any, Any], gymnasium.utils.Rec
         game = self._base.game
         if provider == "llm" or provider.startswith("llm:"):
             name = provider.removeprefix("llm").removeprefix(":") or preset
-            template = Prompt.read(
-                prompt or game.words.prompt, max_history_turns=max_history_turns, max_prompt_chars=max_prompt_chars
-            )
+            path = prompt or prompt_path(game, get_preset(name))
+            template = Prompt.read(path, max_history_turns=max_history_turns, max_prompt_chars=max_prompt_chars)
             self._asker = PositionAsker(game, name, prompt=template, cache=cache)
             self._source = f"llm:{name}"
             return None

@@ -67,7 +67,7 @@ def ask(
     from kibitz.llm.answers.prompt import Prompt
 
     record, chosen = read_game(game, options)
-    with PositionAsker(record, preset, prompt=Prompt.read(prompt or record.words.prompt)) as asker:
+    with PositionAsker(record, preset, prompt=None if prompt is None else Prompt.read(prompt)) as asker:
         other = opponent or record.default_players[1]
         settings, drawn = draw_positions(record, chosen, 1, other, seed, reference=record.bot(record.fallback))
         asked = position(record, settings, drawn, 0)

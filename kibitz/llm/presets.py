@@ -27,6 +27,7 @@ log = logging.getLogger("kibitz.llm")
 SHIPPED = "configs/llm_presets.yaml"
 GROQ = "https://api.groq.com/openai/v1"
 GROQ_KEY = "GROQ_API_KEY"
+LOCAL_LIMITS = Limits(deadline=60, timeout=60, attempts=1)  # for a model in this process
 
 
 class Sampling(Options):
@@ -67,6 +68,7 @@ class Preset(Options):
     threads: int | None = Field(None, ge=1)  # embedded; default: all cores but one
     context: int = Field(4096, ge=256)  # embedded: tokens of prompt and answer together
     batch: int = Field(8, ge=1)  # local_hf: questions per generation
+    taught: bool = False  # the model was taught the game: it reads the game's short template
     note: str = ""
 
     @field_validator("key_env")
@@ -126,7 +128,10 @@ def _read(file: Path) -> dict[str, Preset]:
 
 
 def get_preset(name: str, path: str | Path | None = None) -> Preset:
-    """By name, with `provider: auto` resolved."""
+    """By name, with `provider: auto` resolved; a GGUF file is a preset of its own."""
+    if name.endswith(".gguf"):
+        file = weights.locate(name)
+        return Preset(provider="embedded", model=str(file), limits=LOCAL_LIMITS, taught=weights.is_taught(file))
     known = read_presets(path)
     if name not in known:
         raise BadInput(f"There is no preset {name!r}; choose one of {', '.join(sorted(known))}.")

@@ -1,4 +1,4 @@
-"""A language model in a seat: `llm:PRESET`."""
+"""A language model in a seat: `llm:PRESET`, or `llm:FILE.gguf`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kibitz.advice.ask import Advice, Position, PositionAsker
 from kibitz.core.errors import BadInput
 from kibitz.core.game import Game
 from kibitz.core.play.player import Choice, PlayerFailed, Turn
-from kibitz.core.play.resolve import PlayerInfo, PlayerKind, Resolver
+from kibitz.core.play.resolve import InvalidName, PlayerInfo, PlayerKind, Resolver
 from kibitz.llm.client.types import Failure, Usage
 from kibitz.llm.presets import read_presets, why_not
 
@@ -74,4 +74,10 @@ def _presets(game: Game, resolver: Resolver) -> list[PlayerInfo]:
     ]
 
 
-KIND = PlayerKind(make=lambda game, rest, resolver: llm_player(game, rest), placeholder="PRESET", list=_presets)
+def _make(game: Game, name: str, resolver: Resolver) -> LLMPlayer:
+    if name.endswith(".gguf") and resolver.runs is not None:
+        raise InvalidName(f"A server's clients cannot name files; {name!r:.80} should be a preset.")
+    return llm_player(game, name)
+
+
+KIND = PlayerKind(make=_make, placeholder="PRESET", list=_presets)

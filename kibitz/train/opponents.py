@@ -14,7 +14,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from kibitz.advice.ask import PositionAsker
+from kibitz.advice.ask import PositionAsker, prompt_path
 from kibitz.advice.batch import LLMHints
 from kibitz.core.bots import NO_HINTS, Bot
 from kibitz.core.errors import BadInput
@@ -190,7 +190,7 @@ def make_llm_hints(hints: HintOptions, game: Game, settings: Any, seeds: int) ->
 
 
 def prompt_of(hints: HintOptions, game: Game) -> Prompt:
-    path = game.words.prompt if hints.prompt_path == DEFAULT else hints.prompt_path
+    path = prompt_path(game, preset_of(hints)) if hints.prompt_path == DEFAULT else hints.prompt_path
     return Prompt.read(path, max_history_turns=hints.max_history_turns, max_prompt_chars=hints.max_prompt_chars)
 
 

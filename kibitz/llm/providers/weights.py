@@ -7,6 +7,7 @@ llama-cpp-python from source; kibitz needs one file of it, converted for faster 
 from __future__ import annotations
 
 import hashlib
+import struct
 import subprocess
 import sys
 import tempfile
@@ -77,6 +78,14 @@ def _install_weights(target: Path, say: Callable[[str], None]) -> None:
             raise BadInput("The converted weights do not have the expected SHA-256; nothing was installed.")
         fresh.replace(target)  # atomic: another process sees the whole file or none
     say(f"The SmolLM2 weights (145 MB, Apache-2.0, SHA-256 checked) are in {target}.")
+
+
+def is_taught(file: Path) -> bool:
+    """Whether `kibitz teach export` made this file; BadInput if it is not a GGUF file."""
+    try:
+        return gguf.TAUGHT_KEY in gguf.read_header(file).text
+    except (ValueError, IndexError, KeyError, struct.error, OSError):
+        raise BadInput(f"{str(file)!r} is not a complete GGUF file.") from None
 
 
 def identity(file: Path) -> str:

@@ -1,0 +1,170 @@
+"""`kibitz teach`: examples for a language model, training on them, and export."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from kibitz.cli import output
+from kibitz.cli.options import DEFAULT_GAME, Contexts, GameName, GameOptions, Json, PromptPath, Seed, read_game
+from kibitz.core.errors import BadInput
+
+app = typer.Typer(help="Teach a language model to play a game and to advise.", no_args_is_help=True)
+
+
+@app.command("data")
+def data(
+    out: Annotated[str, typer.Option("--out", help="File of JSON Lines to write")],
+    rows: Annotated[int, typer.Option("--rows", min=1, help="Number of rows")] = 10_000,
+    game: GameName = DEFAULT_GAME,
+    expert: Annotated[
+        list[str] | None, typer.Option("--expert", help="Expert, or NAME=WEIGHT for each of a mix; default: reference")
+    ] = None,
+    opponent: Annotated[
+        list[str] | None, typer.Option("--opponent", help="Opponent, or NAME=WEIGHT for each of several")
+    ] = None,
+    student: Annotated[
+        str | None, typer.Option("--student", help="Player that plays instead of the expert, which only answers")
+    ] = None,
+    random_share: Annotated[
+        float, typer.Option("--random-share", min=0, max=1, help="Share of random acts in every second episode")
+    ] = 0.5,
+    min_return: Annotated[
+        float | None, typer.Option("--min-return", help="Keep only episodes in which seat 0 earns at least this")
+    ] = None,
+    pairs: Annotated[bool, typer.Option("--pairs", help="Write pairs of chosen and rejected answers")] = False,
+    min_regret: Annotated[
+        float, typer.Option("--min-regret", min=0, help="Smallest regret of a rejected answer, for --pairs")
+    ] = 0.0,
+    contexts: Contexts = "uniform",
+    seed: Seed = 0,
+    prompt: PromptPath = None,
+    options: GameOptions = None,
+    as_json: Json = False,
+) -> None:
+    """Write positions and an expert's answers as chat messages, for supervised or preference training."""
+    from kibitz.llm.answers.prompt import Prompt
+    from kibitz.teach.data import Lesson, write_rows
+
+    record, chosen = read_game(game, options, contexts)
+    spec = _weights(expert, "--expert")
+    lesson = Lesson(
+        expert=spec if isinstance(spec, dict) and len(spec) > 1 else next(iter(spec), ""),
+        opponents=_weights(opponent, "--opponent") or None,
+        student=student or "",
+        random_share=random_share,
+        min_return=min_return,
+        pairs=pairs,
+        min_regret=min_regret,
+        seed=seed,
+    )
+    template = None if prompt is None else Prompt.read(prompt)
+    with output.progress("rows", rows, quiet=as_json) as advance:
+        found = write_rows(Path(out), record, chosen, lesson, rows, template, advance)
+    output.result(found, as_json, output.values_table("Rows"))
+
+
+def _weights(given: list[str] | None, flag: str) -> dict[str, float]:
+    """`NAME` or `NAME=WEIGHT`, several times."""
+    found: dict[str, float] = {}
+    for one in given or []:
+        name, equals, text = one.rpartition("=")
+        try:
+            found[name if equals else one] = float(text) if equals else 1.0
+        except ValueError:
+            raise BadInput(f"{flag} {one!r} should be NAME or NAME=WEIGHT, with a number as the weight.") from None
+    return found
+
+
+@app.command("sft")
+def sft(
+    data: Annotated[list[str], typer.Option("--data", help="File of JSON Lines with chat messages; may be repeated")],
+    out: Annotated[str, typer.Option("--out", help="Folder of the training")],
+    base: Annotated[
+        str, typer.Option("--base", help="Model to train: embedded, a GGUF file or a folder of transformers")
+    ] = "embedded",
+    rank: Annotated[int, typer.Option("--rank", min=1, help="Rank of the LoRA adapter")] = 16,
+    full: Annotated[bool, typer.Option("--full", help="Train all weights instead of an adapter")] = False,
+    lr: Annotated[float, typer.Option("--lr", help="Highest learning rate")] = 1e-3,
+    batch: Annotated[int, typer.Option("--batch", min=1, help="Rows per step")] = 64,
+    epochs: Annotated[int, typer.Option("--epochs", min=1, help="Passes over the rows")] = 1,
+    max_tokens: Annotated[int, typer.Option("--max-tokens", min=16, help="Leave out longer rows")] = 512,
+    workers: Annotated[int, typer.Option("--workers", min=0, help="Processes that prepare batches")] = 0,
+    device: Annotated[str, typer.Option("--device", help="Device of PyTorch: auto, cpu, cuda, cuda:1")] = "auto",
+    checkpoint_steps: Annotated[
+        int, typer.Option("--checkpoint-steps", min=1, help="Steps between two checkpoints")
+    ] = 500,
+    minutes: Annotated[
+        float | None, typer.Option("--minutes", min=0, help="Stop with a checkpoint after this many minutes")
+    ] = None,
+    seed: Seed = 0,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the training in --out")] = False,
+    as_json: Json = False,
+) -> None:
+    """Train a language model on rows of `kibitz teach data`. Ctrl-C saves a checkpoint and stops."""
+    from kibitz.teach.sft import SftOptions, train
+    from kibitz.train.progress import stoppable
+
+    values = {"data": tuple(data), "base": base, "rank": None if full else rank, "lr": lr, "batch": batch}
+    values |= {"epochs": epochs, "max_tokens": max_tokens, "seed": seed, "workers": workers, "device": device}
+    options = SftOptions.read(values | {"checkpoint_steps": checkpoint_steps})
+    with _training_bar(quiet=as_json) as report, stoppable() as stop:
+        found = train(options, Path(out), resume, minutes, report, lambda: stop.asked)
+    output.result(found, as_json, output.values_table("Taught" if found["finished"] else "Stopped; --resume continues"))
+
+
+@app.command("export")
+def export(
+    adapter: Annotated[str, typer.Option("--adapter", help="Folder of `kibitz teach sft`, or of a peft adapter")],
+    out: Annotated[str, typer.Option("--out", help="File or folder to write")],
+    form: Annotated[str, typer.Option("--format", help="What to write: gguf, transformers or peft")] = "gguf",
+    base: Annotated[
+        str, typer.Option("--base", help="Model to merge into: embedded, a GGUF file or a folder of transformers")
+    ] = "embedded",
+    as_json: Json = False,
+) -> None:
+    """Merge an adapter into its model: a GGUF file for `llm:FILE`, or a folder for vLLM; or copy it for peft."""
+    from kibitz.teach import export as exports
+
+    target, folder = Path(out), exports.adapter_folder(Path(adapter))
+    if target.exists():
+        raise BadInput(f"{out} exists; name another place or delete it.")
+    read = exports.read_adapter(folder)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if form == "gguf":
+        exports.to_gguf(read, base, target)
+    elif form == "transformers":
+        exports.to_transformers(folder, base, target)
+    elif form == "peft":
+        exports.to_peft(folder, target)
+    else:
+        raise BadInput(f"There is no format {form!r}; choose gguf, transformers or peft.")
+    output.result({"out": out, "format": form, "matrices": len(read.pairs())}, as_json, output.values_table("Exported"))
+
+
+@contextmanager
+def _training_bar(quiet: bool) -> Iterator[Callable[[dict[str, Any]], None]]:
+    """Loss, agreement and rate on standard error."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.fields[summary]}"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=output.err, disable=quiet) as bar:
+        task = bar.add_task("loading", total=None, summary="")
+
+        def report(metrics: dict[str, Any]) -> None:
+            summary = (
+                f"loss {metrics['loss']:.4f}, answers right {100 * metrics['agreement']:.1f} %, "
+                f"{metrics['rows_per_s']:,.0f} rows/s"
+            )
+            done, total = metrics["step"], metrics["steps"]
+            bar.update(task, completed=done, total=total, description="teaching", summary=summary)
+
+        yield report

@@ -1,0 +1,115 @@
+"""Supervised training: it learns, resumes where it stopped, and says what is wrong."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kibitz.core.errors import BadInput
+from kibitz.teach.data import Lesson, write_rows
+from tests.teach.models import tiny_model
+from tests.train import toy
+
+pytestmark = pytest.mark.conformance  # needs the extra `teach`
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """PyTorch's threads spin while they wait; on a busy machine a tiny model takes minutes instead of seconds."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def lesson(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A model and 512 rows."""
+    folder = tmp_path_factory.mktemp("teach")
+    game = toy.build(False)
+    write_rows(folder / "rows.jsonl", game, game.default_options, Lesson(random_share=0), 512)
+    return tiny_model(folder / "model"), folder / "rows.jsonl"
+
+
+def options(lesson: tuple[Path, Path], **more: Any) -> Any:
+    from kibitz.teach.sft import SftOptions
+
+    base, rows = lesson
+    given = {"data": (str(rows),), "base": str(base), "batch": 16, "lr": 1e-2, "epochs": 2, "rank": None}
+    return SftOptions.read(given | more)
+
+
+def weights(folder: Path) -> dict[str, Any]:
+    from safetensors.numpy import load_file
+
+    (file,) = folder.glob("*.safetensors")
+    return load_file(file)
+
+
+def test_training_lowers_the_loss_and_writes_its_metrics(lesson: tuple[Path, Path], tmp_path: Path) -> None:
+    from kibitz.teach.sft import train
+
+    found = train(options(lesson), tmp_path / "run")
+    with (tmp_path / "run" / "metrics.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert found["finished"] and float(rows[-1]["loss"]) < 0.5 * float(rows[0]["loss"])
+
+
+def test_a_resumed_training_equals_one_that_was_never_stopped(lesson: tuple[Path, Path], tmp_path: Path) -> None:
+    from kibitz.teach.sft import train
+
+    chosen = options(lesson, rank=4)
+    whole = train(chosen, tmp_path / "whole")
+    calls = iter(range(1000))
+    part = train(chosen, tmp_path / "part", stopping=lambda: next(calls) == 10)
+    assert not part["finished"] and part["steps"] == 11
+    with pytest.raises(BadInput, match="add --resume"):
+        train(chosen, tmp_path / "part")
+    again = train(chosen, tmp_path / "part", resume=True)
+    assert again["finished"] and again["steps"] == whole["steps"]
+    one, other = weights(tmp_path / "whole" / "adapter"), weights(tmp_path / "part" / "adapter")
+    assert set(one) == set(other) and all((one[name] == other[name]).all() for name in one)
+
+
+def test_a_checkpoint_of_another_job_is_refused(lesson: tuple[Path, Path], tmp_path: Path) -> None:
+    from kibitz.teach.sft import train
+
+    train(options(lesson), tmp_path, stopping=lambda: True)
+    with pytest.raises(BadInput, match="trained with batch 16, not 8"):
+        train(options(lesson, batch=8), tmp_path, resume=True)
+
+
+def test_a_damaged_checkpoint_is_refused(lesson: tuple[Path, Path], tmp_path: Path) -> None:
+    from kibitz.teach.sft import train
+
+    train(options(lesson), tmp_path, stopping=lambda: True)
+    (tmp_path / "checkpoint" / "state.pt").write_bytes(b"half a file")
+    with pytest.raises(BadInput, match="Cannot read the checkpoint"):
+        train(options(lesson), tmp_path, resume=True)
+
+
+def test_a_row_without_an_answer_is_refused(lesson: tuple[Path, Path], tmp_path: Path) -> None:
+    from kibitz.teach.sft import train
+
+    (tmp_path / "rows.jsonl").write_text('{"messages": []}\n')
+    with pytest.raises(BadInput, match="end with the assistant's answer"):
+        train(options(lesson, data=(str(tmp_path / "rows.jsonl"),)), tmp_path / "run")
+
+
+def test_trl_reads_the_same_rows(lesson: tuple[Path, Path], tmp_path: Path) -> None:
+    pytest.importorskip("trl")
+    from datasets import load_dataset
+    from trl import SFTConfig, SFTTrainer
+
+    base, rows = lesson
+    config = SFTConfig(
+        str(tmp_path), max_steps=1, per_device_train_batch_size=2, report_to=[], use_cpu=True, bf16=False
+    )
+    trainer = SFTTrainer(str(base), config, train_dataset=load_dataset("json", data_files=str(rows), split="train"))
+    assert trainer.train().global_step == 1
