@@ -13,7 +13,8 @@ from typing import Annotated, Any
 
 import orjson
 from fastapi import Header, Request
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
+from pydantic.json_schema import SkipJsonSchema
 
 from kibitz.core.errors import BadInput
 from kibitz.core.options import sentence
@@ -30,9 +31,8 @@ MAX_EVENT_BYTES = 1 << 20  # so that a page of events for a slow reader stays sm
 PIECE_BYTES = 256 << 10  # of a body, checked at once
 MAX_NAME = 200  # characters of a game's or player's name
 KEY_HEADER = "Episode-Key"
-Key = Annotated[
-    str | None, Header(alias=KEY_HEADER, min_length=16, max_length=200, description="the key of the episode's driver")
-]
+KeyText = Annotated[str, Field(min_length=16, max_length=200, pattern="^[!-~]*$")]  # HTTP would remove outer spaces
+Key = Annotated[KeyText | SkipJsonSchema[None], Header(alias=KEY_HEADER, description="the key of the episode's driver")]
 _BEGINNING = threading.Lock()  # counting and beginning are one step
 LINES = {"content": {"application/x-ndjson": {"schema": {"type": "string", "description": "one event per line"}}}}
 
