@@ -40,9 +40,11 @@ FINISHING = """
 import signal, sys, time
 from kibitz.core import interrupt
 interrupt.watch()
-signal.signal(signal.SIGINT, lambda *_: interrupt.finishing())
+noticed = []
+signal.signal(signal.SIGINT, lambda *_: noticed.append(interrupt.finishing()))
 print("ready", flush=True)
-signal.pause()
+while not noticed:
+    time.sleep(0.01)
 time.sleep(1)
 print("ended by itself", flush=True)
 interrupt.exit_now(7)
