@@ -17,7 +17,7 @@ app = typer.Typer(help="Language models: install one, list them, ask one.", no_a
 
 @app.command("install")
 def install(as_json: Json = False) -> None:
-    """Install the embedded model: its engine and its weights (145 MB), checked by hash."""
+    """Install the embedded model: its engine, its weights and the taught ones (145 MB each), checked by hash."""
     from kibitz.llm.providers import weights
 
     lines: list[str] = []
@@ -29,6 +29,7 @@ def install(as_json: Json = False) -> None:
 
     path = weights.install(say)
     found: dict[str, Any] = {"weights": str(path), "sha256": weights.SHA256}
+    found |= {"taught": str(weights.install_taught(say)), "taught_sha256": weights.TAUGHT_SHA256}
     # without --json the lines are already on the terminal
     output.result(found | ({"said": lines} if as_json else {}), as_json, output.values_table("installed"))
 

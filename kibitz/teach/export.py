@@ -67,10 +67,28 @@ def read_adapter(folder: Path) -> Adapter:
 
 def to_gguf(adapter: Adapter, base: str, target: Path) -> None:
     """Merged into a copy of a Q8_0 file of the Llama family, such as the embedded model."""
+    source = _gguf_file(base)
+    changes = changes_of(adapter, base)
+    part = target.with_name(f".{target.name}.part")
+    try:
+        gguf.merge(source, part, changes, {gguf.TAUGHT_KEY: "yes"})
+        part.replace(target)
+    except ValueError as error:
+        raise BadInput(f"The adapter was trained on another model than {base!r}: {error}.") from None
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _gguf_file(base: str) -> Path:
     source = weights.locate() if base == EMBEDDED else named(base)
     if not source.is_file() or source.suffix != ".gguf":
         raise BadInput(f"{base!r} is no GGUF file; --base must name the one to merge into, or {EMBEDDED}.")
-    about = gguf.read_header(source)
+    return source
+
+
+def changes_of(adapter: Adapter, base: str) -> dict[str, LowRank]:
+    """What the adapter adds to the tensors of a GGUF file of the Llama family, by their names."""
+    about = gguf.read_header(_gguf_file(base))
     heads = {
         "attn_q": about.numbers.get("llama.attention.head_count"),
         "attn_k": about.numbers.get("llama.attention.head_count_kv"),
@@ -84,14 +102,7 @@ def to_gguf(adapter: Adapter, base: str, target: Path) -> None:
             raise BadInput(f"The adapter changes {place}, which a GGUF file of the Llama family does not have.")
         name = MATRICES[matrix]
         changes[f"blk.{layer}.{name}.weight"] = LowRank(_interleaved(up, heads[name]) if name in heads else up, down)
-    part = target.with_name(f".{target.name}.part")
-    try:
-        gguf.merge(source, part, changes, {gguf.TAUGHT_KEY: "yes"})
-        part.replace(target)
-    except ValueError as error:
-        raise BadInput(f"The adapter was trained on another model than {base!r}: {error}.") from None
-    finally:
-        part.unlink(missing_ok=True)
+    return changes
 
 
 def _interleaved(up: NDArray[np.float32], heads: int | None) -> NDArray[np.float32]:

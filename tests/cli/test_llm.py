@@ -52,9 +52,13 @@ def test_ask_prints_prompt_answer_and_latency() -> None:
 
 @pytest.mark.usefixtures("embedded")
 def test_install_reports_its_steps_and_does_nothing_twice() -> None:
+    CliRunner().invoke(app, ["llm", "install", "--json"])
     found = json.loads(CliRunner().invoke(app, ["llm", "install", "--json"]).stdout)
     assert found["weights"].endswith(".gguf")
-    assert found["said"] == [f"The SmolLM2 weights are in {found['weights']}."]
+    assert found["said"] == [
+        f"The SmolLM2 weights are in {found['weights']}.",
+        f"The taught weights are in {found['taught']}.",
+    ]
 
 
 @pytest.mark.usefixtures("presets")

