@@ -81,6 +81,7 @@ def test_an_invalid_query_closes_the_socket_with_a_reason(served: Served) -> Non
         ("episode_id=ep-none", "no episode"),
         ("episode_id=..%2F..", "letters"),
         ("since=x", "number"),
+        ("since=" + 30 * "%F0%9F%8F%8F", "number"),  # a close frame has room for 123 bytes
     ):
         with connect(f"{served.ws}?{query}") as socket, pytest.raises(ConnectionClosed) as closed:
             socket.recv(5)

@@ -77,10 +77,9 @@ class AccessControl:
 
     def recorded(self, scope: Scope, send: Send) -> Send:
         """Records a request that may change something, with the status of its answer."""
-        socket, path = scope["type"] == "websocket", scope["path"]
-        if path == WATCH_PATH if socket else scope["method"] in READING or path.endswith(ROUTINE):
+        if not _is_recorded(scope):
             return send
-        done = False
+        socket, done = scope["type"] == "websocket", False
 
         async def record_and_send(message: MutableMapping[str, Any]) -> None:
             nonlocal done
@@ -90,6 +89,18 @@ class AccessControl:
             await send(message)
 
         return record_and_send
+
+    def record_failure(self, scope: Scope) -> None:
+        """The same for a request that raised an exception: its answer is not sent through `recorded`."""
+        if _is_recorded(scope):
+            self.record(scope, 500)
+
+
+def _is_recorded(scope: Scope) -> bool:
+    """Whether a request may change something and is no routine."""
+    if scope["type"] == "websocket":
+        return bool(scope["path"] != WATCH_PATH)
+    return scope["method"] not in READING and not scope["path"].endswith(ROUTINE)
 
 
 def _query(scope: Scope) -> dict[str, str]:

@@ -95,6 +95,7 @@ async def _http(request: Request, error: Exception) -> JSONResponse:
 
 
 async def _failed(request: Request, error: Exception) -> JSONResponse:
+    request.app.state.guard.access.record_failure(request.scope)
     return _problem(500, "The server failed; its log says why.")
 
 

@@ -20,6 +20,7 @@ from kibitz.live.stream.channel import Channel, Message, Watcher
 from kibitz.live.stream.hub import Hub
 
 MAX_MESSAGE_CHARACTERS = 4096  # from a watcher
+MAX_REASON_BYTES = 123  # of a close frame
 KEEPALIVE_SECONDS = 15  # proxies close silent streams
 NORMAL, GOING_AWAY, POLICY_VIOLATION, TRY_AGAIN_LATER = 1000, 1001, 1008, 1013  # WebSocket close codes
 DISCONNECTED = (WebSocketDisconnect, RuntimeError, OSError)  # raised when the watcher left first
@@ -136,7 +137,7 @@ async def _watch(socket: WebSocket) -> None:
         session.push = socket.scope.get("extensions", {}).get(PUSH)
         await session.find_episode()
     except BadQuery as wrong:
-        await _close(socket, POLICY_VIOLATION, str(wrong)[:100])
+        await _close(socket, POLICY_VIOLATION, str(wrong))
         return
     except StoreUnavailable as error:
         await _close_for(socket, error)
@@ -176,7 +177,7 @@ async def _close(socket: WebSocket, code: int, reason: str) -> None:
     if code not in (NORMAL, GOING_AWAY):
         socket.app.state.bus.hub.refused[code] += 1
     with suppress(*DISCONNECTED):
-        await socket.close(code, reason)
+        await socket.close(code, reason.encode()[:MAX_REASON_BYTES].decode(errors="ignore"))
 
 
 async def _send(socket: WebSocket, session: WatchSession) -> None:
