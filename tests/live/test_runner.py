@@ -185,6 +185,8 @@ def test_an_export_can_be_imported_and_branched_on_another_server(served: Served
     assert steps(branch) == steps(first), "the same players continue as before"
     started = json.loads(next(other.get(f"/episodes/{branch}/events").iter_lines()))["payload"]["about"]
     assert started["branched_from"] == {"episode_id": first, "turn": 1}
+    counted = other.get("/leaderboard.json").json()["players"]
+    assert [one["episodes"] for one in counted] == [1, 1], "the luck of a branch is known, so it does not count"
     missing = other.post(f"/episodes/{first}/branch", json=asked | {"turn": 999})
     assert missing.status_code == 404 and "steps" in missing.json()["error"]
 

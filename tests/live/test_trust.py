@@ -95,6 +95,7 @@ LIES: dict[str, tuple[Change, str]] = {
     "huge acts": (lambda events: _step(events)["acts"].__setitem__(0, [2**63 - 1, 0, 0, 0]), "not possible"),
     "no acts": (lambda events: _step(events).update(acts=[None, None]), "acts of every step"),
     "options": (lambda events: events[0]["payload"]["about"].pop("options"), "its options"),
+    "another version": (lambda events: events[0]["payload"].update(version=99), "another version of deal_or_no_deal"),
     "another game": (lambda events: events[0]["payload"].update(game="chess"), "chess"),
     "seed of thousands of digits": (lambda events: events[-1]["payload"].update(seed="9" * 5000), "format"),
 }

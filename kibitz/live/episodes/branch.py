@@ -21,10 +21,10 @@ DRAWN = ("seed", "number", "match")  # what an episode's chance comes from
 
 
 class NotReplayable(Exception):
-    """The record lacks something that a replay needs; the message names it."""
+    """The record lacks something that a replay needs, or is of another version of the game."""
 
-    def __init__(self, missing: str) -> None:
-        super().__init__(f"That record does not contain {missing}, so it cannot be replayed.")
+    def __init__(self, problem: str) -> None:
+        super().__init__(f"That record {problem}, so it cannot be replayed.")
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def read_whole(store: Store, row: Row) -> tuple[EpisodeRequest, BranchPoint]:
 
     stand_in = get_game(row.game).fallback
     if not isinstance(row.about.get("options"), dict):  # spares reading a record that may have megabytes
-        raise NotReplayable("its options")
+        raise NotReplayable("does not contain its options")
     steps, drawn = _read(store, row)
     return _branch(row, BranchRequest.model_construct(turn=len(steps), players=[stand_in] * 2), steps, drawn)
 
@@ -68,11 +68,11 @@ def _branch(
 ) -> tuple[EpisodeRequest, BranchPoint]:
     pack = row.about.get("eval_pack_id")
     if (None, None) in kept:
-        raise NotReplayable("the acts of every step")
+        raise NotReplayable("does not contain the acts of every step")
     if not isinstance(row.about.get("options"), dict):
-        raise NotReplayable("its options")
+        raise NotReplayable("does not contain its options")
     if "seed" not in drawn:
-        raise NotReplayable("its seed")
+        raise NotReplayable("does not contain its seed")
     request = EpisodeRequest.read(
         game=row.game, players=asked.players, options=row.about["options"], eval_pack_id=pack,
         open=asked.open, pace=asked.pace, enable_tts=asked.enable_tts, adviser=asked.adviser,
@@ -85,6 +85,10 @@ def _branch(
 
 def _read(store: Store, row: Row) -> tuple[list[tuple[Choice | None, Choice | None]], dict[str, int]]:
     """Both seats' choices at each step, and what the chance was drawn from."""
+    import_jax()
+    from kibitz.games import get_game
+
+    current = get_game(row.game).version
     steps: list[tuple[Choice | None, Choice | None]] = []
     drawn = {key: value for key, value in row.secret.items() if key in DRAWN and value is not None}
     decisions: dict[int, Mapping[str, Any]] = {}  # of the current step, by seat
@@ -98,9 +102,11 @@ def _read(store: Store, row: Row) -> tuple[list[tuple[Choice | None, Choice | No
                 steps.append((_choice(row, 0, first, decisions), _choice(row, 1, second, decisions)))
                 decisions = {}
             else:
+                if payload.get("version", current) != current:
+                    raise NotReplayable(f"is of another version of {row.game} than the current {current}")
                 drawn |= {key: int(payload[key]) for key in DRAWN if payload.get(key) is not None}
     except (KeyError, TypeError, ValueError, AttributeError):  # a foreign driver wrote the record
-        raise NotReplayable("its steps in kibitz's format") from None
+        raise NotReplayable("does not contain its steps in kibitz's format") from None
     return steps, drawn
 
 
@@ -113,7 +119,6 @@ def _events(store: Store, episode_id: str) -> Iterator[Event]:
 
 def _choice(row: Row, seat: int, act: list[int] | None, decisions: Mapping[int, Mapping[str, Any]]) -> Choice | None:
     """The act of the step; its source and reason come from the seat's decision, if there is one."""
-    import_jax()
     from kibitz.core.play.player import Choice
 
     if act is None:

@@ -78,7 +78,9 @@ class EpisodeInfo(BaseModel):
     text: str
     open: bool
     origin: str = Field(description="played by a `server`, by a `driver` elsewhere, or loaded by an `import`")
-    verified: bool = Field(description="played by a server, or confirmed by replay: counts on the leaderboard")
+    verified: bool = Field(
+        description="played by a server, or confirmed by replay: counts on the leaderboard, unless it is a branch"
+    )
 
 
 class EpisodePage(BaseModel):
@@ -100,7 +102,7 @@ class EventsAnswer(BaseModel):
 class LoadAnswer(BaseModel):
     episode_id: str
     events: int
-    verified: bool = Field(description="whether a replay confirmed the result, so that it counts on the leaderboard")
+    verified: bool = Field(description="whether a replay confirmed the result")
 
 
 class Envelope(BaseModel):

@@ -159,10 +159,9 @@ def _add_changing(routes: APIRouter) -> None:
             return _conflict("A running episode cannot be branched; wait for its end.")
         try:
             start, point = await asyncio.to_thread(read_branch, request.app.state.bus.store, row, asked)
+            return await begin(request, start, point)
         except NotReplayable as problem:
             return _conflict(str(problem))
-        try:
-            return await begin(request, start, point)
         except BadInput as wrong:  # names that another game has, or an option that this version lacks
             raise NotFound(str(wrong)) from None
 

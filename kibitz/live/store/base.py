@@ -81,7 +81,7 @@ class Row:
     text: str = ""  # the closing line
     about: Mapping[str, Any] = field(default_factory=dict)
     secret: Mapping[str, Any] = field(default_factory=dict)
-    verified: bool = False  # played by a server, or a replay has confirmed its result: counts on the leaderboard
+    verified: bool = False  # played by a server, or a replay has confirmed its result
 
     def shown(self) -> dict[str, Any]:
         """The public fields."""

@@ -23,6 +23,8 @@ COLUMNS = (
 )
 # a server's own episodes, and those whose result a replay has confirmed
 VERIFIED = "(origin = 'server' or exists (select 1 from verified where verified.episode_id = id))"
+# others played a branch's beginning, and whoever continues it may know its luck
+COUNTED = f"""status = 'ended' and {VERIFIED} and replace(about, '"branched_from":', '') = about"""
 SELECT_ROWS = f"""
 select {COLUMNS}, (select coalesce(max(seq), -1) from events where episode_id = id), {VERIFIED} from episodes
 """
@@ -32,8 +34,8 @@ TABLES = {  # and their columns
 LEADERBOARD = f"""
 select game, player, count(*), avg(mine),
   sum(case when mine > theirs then 1 else 0 end), sum(case when mine = theirs then 1 else 0 end) from (
-  select game, player0 as player, return0 as mine, return1 as theirs from episodes where status = 'ended' and {VERIFIED}
-  union all select game, player1, return1, return0 from episodes where status = 'ended' and {VERIFIED}) as sides
+  select game, player0 as player, return0 as mine, return1 as theirs from episodes where {COUNTED}
+  union all select game, player1, return1, return0 from episodes where {COUNTED}) as sides
 group by game, player order by game, avg(mine) desc
 """
 
