@@ -64,7 +64,7 @@ def data(
         seed=seed,
     )
     template = None if prompt is None else Prompt.read(prompt)
-    with output.progress("rows", rows, quiet=as_json) as advance:
+    with output.progress("rows", rows, quiet=as_json) as advance, _writing(out):
         found = write_rows(Path(out), record, chosen, lesson, rows, template, advance)
     output.result(found, as_json, output.values_table("Rows"))
 
@@ -113,9 +113,11 @@ def sft(
     values = {"data": tuple(data), "base": base, "rank": None if full else rank, "lr": lr, "batch": batch}
     values |= {"epochs": epochs, "max_tokens": max_tokens, "seed": seed, "workers": workers, "device": device}
     options = SftOptions.read(values | {"checkpoint_steps": checkpoint_steps})
-    with _training_bar(quiet=as_json) as report, stoppable() as stop:
+    with _writing(out), _training_bar(quiet=as_json) as report, stoppable() as stop:
         found = train(options, Path(out), resume, minutes, report, lambda: stop.asked)
     output.result(found, as_json, output.values_table("Taught" if found["finished"] else "Stopped; --resume continues"))
+    if stop.asked and not found["finished"]:
+        raise KeyboardInterrupt
 
 
 @app.command("export")
@@ -135,16 +137,26 @@ def export(
     if target.exists():
         raise BadInput(f"{out} exists; name another place or delete it.")
     read = exports.read_adapter(folder)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    if form == "gguf":
-        exports.to_gguf(read, base, target)
-    elif form == "transformers":
-        exports.to_transformers(folder, base, target)
-    elif form == "peft":
-        exports.to_peft(folder, target)
-    else:
+    if form not in ("gguf", "transformers", "peft"):
         raise BadInput(f"There is no format {form!r}; choose gguf, transformers or peft.")
+    with _writing(out):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if form == "gguf":
+            exports.to_gguf(read, base, target)
+        elif form == "transformers":
+            exports.to_transformers(folder, base, target)
+        else:
+            exports.to_peft(folder, target)
     output.result({"out": out, "format": form, "matrices": len(read.pairs())}, as_json, output.values_table("Exported"))
+
+
+@contextmanager
+def _writing(out: str) -> Iterator[None]:
+    """Turns a file system's error into BadInput."""
+    try:
+        yield
+    except OSError as error:
+        raise BadInput(f"{out} cannot be written ({error.strerror}); solve this or name another --out.") from None
 
 
 @contextmanager

@@ -38,6 +38,8 @@ class Encoder:
     """A tokenizer with its chat template."""
 
     def __init__(self, tokenizer: Any, max_tokens: int) -> None:
+        if tokenizer.chat_template is None or tokenizer.eos_token_id is None:
+            raise BadInput("The model's tokenizer has no chat template or no end token; choose a chat model as --base.")
         self.tokenizer, self.max_tokens = tokenizer, max_tokens
         self.end = tokenizer.eos_token_id
 

@@ -25,6 +25,7 @@ from kibitz.teach.walk import Example, Source, examples
 
 Row = Mapping[str, Any]
 PAIR_BATCH = 1024  # positions per draw of pairs
+MAX_EMPTY_BATCHES = 200  # in a row; on a CPU that is 25,600 episodes
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ def write_rows(
     writer = RowWriter(game, prompt)
     stream = _pairs(game, options, lesson, writer) if lesson.pairs else _taught(game, options, lesson, writer)
     path.parent.mkdir(parents=True, exist_ok=True)
-    written = 0
+    written, empty = 0, 0
     with path.open("wb") as file:
         for batch in stream:
             taken = batch[: rows - written]
@@ -65,6 +66,10 @@ def write_rows(
             progress(len(taken))
             if written >= rows:
                 break
+            empty = 0 if taken else empty + 1
+            if empty == MAX_EMPTY_BATCHES:
+                limits = "--min-regret, or name another --student" if lesson.pairs else "--min-return"
+                raise BadInput(f"No position qualifies after {written:,} rows, which {path} holds; lower {limits}.")
     return {"file": str(path), "rows": written, "bytes": path.stat().st_size}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import struct
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -41,7 +42,7 @@ class Adapter(NamedTuple):
         for name, down in self.tensors.items():
             if name.endswith("lora_A.weight"):
                 up = self.tensors[name.replace("lora_A", "lora_B")]
-                place = name.split("model.", 1)[1].removesuffix(".lora_A.weight").split("model.")[-1]
+                place = name.removesuffix(".lora_A.weight").split("model.")[-1]
                 found[place] = (self.scale * up.astype(np.float32), down.astype(np.float32))
         return found
 
@@ -88,7 +89,11 @@ def _gguf_file(base: str) -> Path:
 
 def changes_of(adapter: Adapter, base: str) -> dict[str, LowRank]:
     """What the adapter adds to the tensors of a GGUF file of the Llama family, by their names."""
-    about = gguf.read_header(_gguf_file(base))
+    source = _gguf_file(base)
+    try:
+        about = gguf.read_header(source)
+    except (ValueError, IndexError, KeyError, struct.error):
+        raise BadInput(f"{base!r} is not a complete GGUF file.") from None
     heads = {
         "attn_q": about.numbers.get("llama.attention.head_count"),
         "attn_k": about.numbers.get("llama.attention.head_count_kv"),
@@ -97,7 +102,7 @@ def changes_of(adapter: Adapter, base: str) -> dict[str, LowRank]:
         raise BadInput(f"{base!r} is not a model of the Llama family; export --format transformers and convert that.")
     changes = {}
     for place, (up, down) in adapter.pairs().items():
-        _, layer, matrix = place.split(".", 2)
+        _, layer, matrix = (place.split(".", 2) + ["", ""])[:3]
         if matrix not in MATRICES:
             raise BadInput(f"The adapter changes {place}, which a GGUF file of the Llama family does not have.")
         name = MATRICES[matrix]

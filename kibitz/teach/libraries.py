@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 from kibitz.core.errors import BadInput
@@ -37,14 +38,24 @@ def base_source(base: str) -> dict[str, str]:
 
 def load_tokenizer(base: str) -> Any:
     (transformers,) = require("transformers")
-    return transformers.AutoTokenizer.from_pretrained(**base_source(base))
+    source = base_source(base)
+    with _readable(base):
+        return transformers.AutoTokenizer.from_pretrained(**source)
 
 
 def load_model(base: str, dtype: Any) -> Any:
     (transformers,) = require("transformers")
     transformers.logging.set_verbosity_error()
-    return transformers.AutoModelForCausalLM.from_pretrained(**base_source(base), dtype=dtype)
+    source = base_source(base)
+    with _readable(base):
+        return transformers.AutoModelForCausalLM.from_pretrained(**source, dtype=dtype)
 
 
-def is_embedded(base: str) -> bool:
-    return base == EMBEDDED or Path(base).suffix == ".gguf"
+@contextmanager
+def _readable(base: str) -> Iterator[None]:
+    """Turns what transformers raises for a damaged model into BadInput."""
+    try:
+        yield
+    except (OSError, ValueError, KeyError) as error:
+        reason = str(error).partition("\n")[0] or type(error).__name__
+        raise BadInput(f"transformers cannot read {base!r} ({reason:.200}); name a complete model.") from None

@@ -10,13 +10,16 @@ from __future__ import annotations
 import json
 import math
 import shutil
+import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from pydantic import Field
 
+from kibitz.core import interrupt
 from kibitz.core.errors import BadInput
 from kibitz.core.options import Options
 from kibitz.core.paths import write_whole
@@ -29,7 +32,7 @@ METRIC_STEPS = 20  # steps per row of metrics.csv
 
 
 class SftOptions(Options):
-    data: tuple[str, ...]  # files of JSON Lines, read in turn
+    data: tuple[str, ...]  # files of JSON Lines, mixed in proportion to their sizes
     base: str = "embedded"  # or a GGUF file, or a folder of transformers
     rank: int | None = Field(16, ge=1)  # of the LoRA adapter; None: all weights
     lr: float = Field(1e-3, gt=0)
@@ -40,10 +43,6 @@ class SftOptions(Options):
     workers: int = Field(0, ge=0)  # processes that prepare batches; part of what fixes their order
     device: str = "auto"
     checkpoint_steps: int = Field(500, ge=1)
-
-
-class Interrupted(Exception):
-    """The training stopped early and can be resumed."""
 
 
 def train(
@@ -67,15 +66,19 @@ def train(
         raise BadInput(f"{out} {there} or name another folder with --out.")
     torch.manual_seed(options.seed)
     trainer = Trainer(options, torch)
-    first = trainer.load(saved) if resume else 0
+    first = trainer.steps = trainer.load(saved) if resume else 0
+
+    def rescue() -> None:
+        if trainer.steps > first:
+            trainer.save(saved)
+
     write_whole(out / "job.json", options.model_dump_json(indent=2))
     total = max(1, math.ceil(count_rows(files) / options.batch)) * options.epochs
     notes: list[str] = []
     table, board = Rows(out / "metrics.csv", first), Tensorboard(out, notes)
     began, rows, sums = time.monotonic(), 0, [0.0, 0.0, 0]
-    step = first
     stopped = False
-    try:
+    with interrupt.rescue(rescue), closing(table), closing(board):
         for step, batch in enumerate(_stream(options, files, first), first + 1):
             loss, right = trainer.step(batch, _rate(options.lr, step, total))
             rows += len(batch.tokens)
@@ -89,19 +92,21 @@ def train(
                 report(metrics)
                 sums = [0.0, 0.0, 0]
             late = minutes is not None and time.monotonic() - began > 60 * minutes
-            stopped = stopping() or late
+            asked = stopping()
+            if asked:
+                interrupt.finishing()
+            stopped = asked or late
             if stopped or step % options.checkpoint_steps == 0:
-                trainer.save(saved, step)
+                trainer.save(saved)
             if stopped:
                 break
-    finally:
-        table.close()
-        board.close()
+    if not trainer.steps:
+        raise BadInput(f"Every row has more than {options.max_tokens} tokens; raise --max-tokens.")
     if not stopped:
-        trainer.save(saved, step)
+        trainer.save(saved)
         trainer.export(out / ("adapter" if options.rank else "model"))
     seconds = time.monotonic() - began
-    found = {"out": str(out), "steps": step, "of": total, "rows": rows, "seconds": round(seconds, 1)}
+    found = {"out": str(out), "steps": trainer.steps, "of": total, "rows": rows, "seconds": round(seconds, 1)}
     return found | {"rows_per_s": round(rows / max(seconds, 1e-9), 1), "finished": not stopped, "notes": notes}
 
 
@@ -138,7 +143,8 @@ class Trainer:
     """A model and its optimiser."""
 
     def __init__(self, options: SftOptions, torch: Any) -> None:
-        self.options, self.torch = options, torch
+        self.options, self.torch, self.steps = options, torch, 0
+        self._whole = threading.RLock()  # held while weights change, so that no checkpoint has half a step
         self.device = ("cuda" if torch.cuda.is_available() else "cpu") if options.device == "auto" else options.device
         self.mixed = self.device.startswith("cuda")
         frozen = options.rank is not None and self.mixed
@@ -175,7 +181,9 @@ class Trainer:
             self.exact[name].grad = None if weight.grad is None else weight.grad.float()
             weight.grad = None
         torch.nn.utils.clip_grad_norm_(self.exact.values(), 1.0)
-        self.optimiser.step()
+        with self._whole:
+            self.optimiser.step()
+            self.steps += 1
         with torch.no_grad():
             torch._foreach_copy_(list(self.weights.values()), list(self.exact.values()))
             wrong = torch.zeros(asked.shape, dtype=torch.bool, device=self.device)
@@ -183,14 +191,18 @@ class Trainer:
             right = 1 - wrong.any(1).float().mean()
         return loss.detach(), right
 
-    def save(self, folder: Path, step: int) -> None:
-        """A checkpoint that is complete or absent."""
+    def save(self, folder: Path) -> None:
+        """A checkpoint that is complete or absent; any thread may ask for it."""
+        with self._whole:
+            self._save(folder)
+
+    def _save(self, folder: Path) -> None:
         part = folder.with_name(f".{folder.name}.part")
         shutil.rmtree(part, ignore_errors=True)
         part.mkdir(parents=True)
         state = {"weights": {name: weight.cpu() for name, weight in self.exact.items()}}
         self.torch.save(state | {"optimiser": self.optimiser.state_dict()}, part / "state.pt")
-        (part / "about.json").write_text(json.dumps({"step": step, "job": self.options.model_dump(mode="json")}))
+        (part / "about.json").write_text(json.dumps({"step": self.steps, "job": self.options.model_dump(mode="json")}))
         old = folder.with_name(f".{folder.name}.old")
         shutil.rmtree(old, ignore_errors=True)
         if folder.exists():

@@ -106,3 +106,19 @@ def test_a_servers_clients_cannot_name_a_model_file(parts: Any, tmp_path: Path) 
     *_, base, _ = parts
     with pytest.raises(BadInput, match="cannot name files"):
         Resolver(runs=tmp_path).find(get_game("deal_or_no_deal"), f"llm:{base}")
+
+
+def test_a_damaged_base_is_one_sentence(parts: Any, tmp_path: Path) -> None:
+    *_, base, folder = parts
+    base.write_bytes(base.read_bytes()[:40])
+    with pytest.raises(BadInput, match="is not a complete GGUF file"):
+        to_gguf(read_adapter(folder), str(base), tmp_path / "out.gguf")
+
+
+def test_an_adapter_of_another_family_is_one_sentence(parts: Any, tmp_path: Path) -> None:
+    _, up, down, base, _ = parts
+    place = "base_model.model.transformer.h.0.attn.c_attn"
+    folder = write_adapter(tmp_path / "other", up, down)
+    save_file({f"{place}.lora_A.weight": down, f"{place}.lora_B.weight": up}, folder / "adapter_model.safetensors")
+    with pytest.raises(BadInput, match=r"The adapter changes transformer\.h\.0\.attn\.c_attn"):
+        to_gguf(read_adapter(folder), str(base), tmp_path / "out.gguf")

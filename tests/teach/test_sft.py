@@ -113,3 +113,41 @@ def test_trl_reads_the_same_rows(lesson: tuple[Path, Path], tmp_path: Path) -> N
     )
     trainer = SFTTrainer(str(base), config, train_dataset=load_dataset("json", data_files=str(rows), split="train"))
     assert trainer.train().global_step == 1
+
+
+def test_a_process_that_is_ended_keeps_its_whole_steps(lesson: tuple[Path, Path], tmp_path: Path) -> None:
+    """Ctrl-C during a long step: another thread saves, and the training that continues equals a whole one."""
+    from kibitz.core import interrupt
+    from kibitz.teach.sft import train
+
+    chosen = options(lesson, epochs=1)
+    train(chosen, tmp_path / "whole")
+    calls = iter(range(1000))
+
+    def ended() -> bool:
+        if next(calls) == 6:
+            interrupt._rescues[-1]()
+            raise SystemExit
+        return False
+
+    with pytest.raises(SystemExit):
+        train(chosen, tmp_path / "part", stopping=ended)
+    again = train(chosen, tmp_path / "part", resume=True)
+    assert again["finished"] and again["rows"] == 512 - 7 * 16
+    one, other = weights(tmp_path / "whole" / "model"), weights(tmp_path / "part" / "model")
+    assert all((one[name] == other[name]).all() for name in one)
+
+
+def test_rows_that_are_all_too_long_are_an_error(lesson: tuple[Path, Path], tmp_path: Path) -> None:
+    from kibitz.teach.sft import train
+
+    with pytest.raises(BadInput, match="Every row has more than 16 tokens"):
+        train(options(lesson, max_tokens=16), tmp_path)
+
+
+def test_a_folder_without_weights_is_one_sentence(lesson: tuple[Path, Path], tmp_path: Path) -> None:
+    from kibitz.teach.sft import train
+
+    (tmp_path / "config.json").write_text((lesson[0] / "config.json").read_text())
+    with pytest.raises(BadInput, match="transformers cannot read"):
+        train(options(lesson, base=str(tmp_path)), tmp_path / "run")
