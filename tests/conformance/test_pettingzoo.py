@@ -301,3 +301,13 @@ def test_rendering_shows_what_both_seats_know(make: Callable[..., Any]) -> None:
         "agent_0 said PROPOSE, keeps 1 book and 2 balls.\n"
         "agent_1 has not spoken."
     )
+
+
+def test_a_number_beyond_32_bits_is_illegal_and_no_other_act() -> None:
+    """2**32 would be 0, a legal value, in 32 bits."""
+    table = SeatsTable("cricket", None, {"max_overs": 1})
+    table.reset(0, None)
+    act = table.act_of("agent_0", [2**32, -(2**40), 0, 0, 0])
+    assert (act[0], act[1]) == (table.game.sizes[0], -1)
+    table.play({agent: act for agent in AGENTS})
+    assert table.infos()["agent_0"]["illegal"]

@@ -192,7 +192,9 @@ class SeatsTable:
         if self._over:
             raise gymnasium.error.ResetNeeded("The episode is over or has not begun; call reset() first.")
         if self.acts is None:
-            act, shown = np.array(act_of(action, self.game.sizes), np.int64), f"{action}"
+            # rules compute with 32 bits: a number beyond them is as illegal as the first one outside its head
+            act = np.clip(np.array(act_of(action, self.game.sizes), np.int64), -1, self.game.sizes)
+            shown = f"{action}"
             inside = bool(((act >= 0) & (act < self.game.sizes)).all())
             starts = np.cumsum([0, *self.game.sizes[:-1]])
             legal = inside and bool(self._mask(agent)[(starts + act)[self.game.matters[act[0]]]].all())
