@@ -15,6 +15,7 @@ from kibitz.core.errors import BadInput
 from kibitz.games.cricket import game
 from kibitz.games.cricket.chances import winprob
 from kibitz.games.cricket.fitting import fit as fitting
+from kibitz.games.cricket.fitting import fit_winprob
 from kibitz.games.cricket.fitting.from_tables import from_tables
 from kibitz.games.cricket.fitting.simulate import simulate
 from kibitz.games.cricket.fitting.tables import LABELS, OtherSeasons, Tables, counts
@@ -169,7 +170,7 @@ def test_tables_without_a_season_contain_the_other_seasons() -> None:
 @pytest.mark.conformance  # fits twice, with few matches
 def test_cross_validation_predicts_every_season_once() -> None:
     said: list[str] = []
-    made = cross_validate(Tables(FOLDER), said.append, rounds=1, matches=512, folds=2)
+    made = cross_validate(Tables(FOLDER), said.append, rounds=1, matches=64, folds=2)
     assert len(made) == 3 * 13
     left_out = [year for line in said for year in line.split("without ")[1].split(", ")]
     assert sorted(left_out) == [str(year) for year in range(2008, 2027)]
@@ -180,9 +181,16 @@ def test_cross_validation_predicts_every_season_once() -> None:
 @needs_tables
 @pytest.mark.conformance  # a whole fit, with one round
 def test_a_fit_can_be_used_by_its_name(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kibitz.games.cricket.fitting.fit_winprob.MATCHES", 512)
+    def only_twenty_overs(fitted: dict[str, Any], tables: Tables) -> None:
+        fit_winprob.fit_winprob(fitted, tables)
+        known = models.calibration()["chase"]["recalibration"]
+        fitted["chase"]["recalibration"] = known | fitted["chase"]["recalibration"]
+
+    monkeypatch.setattr(fitting, "fit_winprob", only_twenty_overs)
+    for name, value in {"LENGTHS_OVERS": (20,), "MATCHES": 64, "ITERATIONS": 3}.items():
+        monkeypatch.setattr(fit_winprob, name, value)
     tables = Tables(FOLDER)
-    file = fitting.fit(tables, "mine", rounds=1, matches=512, report=lambda line: None)
+    file = fitting.fit(tables, "mine", rounds=1, matches=64, report=lambda line: None)
     assert file == folder / "mine.json"
     written = json.loads(file.read_text())
     assert written["positions"] == from_tables(tables)["positions"]

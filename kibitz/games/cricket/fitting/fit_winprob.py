@@ -20,6 +20,7 @@ from kibitz.games.cricket.model.calibration import ERAS
 LENGTHS_OVERS = (1, 2, 3, 5, 7, 10, 14, 20)  # overs; twenty overs have their own rates, shorter matches share theirs
 MATCHES = 8192
 SEED = 77
+ITERATIONS = 150
 At = tuple[int, int]  # overs and era
 
 
@@ -62,7 +63,7 @@ def _rates(fitted: dict[str, Any], drawn: dict[At, Moments]) -> Floats:
         chase = features.chase(ball.legal, ball.lost, ball.first + 1 - ball.score, ball.level)
         designs.append(chase if ball.second[0] else features.first(ball.legal, ball.lost, ball.score))
     outcomes = np.concatenate([np.eye(10)[ball.outcome] for ball in drawn.values()])
-    return multinomial(np.concatenate(designs), outcomes, np.full(designs[0].shape[1], 3.0), 150)
+    return multinomial(np.concatenate(designs), outcomes, np.full(designs[0].shape[1], 3.0), ITERATIONS)
 
 
 def _level(full: list[Moments]) -> dict[str, Any]:
