@@ -102,7 +102,7 @@ def changes_of(adapter: Adapter, base: str) -> dict[str, LowRank]:
         raise BadInput(f"{base!r} is not a model of the Llama family; export --format transformers and convert that.")
     changes = {}
     for place, (up, down) in adapter.pairs().items():
-        _, layer, matrix = (place.split(".", 2) + ["", ""])[:3]
+        _, layer, matrix = [*place.split(".", 2), "", ""][:3]
         if matrix not in MATRICES:
             raise BadInput(f"The adapter changes {place}, which a GGUF file of the Llama family does not have.")
         name = MATRICES[matrix]

@@ -309,5 +309,5 @@ def test_a_number_beyond_32_bits_is_illegal_and_no_other_act() -> None:
     table.reset(0, None)
     act = table.act_of("agent_0", [2**32, -(2**40), 0, 0, 0])
     assert (act[0], act[1]) == (table.game.sizes[0], -1)
-    table.play({agent: act for agent in AGENTS})
+    table.play(dict.fromkeys(AGENTS, act))
     assert table.infos()["agent_0"]["illegal"]
