@@ -6,7 +6,7 @@ import asyncio
 import json
 import re
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -202,7 +202,7 @@ def test_a_replay_waits_between_events_as_long_as_the_record_did_divided_by_the_
     async def sleep(seconds: float) -> None:
         waits.append(seconds)
 
-    async def chunks() -> AsyncIterator[bytes]:
+    async def chunks() -> AsyncGenerator[bytes, None]:
         yield record.lines(listed)
 
     async def replay() -> list[bytes]:

@@ -97,6 +97,15 @@ def test_a_reader_that_does_not_read_holds_little_and_is_dropped(backlog: tuple[
     wait_until(lambda: held.bytes == 0, 10, "an empty backlog")
 
 
+def test_a_replay_that_waits_for_its_next_event_holds_little(backlog: tuple[str, Backlog]) -> None:
+    """Its reader reads, so nothing drops it: many of them must not fill the backlog."""
+    url, held = backlog
+    with ask(url, "/episodes/ep-1/stream?speed=0.000001"):
+        wait_until(lambda: held.bytes > 0, 10, "the first page")
+        assert held.bytes < 2 * EVENT_BYTES, "a page of a download has at least two of these events"
+    wait_until(lambda: held.bytes == 0, 10, "an empty backlog")
+
+
 def test_a_slow_reader_gets_the_whole_record(backlog: tuple[str, Backlog], monkeypatch: pytest.MonkeyPatch) -> None:
     url, held = backlog
     monkeypatch.setattr(stalled, "STALL_SECONDS", 0.6)  # this process may have to wait for a processor

@@ -132,6 +132,17 @@ def test_episodes_are_listed_newest_first_in_pages_and_by_filter(open_again: Ope
     assert len(store.episodes(Query(player="human", status="running"))) == 7
 
 
+def test_an_import_never_fills_an_episode_that_has_begun(open_again: Open) -> None:
+    """Its id is public before its first event; the import would pass for what the server itself played."""
+    store = open_again()
+    store.begin(row())
+    with pytest.raises(EpisodeClosed, match="already"):
+        store.load(row(origin="import"), stored_events())
+    assert store.leaderboard() == []
+    for event in stored_events():
+        assert store.append(event)
+
+
 def test_the_leaderboard_counts_finished_episodes_of_both_seats(open_again: Open) -> None:
     store = open_again()
     for i in range(3):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
@@ -23,7 +24,7 @@ from kibitz.live.store.base import EpisodeClosed, Row
 from kibitz.live.store.base import Query as Which
 from kibitz.live.store.sql import Store
 from kibitz.live.store.stored_event import Viewer, decode_event, fold
-from kibitz.live.stream.backlog import read_page
+from kibitz.live.stream.backlog import PAGE_BYTES, read_page
 from kibitz.live.stream.hub import Hub
 
 Id = Annotated[str, Path(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
@@ -33,6 +34,7 @@ Token = Annotated[str, Query(max_length=100)]
 Since = Annotated[int, Query(ge=-1, le=1_000_000)]
 NONE: Responses = {404: {"model": Problem, "description": "no such episode"}}
 MAX_WAIT_SECONDS = 10.0  # between two events of a replay at speed 1
+REPLAY_BYTES = 16 << 10  # of a record, read at once for a replay, which holds them as long as it waits
 NO_SEAT = {"error": "No person takes that seat here; check the episode's id and the seat_token."}
 
 
@@ -117,7 +119,8 @@ def _add_streams(routes: APIRouter) -> None:
         row = await _row(request, episode_id)
         if row is None:
             return _missing(episode_id)
-        lines = _lines(request.app.state.bus.hub, row, since, _viewer(request, episode_id, seat_token))
+        viewer = _viewer(request, episode_id, seat_token)
+        lines = _lines(request.app.state.bus.hub, row, since, viewer, REPLAY_BYTES)
         headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
         return StreamingResponse(_replayed(lines, speed), media_type="text/event-stream", headers=headers)
 
@@ -245,12 +248,14 @@ def snapshot(store: Store, row: Row) -> tuple[Row, dict[str, Any]]:
     return replace(row, last_seq=last), frame
 
 
-async def _lines(hub: Hub, row: Row, since: int, viewer: Viewer) -> AsyncIterator[bytes]:
+async def _lines(
+    hub: Hub, row: Row, since: int, viewer: Viewer, max_bytes: int = PAGE_BYTES
+) -> AsyncGenerator[bytes, None]:
     """A page at a time. Reads in the event loop's own threads: each keeps its connection to the store."""
     everything = row.open_table or row.status != "running"
     while True:
         await hub.backlog.room()
-        events = await asyncio.to_thread(read_page, hub.store, row.episode_id, since, viewer, everything)
+        events = await asyncio.to_thread(read_page, hub.store, row.episode_id, since, viewer, everything, max_bytes)
         if not events:
             return
         since += len(events)
@@ -260,15 +265,16 @@ async def _lines(hub: Hub, row: Row, since: int, viewer: Viewer) -> AsyncIterato
             yield page
 
 
-async def _replayed(chunks: AsyncIterator[bytes], speed: float) -> AsyncIterator[bytes]:
+async def _replayed(chunks: AsyncGenerator[bytes, None], speed: float) -> AsyncIterator[bytes]:
     last: float | None = None
-    async for chunk in chunks:
-        for line in chunk.splitlines():
-            event = decode_event(line)
-            if last is not None:
-                wait = min(max(event.ts - last, 0.0), MAX_WAIT_SECONDS) / speed
-                if wait > 0.0005:
-                    await asyncio.sleep(wait)
-            last = event.ts
-            yield b"id: %d\ndata: %s\n\n" % (event.seq, line)
+    async with aclosing(chunks):  # a reader that leaves releases its page at once, not when Python collects it
+        async for chunk in chunks:
+            for line in chunk.splitlines():
+                event = decode_event(line)
+                if last is not None:
+                    wait = min(max(event.ts - last, 0.0), MAX_WAIT_SECONDS) / speed
+                    if wait > 0.0005:
+                        await asyncio.sleep(wait)
+                last = event.ts
+                yield b"id: %d\ndata: %s\n\n" % (event.seq, line)
     yield b"event: end\ndata: {}\n\n"

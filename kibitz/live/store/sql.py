@@ -115,8 +115,7 @@ class Store(ABC):
         rows = [(row.episode_id, event.seq, event.body) for event in listed]
 
         def job(db: Any) -> None:
-            _begin(db, row)
-            if _next_seq(db, row.episode_id):
+            if not _begin(db, row):  # its server or driver may not have sent its first event yet
                 raise EpisodeClosed(f"There is already an episode {row.episode_id}.")
             db.cursor().executemany("insert into events values (?, ?, ?)", rows)
             _finish(db, listed[-1])
@@ -174,7 +173,8 @@ def _next_seq(db: Any, episode_id: str) -> int:
     return int(found.fetchone()[0])
 
 
-def _begin(db: Any, row: Row) -> None:
+def _begin(db: Any, row: Row) -> bool:
+    """Whether the row is new."""
     marks = ", ".join("?" * len(COLUMNS.split(",")))
     first, second = row.returns or (None, None)
     values = (
@@ -184,6 +184,7 @@ def _begin(db: Any, row: Row) -> None:
     added = db.execute(f"insert into episodes ({COLUMNS}) values ({marks}) on conflict (id) do nothing", values)
     if not added.rowcount and _next_seq(db, row.episode_id):
         raise EpisodeClosed(f"There is already an episode {row.episode_id}.")
+    return bool(added.rowcount)
 
 
 def _append(db: Any, event: StoredEvent, row_lock: str) -> bool:

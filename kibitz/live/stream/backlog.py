@@ -62,7 +62,9 @@ class Backlog:
             self.drop(socket)
 
 
-def read_page(store: Store, episode_id: str, since: int, viewer: Viewer, everything: bool) -> list[bytes]:
+def read_page(
+    store: Store, episode_id: str, since: int, viewer: Viewer, everything: bool, max_bytes: int = PAGE_BYTES
+) -> list[bytes]:
     """The next events as this viewer may see them. Blocks, and decodes events unless `everything` may be seen."""
-    bodies = store.events(episode_id, since, PAGE_EVENTS, PAGE_BYTES)
+    bodies = store.events(episode_id, since, PAGE_EVENTS, max_bytes)
     return bodies if everything else [StoredEvent.decode(body, False).text(viewer).encode() for body in bodies]
