@@ -40,6 +40,7 @@ def test_a_batched_episode_equals_the_episode_loops(names: tuple[str, str]) -> N
         assert one.scores["turns"][0] == batch.scores["turns"][number, 0] == one.steps
 
 
+@pytest.mark.conformance  # a long evaluation, and the quick tests compile without optimisation
 def test_bayes_reaches_its_expected_share_of_the_ceiling() -> None:
     found = evaluate(GAME, OPTIONS, "bayes", "heuristic", 2000)
     assert found["share_of_ceiling"] > 0.985

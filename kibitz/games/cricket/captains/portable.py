@@ -12,19 +12,20 @@ import numpy as np
 
 from kibitz.core.chance import episode_luck, seat_luck, seed_key
 from kibitz.core.game import Game, blank
+from kibitz.core.options import Options
 from kibitz.core.play.player import Turn
 from kibitz.core.registry import load_game
-from kibitz.games.cricket.options import CricketOptions
 
 HISTORY_ACTS = 24  # both captains' last twelve balls, as prompts show them
 
 
-def turn_as_data(turn: Turn, options: CricketOptions) -> dict[str, Any] | None:
+def turn_as_data(turn: Turn, options: Options) -> dict[str, Any] | None:
     """Everything but the luck, which belongs to the match. None: the sides are in a file of this machine."""
-    if options.elevens is not None:
+    chosen = options.model_dump(mode="json")
+    if chosen["elevens"] is not None:
         return None
     return {
-        "options": options.model_dump(mode="json"),
+        "options": chosen,
         "view": [int(x) for x in jax.tree.leaves(turn.view)],
         "legal": [np.flatnonzero(mask).tolist() for mask in turn.masks],
         "history": [[entry["seat"], *entry["act"]] for entry in turn.history[-HISTORY_ACTS:]],
@@ -34,7 +35,7 @@ def turn_as_data(turn: Turn, options: CricketOptions) -> dict[str, Any] | None:
 def turn_of_data(data: Mapping[str, Any], episode_id: str, number: int) -> Turn:
     """The same turn for a captain here, with luck of its own; KeyError, TypeError or ValueError for other data."""
     game: Game = load_game("cricket")
-    options = CricketOptions.read({name: value for name, value in data["options"].items() if name != "elevens"})
+    options = game.options.read({name: value for name, value in data["options"].items() if name != "elevens"})
     leaves, structure = _view(game)
     numbers = [np.asarray(x, leaf.dtype) for x, leaf in zip(data["view"], leaves, strict=True)]
     view = jax.tree.unflatten(structure, numbers)._replace(seat=0)
@@ -53,5 +54,5 @@ def _view(game: Game) -> tuple[list[Any], Any]:
 
 
 @lru_cache(maxsize=16)
-def _settings(options: CricketOptions) -> Any:
+def _settings(options: Any) -> Any:
     return options.settings()
