@@ -158,7 +158,7 @@ async def _every(seconds: float, job: Callable[[], Awaitable[None]], at_once: bo
 
 
 def _add_plain_routes(app: FastAPI, default_game: str) -> None:
-    described: list[pages.File] = []  # the OpenAPI document, once somebody has asked for it
+    described: list[pages.File] = []  # the OpenAPI document, after the first request for it
     describing = asyncio.Lock()
 
     def document() -> pages.File:

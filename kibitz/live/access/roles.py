@@ -80,7 +80,7 @@ class Tokens:
         return self._private
 
     def find(self, given: str) -> Principal | None:
-        """Who has this token."""
+        """The holder of this token."""
         self._reread()
         digest, found = _digest(given), None
         for known, principal in self._known:

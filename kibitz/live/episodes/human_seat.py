@@ -65,7 +65,7 @@ class HumanSeat:
                     if self._signal.is_set():
                         raise EpisodeStopped(self._signal)
                     if left <= 0:
-                        self.join_seconds = 0.0  # nobody came
+                        self.join_seconds = 0.0  # the person never joined
                         raise TimeoutError(f"no answer in {self._seconds:g} s")
                     self._changed.wait(min(left, POLL_SECONDS))
                 return Choice(answer, self.name)
@@ -96,7 +96,7 @@ class HumanSeat:
     def asked(self) -> dict[str, Any]:
         """The open turn, or that there is none; an answered turn counts as closed.
 
-        `seconds_left` counts from now, so that nobody has to compare two clocks.
+        `seconds_left` counts from now, so a client need not compare its clock with the server's.
         """
         with self._changed:
             if self._turn is None or self._answer is not None:

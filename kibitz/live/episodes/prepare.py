@@ -126,7 +126,7 @@ def prepare(
         options, state, seed, match = get_pack(game.name, name).begin(match, seed, given)
     settings = seated(options.settings(), _bots(seats), _bots(advice))
     (first, _), (second, _) = seats
-    if isinstance(first, HumanSeat) and isinstance(second, HumanSeat):  # somebody has to hand out the links first
+    if isinstance(first, HumanSeat) and isinstance(second, HumanSeat):  # the links have to reach them first
         first.join_seconds = second.join_seconds = JOIN_SECONDS
     advisers = {seat: player for seat, (player, _) in enumerate(advice)}
     return PreparedEpisode(request, game, settings, (first, second), advisers, seed, options, state, match, branch)

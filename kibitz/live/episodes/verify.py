@@ -40,7 +40,7 @@ def verify(store: Store, episode_id: str) -> bool:
         problem = f"it claims the returns {row.returns}, but its acts earn {found}"
     except (BadInput, NotReplayable, StoreUnavailable) as error:
         problem = str(error)
-    except (ValueError, TypeError, OverflowError) as error:  # a stranger may have written any number
+    except (ValueError, TypeError, OverflowError) as error:  # the record may contain any number
         problem = repr(error)
     log.info("episode %s is not verified: %s", episode_id, problem)
     return False

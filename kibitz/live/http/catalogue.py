@@ -113,7 +113,7 @@ def _folders(folder: Path) -> list[Path]:
 
 
 def _run(path: Path) -> dict[str, Any] | None:
-    """None unless there is a valid record: whoever writes into the folder may write anything."""
+    """None unless there is a valid record: the folder may contain anything."""
     about = read_json(path / "run.json")
     if not isinstance(about, dict) or not isinstance(about.get("game"), str):
         return None

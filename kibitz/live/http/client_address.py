@@ -8,7 +8,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Any
 
 UNKNOWN = "?"  # a Unix socket has no address
-IPV6_PREFIX = 64  # bits; whoever has one address of such a network has all of them
+IPV6_PREFIX = 64  # bits; a client usually has all addresses of such a network
 FORWARDED = (b"x-forwarded-for", b"forwarded", b"x-real-ip")
 
 

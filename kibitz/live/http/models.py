@@ -21,7 +21,7 @@ class GapProblem(Problem):
 
 class SeatLink(BaseModel):
     seat: int
-    token: str = Field(description="secret of this seat: whoever has it sees the seat's private values and plays it")
+    token: str = Field(description="secret of this seat: its holder sees the seat's private values and plays it")
     url: str = Field(description="the page of this seat, with the token behind #, which browsers do not send")
 
 

@@ -23,7 +23,7 @@ COLUMNS = (
 )
 # a server's own episodes, and those whose result a replay has confirmed
 VERIFIED = "(origin = 'server' or exists (select 1 from verified where verified.episode_id = id))"
-# others played a branch's beginning, and whoever continues it may know its luck
+# a branch does not count: other players began it, and its luck is known
 COUNTED = f"""status = 'ended' and {VERIFIED} and replace(about, '"branched_from":', '') = about"""
 SELECT_ROWS = f"""
 select {COLUMNS}, (select coalesce(max(seq), -1) from events where episode_id = id), {VERIFIED} from episodes

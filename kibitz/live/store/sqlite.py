@@ -56,7 +56,7 @@ class SqliteStore(Store):
             # To close this while SQLite uses the file would release SQLite's own locks: it stays open to the end.
             self._file = os.open(self._path, os.O_RDONLY)
             opened = os.fstat(self._file)
-            self._identity = opened.st_dev, opened.st_ino  # nobody else can get this inode while the file is open
+            self._identity = opened.st_dev, opened.st_ino  # not reused while the file is open
             if opened.st_nlink > 1:
                 raise StoreDamaged("it has a second name (a hard link), which SQLite does not support")
             _check_integrity(self._db)

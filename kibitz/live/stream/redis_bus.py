@@ -1,8 +1,8 @@
 """Redis Streams between servers that share a store. Needs the extra `scale`.
 
 Redis is only a fast messenger: an entry says which event was committed, and other servers read it from the store.
-So an outage of Redis loses nothing, nobody who can write to Redis can show an event that the store does not have,
-and nobody who can read it learns a private value.
+So an outage of Redis loses nothing, an entry cannot show an event that the store does not have, and reading the entries
+reveals no private value.
 """
 
 from __future__ import annotations
