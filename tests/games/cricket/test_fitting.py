@@ -53,7 +53,7 @@ def test_a_model_is_kept_in_the_users_folder_and_used_by_its_name(folder: Path) 
     wild("wild")
     assert [path.name for path in folder.iterdir()] == ["wild.json"]
     assert models.FILE.read_bytes() == shipped
-    usual, ours = (np.asarray(CricketOptions(model=name).settings().model.base) for name in ("shipped", "wild"))
+    usual, ours = (np.asarray(CricketOptions(pool=2, model=name).settings().model.base) for name in ("shipped", "wild"))
     assert np.allclose((ours - usual).reshape(-1, len(OUTCOMES))[:, WICKET], 0.7, atol=1e-3)
 
 
@@ -64,12 +64,12 @@ def test_win_probability_and_pages_follow_the_model(folder: Path) -> None:
     fitting.save(fitted, models.model_file("wild"))
     number = models.model_number("wild")
     assert winprob.chase(6, 10, 10, 9, 2, 1, number) > winprob.chase(6, 10, 10, 9, 2, 1) + 0.1
-    options = CricketOptions(max_overs=1, model="wild")
+    options = CricketOptions(max_overs=1, pool=2, model="wild")
     settings = options.settings()
     assert int(settings.fitted) == number
     cricket = game()
     state = cricket.rules.new(settings, np.full(cricket.rules.new_uniforms, 0.5, np.float32))
-    frames = [cricket.drawing.frame(s, state) for s in (settings, CricketOptions(max_overs=1).settings())]
+    frames = [cricket.drawing.frame(s, state) for s in (settings, CricketOptions(max_overs=1, pool=2).settings())]
     assert frames[0]["win_probability"] != frames[1]["win_probability"]
 
 
