@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,15 @@ def test_a_wrong_result_is_not_installed(base: Path, monkeypatch: pytest.MonkeyP
     with pytest.raises(BadInput, match="nothing was installed"):
         weights.install_taught(lambda line: None)
     assert list(base.parent.iterdir()) == [base]
+
+
+def test_a_full_disk_is_one_sentence(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def merge(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(gguf, "merge", merge)
+    with pytest.raises(BadInput, match=r"Cannot write the weights to .*: No space left on device"):
+        weights.install_taught(lambda line: None)
 
 
 def test_without_the_merged_weights_the_preset_says_what_to_run(base: Path) -> None:

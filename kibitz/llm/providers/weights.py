@@ -12,7 +12,8 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -61,14 +62,21 @@ def install(say: Callable[[str], None] = print, engine: bool = True) -> Path:
         say(f"Installing {ENGINE} (prebuilt, no dependencies) with pip.")
         _pip("install", "--no-deps", ENGINE)
     target = installed_path()
-    try:
+    with _writing(target):
         _install_weights(target, say)
+    return target
+
+
+@contextmanager
+def _writing(target: Path) -> Iterator[None]:
+    """Turns a file system's error into BadInput."""
+    try:
+        yield
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise BadInput(
             f"Cannot write the weights to {target.parent}: {reason}. Set XDG_CACHE_HOME to choose another folder."
         ) from None
-    return target
 
 
 def _install_weights(target: Path, say: Callable[[str], None]) -> None:
@@ -97,7 +105,7 @@ def install_taught(say: Callable[[str], None] = print) -> Path:
     if not taught.FILE.is_file() or sha256(taught.FILE) != ADAPTER_SHA256:
         raise BadInput(f"The adapter {taught.FILE} is damaged or missing; install kibitz again.")
     say("Merging the adapter for both games into them.")
-    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+    with _writing(target), tempfile.TemporaryDirectory(dir=target.parent) as folder:
         fresh = Path(folder) / "fresh.gguf"
         gguf.merge(locate(), fresh, taught.read(), {gguf.TAUGHT_KEY: "yes"})
         if sha256(fresh) != TAUGHT_SHA256:
