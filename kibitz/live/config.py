@@ -47,7 +47,8 @@ class LiveConfig:
         if self.token:
             check_token(self.token)
         if self.bus and not self.bus.startswith(("redis://", "rediss://", "unix://")):
-            raise BadInput(f"The bus {self.bus!r} is not supported; give redis://HOST:PORT, or omit --bus.")
+            shown = self.bus.split("@")[-1]  # without user and password
+            raise BadInput(f"The bus {shown!r} is not supported; give redis://HOST:PORT, or omit --bus.")
 
     @property
     def local(self) -> bool:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kibitz.core.errors import BadInput
+from kibitz.live.config import LiveConfig
 from kibitz.live.store.base import open_store
 from kibitz.live.stream import redis_bus
 from kibitz.live.stream.bus import Bus
@@ -142,3 +145,17 @@ def test_only_what_the_store_has_is_shown_whatever_redis_says(redis: Redis, tmp_
     assert asyncio.run(play()) == list(range(len(sent)))
     raw.close()
     store.close()
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda: RedisLink("redis://user:hunter2@host:notaport"),
+        lambda: LiveConfig(bus="amqp://user:hunter2@host").check(),
+    ],
+    ids=["invalid", "of another kind"],
+)
+def test_an_error_about_the_bus_does_not_show_its_password(use: Callable[[], object]) -> None:
+    with pytest.raises(BadInput, match="redis://HOST:PORT") as refused:
+        use()
+    assert "hunter2" not in str(refused.value)

@@ -48,8 +48,8 @@ class RedisLink:
             self._redis: Any = redis.asyncio.Redis.from_url(
                 url, socket_connect_timeout=5, socket_timeout=5, socket_keepalive=True, health_check_interval=10
             )
-        except ValueError as error:
-            raise BadInput(f"The bus {url!r} is not a Redis URL: {error}.") from None
+        except ValueError:
+            raise BadInput(f"The bus {url.split('@')[-1]!r} is not a Redis URL; give redis://HOST:PORT.") from None
         self._error: type[Exception] = redis.exceptions.RedisError
         self._me = secrets.token_hex(8).encode()
         self._queue: deque[StoredEvent] = deque()
