@@ -12,7 +12,6 @@ from typing import Any
 
 import httpx
 import pytest
-from starlette.testclient import TestClient
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
@@ -252,9 +251,15 @@ def test_the_audit_log_has_a_change_that_failed_halfway(tmp_path: Path, monkeypa
     file, listed = tmp_path / "audit.jsonl", record.lines(record.events("ep-1"))
     app = create_app(LiveConfig(store=str(tmp_path / "a.db"), token=TOKENS["administer"], audit=file))
     monkeypatch.setattr(routes_episodes, "verify", lambda store, episode_id: 1 // 0)
-    client = TestClient(app, headers=bearer(TOKENS["administer"]), raise_server_exceptions=False)
-    assert client.post("/episodes", content=listed).status_code == 500
-    assert client.get("/episodes/ep-1").status_code == 200, "it was imported"
+
+    async def import_and_read() -> tuple[int, int]:
+        transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+        headers = bearer(TOKENS["administer"])
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", headers=headers) as client:
+            imported = await client.post("/episodes", content=listed)
+            return imported.status_code, (await client.get("/episodes/ep-1")).status_code
+
+    assert asyncio.run(import_and_read()) == (500, 200), "it was imported, and then something failed"
     app.state.guard.access.audit.close()
     app.state.bus.store.close()
     (line,) = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
