@@ -167,8 +167,8 @@ def test_a_resumed_run_equals_an_uninterrupted_run(train: Train, monkeypatch: py
     whole, _ = train("whole")
     save = Run._save
 
-    def crash(self: Run, phase: Any, learner: Any, step: int) -> None:
-        save(self, phase, learner, step)
+    def crash(self: Run, learner: Any, step: int) -> None:
+        save(self, learner, step)
         if step == 64:
             raise KeyboardInterrupt
 
