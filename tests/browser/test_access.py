@@ -306,7 +306,7 @@ def test_a_private_server_asks_for_the_token_before_it_shows_anything(tmp_path: 
             page.get_by_role("button", name="Continue").click()
 
         page.get_by_text("Ask the person who runs the server.").wait_for()
-        give("secret-of-nobody")
+        give("an-unknown-secret")
         page.get_by_text("did not accept").wait_for()
         give("secret-of-wanda")
         start_from_page(page, "Deal or no deal", Seat_0="heuristic", Seat_1="heuristic")

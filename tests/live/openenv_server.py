@@ -29,11 +29,11 @@ def app(sessions: Sessions, games: list[str], default: str) -> FastAPI:
 
 
 @contextmanager
-def serving(made: FastAPI, host: str = "127.0.0.1", **more: Any) -> Iterator[str]:
+def serving(made: FastAPI, **more: Any) -> Iterator[str]:
     """Serves the app on a free port; yields its URL."""
     # asyncio turns Nagle's algorithm off only if the protocol is named; with it, every answer waits 40 ms for an ACK
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:
-        listener.bind((host, 0))
+        listener.bind(("127.0.0.1", 0))
         listener.listen(256)
         port = listener.getsockname()[1]
         usual: dict[str, Any] = {"log_level": "error", "ws": "websockets-sansio", "lifespan": "off"}

@@ -135,7 +135,7 @@ def test_the_first_turn_of_two_people_waits_until_its_person_has_opened_the_link
         second.choose(turn)
     second.request(turn)
     passed += 60.0
-    assert second.asked()["seconds_left"] == 0.0, "nobody waits for an absent person again"
+    assert second.asked()["seconds_left"] == 0.0, "an absent person gets no second wait"
 
 
 def test_a_persons_turn_is_an_event_whose_details_reach_that_seat_only(bus: Bus) -> None:

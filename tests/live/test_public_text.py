@@ -1,4 +1,4 @@
-"""Answers and events tell nobody where other servers and this machine's files are; the catalogue is computed once."""
+"""Answers and events do not reveal hosts or folders of the server; the catalogue is computed once."""
 
 from __future__ import annotations
 

@@ -158,7 +158,7 @@ def test_the_audit_log_says_who_did_what_and_contains_no_secret(guarded: tuple[S
         one, secret = {"episode_id": started["episode_id"]}, started["seat_token"]
         client.get(f"/episodes/{one['episode_id']}/events", params={"seat_token": secret})  # reading is no change
         client.post(f"/episodes/{one['episode_id']}/act", json={"seat_token": secret})
-        for token in (TOKENS["administer"], "secret-of-nobody", TOKENS["watch"]):
+        for token in (TOKENS["administer"], "an-unknown-secret", TOKENS["watch"]):
             client.post("/custom/stop_episode", json=one, headers=bearer(token))
         driven = record.events("ep-audit", steps=4)
         for part in (driven[:2], driven[2:4], driven[4:]):

@@ -115,7 +115,7 @@ def test_only_a_match_from_the_first_ball_may_change_its_overs() -> None:
     for wrong, says in (({"random_start": True}, "random_start"), ({"captain_side": "bat"}, "captain_side")):
         with pytest.raises(BadInput, match=says):
             env.reset(options=driver | wrong | {"seed": 0})
-    assert env.reset(options=driver | {"captain_side": "bat"}).role == "batting", "a fresh match is nobody's position"
+    assert env.reset(options=driver | {"captain_side": "bat"}).role == "batting", "a fresh match has no fixed captain"
     with pytest.raises(BadInput, match="no pack 'nothing'"):
         env.reset(options=driver | {"eval_pack_id": "nothing"})
 
