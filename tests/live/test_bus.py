@@ -52,7 +52,7 @@ def test_a_full_queue_drops_the_oldest_logs_once_and_other_servers_miss_nothing(
             await _until(lambda: not links[0]._queue and not any(link.away for link in links))
             for one in sent[first + 30 : first + 40]:
                 await asyncio.to_thread(here.publish, one)
-            await _until(lambda upto=first + 40: channel.next == upto)
+            await _until(lambda upto=first + 40: not links[0]._queue and channel.next == upto)
         for one in sent[80:]:
             await asyncio.to_thread(here.publish, one)
         texts = await watching

@@ -17,8 +17,8 @@ from tests.live.conftest import Serve, Served
 from tests.live.machines import Postgres, Redis, wait_until
 from tests.live.test_watch import watch
 
-STUBBORN = {  # these players never agree
-    "game": "deal_or_no_deal", "captain_preset": "partner:stubborn", "opponent_choice": "partner:stubborn",
+STUBBORN = {  # these players do not agree in this game; where they want different items, they would
+    "game": "deal_or_no_deal", "seed": 0, "captain_preset": "partner:stubborn", "opponent_choice": "partner:stubborn",
     "options": {"max_turns": 250, "disagree_ends": False},
 }  # fmt: skip
 HEAVY = pytest.mark.conformance
