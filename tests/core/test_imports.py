@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).resolve().parents[2] / "kibitz"
-ORDER = ["core", "games", "llm", "advice", "players", "evaluate", "train", "live", "teach", "bench", "cli"]
+ORDER = ["core", "games", "llm", "advice", "players", "evaluate", "train", "studies", "live", "teach", "bench", "cli"]
 # the top of the package: entry points and the import path that the seeds promise
 TOP = {"__init__", "__main__", "hints"}
 MAX_MODULES = 16

@@ -1,0 +1,1 @@
+"""Answers from many games: tournaments, hint studies, sweeps, and their reports."""
