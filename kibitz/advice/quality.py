@@ -7,7 +7,6 @@ same luck. It can be negative for a single position, because the reference does 
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
 from functools import lru_cache
@@ -28,6 +27,7 @@ from kibitz.core.errors import BadInput
 from kibitz.core.game import Game, game_over
 from kibitz.core.play.resolve import bot_named
 from kibitz.core.solo import Against, against
+from kibitz.core.statistics import mean_ci95
 from kibitz.core.xla.jit import jit_batch
 from kibitz.llm.answers.prompt import Prompt
 
@@ -305,13 +305,13 @@ def _scores(game: Game, drawn: Drawn, asked: _Answers, regret: NDArray[np.float6
     offers = asked.available & both.any(axis=1)  # only two offers have a distance
     there, latency = asked.available, asked.latency
     regrets = regret[there]
-    half = 1.96 * regrets.std(ddof=1) / math.sqrt(len(regrets)) if len(regrets) > 1 else None
+    _, (low, high) = mean_ci95(regrets)
     return {
         "legal_share": float(there.mean()),
         "agreement": _mean(same[there]),
         "agreement_on_the_first_head": _mean(apart[there, 0] == 0),
         "hint_regret_mean": _mean(regrets),
-        "hint_regret_half_ci95": half,
+        "hint_regret_half_ci95": (high - low) / 2 if len(regrets) > 1 else None,
         "distance": _mean(np.where(both, apart[:, 1:], 0).sum(axis=1)[offers]),
         "distance_states": int(offers.sum()),
         "confidence_mean": _mean(asked.confidence[there]),

@@ -19,7 +19,7 @@ import typer
 from rich.table import Table
 
 from kibitz.cli.options import Json
-from kibitz.cli.output import half_width, number, out, progress, result
+from kibitz.cli.output import interval, number, out, progress, result
 from kibitz.cli.train import train_with_progress
 from kibitz.core import interrupt
 from kibitz.core.errors import BadInput
@@ -120,7 +120,7 @@ def _table(found: dict[str, Any]) -> Table:
     for name, side in found["players"].items():
         table.add_row(
             name,
-            f"{side['return_mean']:.2f} ± {half_width(side)}",
+            f"{side['return_mean']:.2f}{interval(side)}",
             number("share", side["share_of_ceiling"]),
             number("agreement", side["agreement"]),
             number("pareto", side["pareto"]),

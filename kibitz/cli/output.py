@@ -144,7 +144,7 @@ def evaluation_table(found: dict[str, Any]) -> Table:
     for name in measure_rows((found, other)):
         shown = [number(name, side.get(name)) for side in (found, other)]
         if name == "return_mean":
-            shown = [f"{text} ± {half_width(side)}" for text, side in zip(shown, (found, other), strict=True)]
+            shown = [text + interval(side) for text, side in zip(shown, (found, other), strict=True)]
         table.add_row(LABELS.get(name, name.replace("_", " ")), *map(Text, shown))
     return table
 
@@ -158,15 +158,16 @@ def pack_table(found: dict[str, Any]) -> Table:
     for name in measure_rows(sides):
         shown = [f"{side[name]:.4f}" if name.startswith("regret") else number(name, side.get(name)) for side in sides]
         if name == "win_share":
-            shown = [f"{text} ± {half_width(side, 'win_share', 100)}" for text, side in zip(shown, sides, strict=True)]
+            shown = [text + interval(side, name, 100) for text, side in zip(shown, sides, strict=True)]
         table.add_row(LABELS.get(name, name.replace("_", " ")), *map(Text, shown))
     return table
 
 
-def half_width(side: dict[str, Any], name: str = "return", times: float = 1.0) -> str:
-    """Half of a measure's 95 % interval."""
+def interval(side: dict[str, Any], name: str = "return", times: float = 1.0) -> str:
+    """A measure's 95 % interval; empty if one episode or pair gives none."""
     low, high = side[f"{name}_ci95"]
-    return "?" if low is None else f"{times * (high - low) / 2:.{1 if times > 1 else 2}f}"
+    digits = 1 if times > 1 else 2
+    return "" if low is None else f" ({times * low:.{digits}f} to {times * high:.{digits}f})"
 
 
 def bench_table(found: dict[str, Any]) -> Table:

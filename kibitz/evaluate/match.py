@@ -20,9 +20,9 @@ from kibitz.core.interrupt import finishing
 from kibitz.core.play.episode import play_episode
 from kibitz.core.play.player import Player
 from kibitz.core.play.resolve import HintChoice, Resolver, player_and_bot
+from kibitz.core.statistics import mean_ci95
 from kibitz.core.xla.jit import jit_batch
 from kibitz.evaluate.loop import match_program
-from kibitz.evaluate.statistics import mean_ci95
 from kibitz.evaluate.tally import Tallies
 
 CHUNK = 128  # episodes per compiled call: a smooth progress bar, and tables that stay in the processor's cache

@@ -17,10 +17,10 @@ from kibitz.core.game import SEATS, Game
 from kibitz.core.interrupt import finishing
 from kibitz.core.play.episode import Episode, play_episode, table_for
 from kibitz.core.play.packs import Pack, Regret, Scenario
+from kibitz.core.statistics import mean_ci95, win_share_ci95
 from kibitz.core.xla.jit import jit_batch
 from kibitz.evaluate.loop import pack_program
 from kibitz.evaluate.match import CHUNK, Progress, Side, nan_to_none, side_of
-from kibitz.evaluate.statistics import mean_ci95
 from kibitz.evaluate.tally import Tallies
 
 Floats = NDArray[np.float64]
@@ -201,8 +201,10 @@ def _summary(results: Results, seat: int, regret: Regret | None) -> dict[str, An
     mine, theirs = results.returns[:, seat], results.returns[:, 1 - seat]
     won = np.where(mine == theirs, 0.5, mine > theirs)
     summary: dict[str, Any] = {}
-    for name, ci, values in (("win_share", "win_share_ci95", won), ("return_mean", "return_ci95", mine)):
-        mean, interval = mean_ci95(paired(values))
+    for name, ci, (mean, interval) in (
+        ("win_share", "win_share_ci95", win_share_ci95(paired(won))),
+        ("return_mean", "return_ci95", mean_ci95(paired(mine))),
+    ):
         summary |= {name: mean, ci: list(interval)}
     ceilings = results.scores.get("ceiling")
     ceiling = None if ceilings is None else float(ceilings[:, seat].mean())

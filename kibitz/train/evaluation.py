@@ -8,7 +8,7 @@ import numpy as np
 from jax import Array
 
 from kibitz.core.bots import NO_HINTS
-from kibitz.evaluate.statistics import mean_ci95
+from kibitz.core.statistics import mean_ci95
 from kibitz.train.phase import TrainingPhase
 
 WITHOUT_HINTS = "without_hints_"  # prefix of the measures of the same episodes played without hints

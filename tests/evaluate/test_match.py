@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +14,6 @@ from kibitz.core.play.episode import play_episode
 from kibitz.core.play.player import BotPlayer
 from kibitz.evaluate import match
 from kibitz.evaluate.match import evaluate, play_bots, play_hosts, runs_of
-from kibitz.evaluate.statistics import mean_ci95
 from kibitz.games import get_game
 from tests.conftest import SHARED
 
@@ -94,15 +92,6 @@ def test_unknown_players_and_no_episodes_are_refused_before_anything_is_played()
         evaluate(GAME, OPTIONS, "nobody", "heuristic", 10)
     with pytest.raises(BadInput, match="at least 1"):
         evaluate(GAME, OPTIONS, "heuristic", "heuristic", 0)
-
-
-def test_the_interval_is_that_of_the_mean_and_omits_nan() -> None:
-    values = np.array([1.0, 2.0, 3.0, np.nan])
-    mean, (low, high) = mean_ci95(values)
-    assert mean == 2
-    assert high - mean == pytest.approx(1.96 / math.sqrt(3), rel=1e-3)
-    assert low + high == pytest.approx(2 * mean)
-    assert math.isnan(mean_ci95(np.array([np.nan]))[0])
 
 
 def test_human_dialogues_score_as_in_the_paper() -> None:

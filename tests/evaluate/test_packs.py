@@ -19,6 +19,7 @@ from kibitz.cli.evaluate import evaluate
 from kibitz.cli.output import pack_table
 from kibitz.core.errors import BadInput
 from kibitz.core.play.packs import Pack
+from kibitz.core.statistics import win_share_ci95
 from kibitz.evaluate.match import Side, side_of
 from kibitz.evaluate.packs import evaluate_pack, luck_of, paired, play_bots, play_hosts
 from kibitz.games import get_game, get_pack, pack_names
@@ -61,7 +62,8 @@ def test_a_captain_against_itself_wins_exactly_one_of_every_pair(small: Pack) ->
     assert (paired(results.returns[:, 0]) == 0.5).all()
     assert (paired(results.scores["run_difference"][:, 0]) == 0).all()
     found = evaluate_pack(GAME, small, "random", "random")
-    assert found["win_share"] == 0.5 and found["win_share_ci95"] == [0.5, 0.5]
+    low, high = found["win_share_ci95"]
+    assert found["win_share"] == 0.5 and low < 0.5 < high
 
 
 def sides_of(one: str, other: str) -> tuple[Side, Side]:
@@ -92,9 +94,11 @@ def test_the_interval_is_that_of_pairs(small: Pack) -> None:
     found = evaluate_pack(GAME, small, "aggressive", "random", 40)
     bots = (GAME.bot("aggressive"), GAME.bot("random"))
     pairs = paired(play_bots(GAME, small, bots, 40, 0, _nothing).returns[:, 0])
-    half = 1.959964 * pairs.std(ddof=1) / np.sqrt(20)
     assert found["win_share"] == pytest.approx(pairs.mean())
-    assert found["win_share_ci95"] == pytest.approx([pairs.mean() - half, pairs.mean() + half])
+    assert found["win_share_ci95"] == list(win_share_ci95(pairs)[1])
+    assert found["regret_ci95"][0] < found["regret"] < found["regret_ci95"][1]
+    alone = evaluate_pack(GAME, small, "aggressive", "random", 2)
+    assert alone["win_share_ci95"] == alone["return_ci95"] == [None, None]
     assert found["pairs"] == 20 and found["episodes"] == 40
 
 
@@ -190,7 +194,7 @@ def test_people_get_a_table_with_both_players(small: Pack) -> None:
         "aggressive",
         "random",
         "win share",
-        "±",
+        " to ",
         "run difference",
         "regret",
         "40 matches",

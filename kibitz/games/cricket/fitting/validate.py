@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kibitz.core.statistics import t_quantile
 from kibitz.games.cricket.fitting.fit import Report, fit_rates
 from kibitz.games.cricket.fitting.report import Line, Play
 from kibitz.games.cricket.fitting.tables import Floats, OtherSeasons, Tables, column
 from kibitz.games.cricket.model.calibration import ERAS
 
 FOLDS = 5  # each leaves out about one season of every era
-NORMAL_95 = 1.96
 STATISTICS = ("total", "wkts", "pp", "mid_", "death")  # means; then all out and chases won, as shares
 
 
@@ -62,5 +62,5 @@ def _lines(tables: Tables, predicted: dict[tuple[str, str], list[tuple[float, fl
             ours, weight = zip(*predicted[era, name], strict=True)
             error = float(values.std(ddof=1) / np.sqrt(len(values)))
             mean = float(np.average(ours, weights=weight))
-            made.append(Line(era, name, mean, float(values.mean()), error, NORMAL_95 * error))
+            made.append(Line(era, name, mean, float(values.mean()), error, t_quantile(len(values) - 1) * error))
     return made
