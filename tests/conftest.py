@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import inspect
 import io
+import os
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+import httpx
 import pytest
 
 from kibitz.cli import main
 
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = ROOT.parent / "shared" / "data"
+
+# Hypothesis keeps its tables outside the checkout, which some tests read as a whole.
+os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(Path(tempfile.gettempdir()) / "kibitz-hypothesis"))
+BUSY_SECONDS = 60.0  # that a request may take on a busy machine; httpx allows 5 unless told otherwise
 
 # These files take longest with empty caches. They run first, so that both workers finish at about the same time.
 SLOWEST_FIRST = (
@@ -55,6 +63,8 @@ class ImmediateFailures:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    usual: httpx.Timeout = inspect.signature(httpx.get).parameters["timeout"].default
+    usual.connect = usual.read = usual.write = usual.pool = BUSY_SECONDS
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(ImmediateFailures(config))
 

@@ -28,11 +28,15 @@ def test_a_single_program_computes_the_function() -> None:
 def test_a_single_program_wakes_no_other_thread() -> None:
     program = jit_single(many_sums)
     program(X).block_until_ready()
-    process, thread = time.process_time(), time.thread_time()
-    for _ in range(500):
-        program(X).block_until_ready()
-    mine = time.thread_time() - thread
-    assert time.process_time() - process < 1.3 * mine  # six times as much with `jax.jit`
+
+    def ratio() -> float:
+        """The processor time of all threads, in that of this one; six with `jax.jit`."""
+        process, thread = time.process_time(), time.thread_time()
+        for _ in range(200):
+            program(X).block_until_ready()
+        return (time.process_time() - process) / (time.thread_time() - thread)
+
+    assert min(ratio() for _ in range(3)) < 1.3  # threads that other tests have left behind may work meanwhile
 
 
 @pytest.mark.parametrize("values", [[3.0, 1.0, 2.0], [5.0, 4.0, 3.0, 2.0]])

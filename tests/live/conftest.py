@@ -64,7 +64,7 @@ class Served:
 
     def kill(self) -> None:
         self.process.kill()
-        self.process.wait(10)
+        self.process.wait(60)
 
     def stop(self) -> int:
         if self.process.poll() is None:

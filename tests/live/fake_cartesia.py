@@ -87,5 +87,5 @@ class FakeCartesia(ThreadingHTTPServer):
     def stop(self) -> None:
         self.ending.set()
         self.shutdown()
-        self.thread.join(5)
+        self.thread.join(60)
         self.server_close()

@@ -31,7 +31,7 @@ def free_port() -> int:
         return int(taken.getsockname()[1])
 
 
-def wait_until(holds: Callable[[], bool], seconds: float = 20.0, what: str = "it") -> None:
+def wait_until(holds: Callable[[], bool], seconds: float = 60.0, what: str = "it") -> None:
     """Polls; fails after `seconds`."""
     ends = time.monotonic() + seconds
     while not holds():
@@ -78,7 +78,7 @@ class Redis:
     def stop(self) -> None:
         if self._process is not None:
             self._process.kill()
-            self._process.wait(10)
+            self._process.wait(60)
             self._process = None
 
 
@@ -129,7 +129,7 @@ class Postgres:
                 [*self._as, *command], check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd="/"
             )
         if self._process is not None:
-            self._process.wait(20)
+            self._process.wait(60)
             self._process = None
 
     @contextmanager

@@ -45,7 +45,7 @@ def serving(made: FastAPI, **more: Any) -> Iterator[str]:
             yield f"http://127.0.0.1:{port}"  # the socket already listens; the first call waits for the server
         finally:
             server.should_exit = True
-            thread.join(10)
+            thread.join(60)
 
 
 @contextmanager

@@ -433,7 +433,7 @@ def test_a_match_waits_while_the_buffer_is_full_and_loses_nothing(
     wait_until(lambda: outlet.retries > 1, what="a retry")
     assert sending.is_alive(), "the match waits"
     outlet.url = served.url
-    sending.join(20)
+    sending.join(60)
     outlet.close()
     assert served.events("ep-waits") == sent
 

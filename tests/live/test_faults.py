@@ -18,8 +18,8 @@ from tests.live import record
 from tests.live.conftest import Serve, Served
 from tests.live.machines import wait_until
 
-LONG = {
-    "game": "deal_or_no_deal", "captain_preset": "partner:stubborn", "opponent_choice": "partner:stubborn",
+LONG = {  # these players do not agree in this game
+    "game": "deal_or_no_deal", "seed": 0, "captain_preset": "partner:stubborn", "opponent_choice": "partner:stubborn",
     "options": {"max_turns": 250, "disagree_ends": False}, "pace": 0.005,
 }  # fmt: skip
 
@@ -37,26 +37,29 @@ def _watch(served: Served, seen: list[int]) -> None:
 def _kill_at_random(serve: Serve, store: Path, times: int, seed: int) -> None:
     moments = random.Random(seed)
     killed: list[tuple[str, list[int]]] = []
-    for _ in range(times + 1):
+    for _ in range(2 * times + 1):
         served = serve("--no-warm", store=store)
         for episode_id, seen in killed[-1:]:
             found: dict[str, Any] = served.get(f"/episodes/{episode_id}")
             stored = served.events(episode_id)
             assert [event["seq"] for event in stored] == list(range(len(stored)))
             assert set(seen) <= {event["seq"] for event in stored}
-            assert (found["status"], stored[-1]["payload"]["kind"]) == ("interrupted", "interrupted")
+            if found["status"] == "ended":  # before the kill, on a busy machine
+                killed.pop()
+            else:
+                assert (found["status"], stored[-1]["payload"]["kind"]) == ("interrupted", "interrupted")
         if len(killed) == times:
             break
         seen: list[int] = []
         watching = threading.Thread(target=_watch, args=(served, seen))
         watching.start()
-        episode_id = served.start(**LONG, seed=moments.randrange(10**6))
+        episode_id = served.start(**LONG)
         wait_until(lambda seen=seen: bool(seen), 60, "an event")  # type: ignore[misc]
         time.sleep(moments.uniform(0, 0.3))
         served.kill()
-        watching.join(10)
+        watching.join(60)
         killed.append((episode_id, seen))
-    assert any(seen for _, seen in killed)
+    assert len(killed) == times and any(seen for _, seen in killed)
 
 
 def test_a_server_killed_at_a_random_moment_loses_nothing_that_was_seen(serve: Serve, tmp_path: Path) -> None:
@@ -75,7 +78,7 @@ def test_a_server_whose_store_was_deleted_is_alive_but_not_ready(serve: Serve, t
         assert http.get("/ready").json() == {"status": "ready"}
         assert http.post("/custom/events", content=lines).status_code == 200
         (tmp_path / "a.db").unlink()
-        wait_until(lambda: http.get("/ready").status_code == 503, 10, "an unready server")
+        wait_until(lambda: http.get("/ready").status_code == 503, 60, "an unready server")
         assert "deleted" in http.get("/ready").json()["error"]
         refused = [
             http.post("/custom/start_episode", json={"game": "deal_or_no_deal"}),

@@ -187,7 +187,7 @@ def test_hostile_messages_to_an_environments_socket_get_a_reply(base: str, messa
     with connect(base.replace("http", "ws") + f"/envs/{NEGOTIATION}/ws") as socket:
         for message in messages:
             socket.send(message)
-            reply = socket.recv(30)
+            reply = socket.recv(60)
             assert "The environment failed" not in reply and "-32603" not in reply, reply
 
 
@@ -199,7 +199,7 @@ def test_hostile_messages_from_a_watcher_end_with_a_reason(base: str, message: b
         socket.send(message.decode("utf-8", "replace"))
         socket.send(b"the end")  # never valid
         while True:
-            socket.recv(30)
+            socket.recv(60)
     closed = socket.protocol.close_rcvd
     assert closed is not None and closed.code in (1003, 1008, 1009) and closed.reason
 

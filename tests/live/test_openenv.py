@@ -70,7 +70,7 @@ def test_eight_concurrent_sessions_do_not_interfere(base: str) -> None:
     together = threading.Barrier(len(SEEDS))
 
     def meet(seed: int) -> list[Any]:
-        together.wait(30)
+        together.wait(60)
         return play(base, seed)
 
     with ThreadPoolExecutor(len(SEEDS)) as pool:
@@ -193,9 +193,9 @@ def test_a_full_server_refuses_sessions_until_a_socket_closes() -> None:
         with talking(base) as second:
             say(second, "reset", {})
             with talking(base) as third:
-                refused = json.loads(third.recv(10))["data"]
+                refused = json.loads(third.recv(60))["data"]
                 with pytest.raises(ConnectionClosed):
-                    third.recv(10)
+                    third.recv(60)
             assert (refused["code"], refused["active_sessions"], refused["max_sessions"]) == ("CAPACITY_REACHED", 2, 2)
             over_http = httpx.post(f"{base}/reset", json={}, timeout=30)
             assert (over_http.status_code, over_http.json()["code"]) == (429, "CAPACITY_REACHED")
@@ -212,7 +212,7 @@ def test_idle_sessions_are_closed() -> None:
         left = httpx.post(f"{base}/reset", json={}, timeout=60).headers["X-Session-Id"]
         with talking(base) as connection:
             say(connection, "reset", {})
-            silent = json.loads(connection.recv(30))["data"]
+            silent = json.loads(connection.recv(60))["data"]
         assert silent["code"] == "SESSION_ERROR"
         until(lambda: len(sessions) == 0)
         assert sessions.reaped == 1
@@ -266,7 +266,7 @@ def test_a_policy_is_looked_up_in_the_servers_runs_and_not_in_the_working_direct
 
 def until(condition: Any) -> None:
     """Waits for a condition that another thread fulfils."""
-    end = time.monotonic() + 10
+    end = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.01)

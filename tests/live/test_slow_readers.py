@@ -63,9 +63,9 @@ def served_here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str,
 @pytest.fixture
 def backlog(served_here: tuple[str, Backlog], monkeypatch: pytest.MonkeyPatch) -> tuple[str, Backlog]:
     """The server with an empty backlog and little patience."""
-    monkeypatch.setattr(stalled, "STALL_SECONDS", 0.3)
+    monkeypatch.setattr(stalled, "STALL_SECONDS", 1.0)
     url, held = served_here
-    wait_until(lambda: held.bytes == 0, 10, "an empty backlog")
+    wait_until(lambda: held.bytes == 0, 60, "an empty backlog")
     monkeypatch.setattr(held, "dropped", 0)
     monkeypatch.setattr(held, "max_bytes", held.max_bytes)
     return url, held
@@ -92,37 +92,40 @@ def test_a_reader_that_does_not_read_holds_little_and_is_dropped(backlog: tuple[
         return held.dropped == 1
 
     with ask(url, *KINDS[kind]):
-        wait_until(dropped, 10, "the drop")
+        wait_until(dropped, 60, "the drop")
     assert 0 < most < 5 * (PAGE_BYTES + EVENT_BYTES)
-    wait_until(lambda: held.bytes == 0, 10, "an empty backlog")
+    wait_until(lambda: held.bytes == 0, 60, "an empty backlog")
 
 
 def test_a_replay_that_waits_for_its_next_event_holds_little(backlog: tuple[str, Backlog]) -> None:
     """Its reader reads, so nothing drops it: many of them must not fill the backlog."""
     url, held = backlog
     with ask(url, "/episodes/ep-1/stream?speed=0.000001"):
-        wait_until(lambda: held.bytes > 0, 10, "the first page")
+        wait_until(lambda: held.bytes > 0, 60, "the first page")
         assert held.bytes < 2 * EVENT_BYTES, "a page of a download has at least two of these events"
-    wait_until(lambda: held.bytes == 0, 10, "an empty backlog")
+    wait_until(lambda: held.bytes == 0, 60, "an empty backlog")
 
 
 def test_a_slow_reader_gets_the_whole_record(backlog: tuple[str, Backlog], monkeypatch: pytest.MonkeyPatch) -> None:
     url, held = backlog
-    monkeypatch.setattr(stalled, "STALL_SECONDS", 0.6)  # this process may have to wait for a processor
+    monkeypatch.setattr(stalled, "STALL_SECONDS", 2.0)  # this process may have to wait for a processor
     with ask(url, "/episodes/ep-1/events", "Connection: close\r\n") as one:
         received, began = 0, time.monotonic()
         while piece := one.recv(100_000):
             received += len(piece)
-            time.sleep(0.01 if time.monotonic() - began < 1 else 0)  # slow for longer than STALL_SECONDS
+            time.sleep(0.01 if time.monotonic() - began < 3 else 0)  # slow for longer than STALL_SECONDS
     assert received > EVENTS * EVENT_BYTES
     assert held.dropped == 0
 
 
-def test_streams_beyond_the_servers_backlog_are_refused_until_there_is_room(backlog: tuple[str, Backlog]) -> None:
+def test_streams_beyond_the_servers_backlog_are_refused_until_there_is_room(
+    backlog: tuple[str, Backlog], monkeypatch: pytest.MonkeyPatch
+) -> None:
     url, held = backlog
+    monkeypatch.setattr(stalled, "STALL_SECONDS", 4.0)  # for the four requests in between
     held.max_bytes = 1
     with ask(url, "/episodes/ep-1/events"), httpx.Client(base_url=url, timeout=10) as http:
-        wait_until(lambda: held.full, 10, "a full backlog")
+        wait_until(lambda: held.full, 60, "a full backlog")
         for path in ("/episodes/ep-1/events", "/episodes/ep-1/stream", "/custom/ws"):
             answer = http.get(path)
             assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
@@ -133,7 +136,7 @@ def test_streams_beyond_the_servers_backlog_are_refused_until_there_is_room(back
         metrics = http.get("/metrics").text
         assert 'kibitz_refused_total{status="503"} 4.0' in metrics
         assert "kibitz_backlog_bytes 0.0" not in metrics
-        wait_until(lambda: not held.full, 10, "room")
+        wait_until(lambda: not held.full, 60, "room")
         assert http.get("/episodes/ep-1/events", params={"since": EVENTS}).status_code == 200
         assert "kibitz_readers_dropped_total 1.0" in http.get("/metrics").text
 
@@ -153,6 +156,7 @@ def test_watchers_who_join_late_get_the_recent_events_in_small_messages(tmp_path
 
 
 @pytest.mark.conformance
+@pytest.mark.timed
 def test_sixty_readers_that_do_not_read_a_large_record_cost_less_than_a_megabyte_each(serve: Serve) -> None:
     served = serve("--no-warm")
     sent: list[dict[str, Any]] = record.events("ep-1", steps=100)
@@ -161,10 +165,10 @@ def test_sixty_readers_that_do_not_read_a_large_record_cost_less_than_a_megabyte
     assert httpx.post(f"{served.url}/episodes", content=record.lines(sent), timeout=60).status_code == 201
     before = served.memory()
     opened = [ask(served.url, "/episodes/ep-1/events") for _ in range(60)]
-    wait_until(lambda: held_bytes(served.url) > 60 * PAGE_BYTES, 30, "sixty full sockets")
+    wait_until(lambda: held_bytes(served.url) > 60 * PAGE_BYTES, 60, "sixty full sockets")
     assert served.memory() - before < 60e6
     began = time.monotonic()
-    assert httpx.get(f"{served.url}/health", timeout=10).status_code == 200
+    assert httpx.get(f"{served.url}/health").status_code == 200
     assert time.monotonic() - began < 2
     began = time.monotonic()
     assert served.stop() == 0

@@ -65,7 +65,7 @@ class FakeSpeaker:
 
     def speak(self, text: str) -> bytes:
         if self.gate is not None:
-            assert self.gate.wait(10)
+            assert self.gate.wait(60)
         self.spoken.append(text)
         if self.fails:
             raise SpeechError("The fake speaker fails.")
@@ -116,7 +116,9 @@ def test_cartesia_speaks_through_its_own_package(cartesia: FakeCartesia, tmp_pat
 def test_a_failure_of_cartesia_is_noted_without_the_key(
     cartesia: FakeCartesia, tmp_path: Path, kind: str, reason: str
 ) -> None:
-    speech = Speech(Cartesia(KEY, base_url=cartesia.url(kind), timeout=0.3), tmp_path)
+    speech = Speech(
+        Cartesia(KEY, base_url=cartesia.url(kind), timeout=0.3 if kind in ("slow", "drip") else 60.0), tmp_path
+    )
     found = spoken_file(speech)
     assert isinstance(found, str) and reason in found
     assert speech.counts["failed"] == 1 and KEY not in str(speech.described())
@@ -125,7 +127,7 @@ def test_a_failure_of_cartesia_is_noted_without_the_key(
 
 
 def test_cartesia_is_retried_after_one_server_error(cartesia: FakeCartesia, tmp_path: Path) -> None:
-    speech = Speech(Cartesia(KEY, base_url=cartesia.url("second"), timeout=5), tmp_path)
+    speech = Speech(Cartesia(KEY, base_url=cartesia.url("second"), timeout=60), tmp_path)
     assert isinstance(spoken_file(speech), Path)
     speech.close()
 

@@ -191,23 +191,34 @@ def test_a_living_servers_episodes_are_not_orphaned(postgres: Postgres) -> None:
 
 
 @pytest.mark.conformance
-def test_a_lock_in_postgresql_ends_in_an_error_within_the_timeout(postgres: Postgres) -> None:
+def test_a_lock_in_postgresql_ends_in_an_error_within_the_timeout(
+    postgres: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import psycopg
 
+    from kibitz.live.store.postgres import Cursor
+
+    tried: list[str] = []
+    execute = Cursor.execute
+
+    def counted(cursor: Cursor, query: Any, *more: Any, **options: Any) -> Any:
+        tried.append(query)
+        return execute(cursor, query, *more, **options)
+
     url = postgres.fresh()
-    store = open_store(url, store_timeout=2.0)
+    store = open_store(url, store_timeout=1.0)
     store.begin(row())
     with psycopg.connect(url) as other:
         other.execute("select 1 from episodes where id = 'ep-1' for update")
         began = time.monotonic()
         with pytest.raises(StoreUnavailable, match=r"cannot be written: .*statement timeout"):
             store.append(stored_events()[0])
-        assert time.monotonic() - began < 10
+        assert time.monotonic() - began < 30
         other.execute("lock table episodes in access exclusive mode")
-        began = time.monotonic()
+        monkeypatch.setattr(Cursor, "execute", counted)
         with pytest.raises(StoreUnavailable, match=r"cannot be read: .*statement timeout"):
             store.episode("ep-1")
-        assert time.monotonic() - began < 3.9, "a timeout is not retried"
+        assert len(tried) == 1, "a timeout is not retried"
         other.rollback()
     assert store.append(stored_events()[0])
     store.close()
@@ -231,7 +242,7 @@ def test_a_frozen_postgresql_ends_in_errors_and_recovers_without_loss(own_postgr
             began = time.monotonic()
             with pytest.raises(StoreUnavailable, match=why):
                 call()
-            assert time.monotonic() - began < 12, why
+            assert time.monotonic() - began < 30, why
     for one in sent:
         store.append(one)
     store.load(row("ep-2"), stored_events("ep-2"))
@@ -263,7 +274,7 @@ def test_a_failing_job_does_not_fail_the_others_in_its_commit(tmp_path: Path) ->
         time.sleep(0.05)
     lock.execute("rollback")
     for job in jobs:
-        job.join(10)
+        job.join(60)
     assert len(raised) == 1
     assert store.events("ep-1", -1) == [one.body for one in good[:2]]
     assert store.events("ep-2", -1) == []
@@ -415,7 +426,6 @@ def test_a_store_that_breaks_while_it_is_open_accepts_nothing_and_says_why(tmp_p
     BREAK[how](tmp_path / "a.db")
     readiness.check()
     assert "store" in readiness.problem and str(tmp_path) not in readiness.problem
-    began = time.monotonic()
     for call in (
         lambda: store.append(stored_events()[1]),
         lambda: store.begin(row("ep-2")),
@@ -423,7 +433,7 @@ def test_a_store_that_breaks_while_it_is_open_accepts_nothing_and_says_why(tmp_p
     ):
         with pytest.raises(StoreDamaged):
             call()
-    assert time.monotonic() - began < 2, "it does not retry"
+    assert store.writer.retries == 0
     store.close()
 
 

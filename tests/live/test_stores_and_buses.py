@@ -47,11 +47,11 @@ def test_a_remote_drivers_episode_is_watched_resumed_and_listed(serve: Serve, wo
     served = serve(*words)
     sent = record.events("ep-a", steps=30)
     with connect(f"{served.ws}?episode_id=&since=-1") as socket:
-        assert json.loads(socket.recv(10)) == {"idle": True}
+        assert json.loads(socket.recv(60)) == {"idle": True}
         assert post(served, sent[:10]).json() == {"next": 10, "added": 10}
         seen: list[Any] = []
         while len(seen) < 10:
-            received = json.loads(socket.recv(10))
+            received = json.loads(socket.recv(60))
             seen += [] if "hello" in received else received.get("events", [received])
     assert [event["seq"] for event in seen] == list(range(10))
     assert served.get("/episodes/ep-a")["frame"] == {"n": 9}
@@ -84,7 +84,7 @@ def test_a_killed_server_has_stored_all_it_showed_and_the_driver_continues(serve
         post(served, [event])
     wait_until(lambda: len(seen) > 5, what="an event")
     served.kill()
-    reading.join(20)
+    reading.join(60)
     restarted = serve(*words)
     stored = restarted.events("ep-a")
     assert [event["seq"] for event in stored] == list(range(len(stored)))
@@ -115,7 +115,7 @@ def test_watchers_of_one_server_see_the_episodes_of_another(serve: Serve, postgr
         for first in range(5, len(sent), 5):
             post(here, sent[first : first + 5])
         while len(seen) < len(sent):
-            received = json.loads(socket.recv(20))
+            received = json.loads(socket.recv(60))
             seen += [] if "hello" in received else received.get("events", [received])
     assert [event["seq"] for event in seen] == list(range(len(sent)))
 
@@ -128,7 +128,7 @@ def test_a_server_closes_the_episodes_of_a_dead_server_but_not_of_a_living_one(
     dies, lives = serve(*words), serve(*words)
     left, kept = dies.start(**STUBBORN, pace=30.0), lives.start(**STUBBORN, pace=30.0)
     with connect(f"{lives.ws}?episode_id={left}") as socket:
-        socket.recv(10)
+        socket.recv(60)
         dies.kill()
         events: list[Any] = []
         for message in socket:
@@ -187,7 +187,7 @@ def test_a_ten_second_outage_of_postgresql_and_redis_loses_nothing(
     for served in (here, there):
         assert served.events("ep-a") == sent
     reached = here.get(f"/episodes/{played}")["last_seq"]
-    wait_until(lambda: here.get(f"/episodes/{played}")["last_seq"] > reached, 30, "the next turn")
+    wait_until(lambda: here.get(f"/episodes/{played}")["last_seq"] > reached, 60, "the next turn")
     time.sleep(11)  # two sweeps of the other server, which must not close the episodes of a living one
     assert there.get(f"/episodes/{played}")["status"] == "running"
     httpx.post(f"{here.url}/custom/stop_episode", json={"episode_id": played})
@@ -197,6 +197,6 @@ def test_a_ten_second_outage_of_postgresql_and_redis_loses_nothing(
 def _read(socket: Any, count: int) -> list[int]:
     seen: list[int] = []
     while len(seen) < count:
-        received = json.loads(socket.recv(20))
+        received = json.loads(socket.recv(60))
         seen += [] if "hello" in received else [event["seq"] for event in received.get("events", [received])]
     return seen

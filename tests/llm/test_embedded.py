@@ -93,17 +93,19 @@ def test_eighty_random_positions_all_parse_and_are_legal() -> None:
 
 @pytest.mark.conformance
 def test_a_known_prefix_halves_the_time() -> None:
-    """A ratio, because other load slows down both."""
+    """In processor time: the model has one thread, and other tests may keep the machine busy."""
     asked = positions(5, seed=3)
 
     async def times(known: bool) -> list[float]:
         client = embedded()
-        latencies = []
+        taken = []
         for number, (messages, answer, _) in enumerate(asked):
             text = messages[-1]["content"] if known else f"Question {number}. {messages[-1]['content']}"
-            latencies.append((await client.ask([{"role": "user", "content": text}], answer)).latency)
+            started = time.process_time()
+            await client.ask([{"role": "user", "content": text}], answer)
+            taken.append(time.process_time() - started)
         await client.close()
-        return latencies[1:]
+        return taken[1:]
 
     with_prefix, without = asyncio.run(times(True)), asyncio.run(times(False))
     ratio = statistics.median(with_prefix) / statistics.median(without)
@@ -131,9 +133,9 @@ def test_a_deadline_interrupts_generation(answer: Answer) -> None:
     async def interrupt() -> tuple[Reply, float, Reply]:
         client = embedded(deadline=0.15, timeout=0.15)
         long = [{"role": "user", "content": "books, hats and balls " * 400}]
-        started = time.monotonic()
+        started = time.process_time()  # the model has one thread, and other tests may keep the machine busy
         late = await client.ask(long, answer)
-        seconds = time.monotonic() - started
+        seconds = time.process_time() - started
         await client.close()
         unhurried = embedded()
         later = await unhurried.ask(words(), answer)

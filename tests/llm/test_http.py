@@ -36,7 +36,7 @@ def exchange(responses: list[bytes], times: int = 1, max_body_bytes: int = 1_000
         server = await asyncio.start_server(serve, "127.0.0.1", 0)
         post = HttpClient(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1", max_body_bytes)
         try:
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 replies = [await post.send("GET", "/models", {}) for _ in range(times)]
             return replies, connections
         finally:

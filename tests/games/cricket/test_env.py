@@ -340,10 +340,10 @@ def test_a_ball_is_fast_once_compiled() -> None:
     took = []
     env, obs = begin(env, max_overs=5)
     while not obs.done:
-        began = time.perf_counter()
+        began = time.process_time()  # other tests share the machine
         obs = ball(env, obs)
-        took.append(time.perf_counter() - began)
-    assert sorted(took)[len(took) // 4] < 0.02  # the lower quartile, because other tests share the machine
+        took.append(time.process_time() - began)
+    assert sorted(took)[len(took) // 2] < 0.02
 
 
 def test_the_environment_is_a_top_level_name_with_static_tools() -> None:
