@@ -52,9 +52,8 @@ def data(
     from kibitz.teach.data import Lesson, write_rows
 
     record, chosen = read_game(game, options, contexts)
-    spec = _weights(expert, "--expert")
     lesson = Lesson(
-        expert=spec if isinstance(spec, dict) and len(spec) > 1 else next(iter(spec), ""),
+        expert=_one_or_mix(expert, "--expert"),
         opponents=_weights(opponent, "--opponent") or None,
         student=student or "",
         random_share=random_share,
@@ -69,6 +68,12 @@ def data(
     output.result(found, as_json, output.values_table("Rows"))
 
 
+def _one_or_mix(given: list[str] | None, flag: str) -> str | dict[str, float]:
+    """A name, or several by weight."""
+    found = _weights(given, flag)
+    return found if len(found) > 1 else next(iter(found), "")
+
+
 def _weights(given: list[str] | None, flag: str) -> dict[str, float]:
     """`NAME` or `NAME=WEIGHT`, several times."""
     found: dict[str, float] = {}
@@ -81,40 +86,137 @@ def _weights(given: list[str] | None, flag: str) -> dict[str, float]:
     return found
 
 
+Base = Annotated[
+    str,
+    typer.Option(
+        "--base", help="Model to train: embedded, a GGUF file, or a folder of transformers or of `kibitz teach`"
+    ),
+]
+Out = Annotated[str, typer.Option("--out", help="Folder of the training")]
+Rank = Annotated[int, typer.Option("--rank", min=1, help="Rank of the LoRA adapter")]
+Full = Annotated[bool, typer.Option("--full", help="Train all weights instead of an adapter")]
+Rate = Annotated[float, typer.Option("--lr", help="Highest learning rate")]
+Device = Annotated[str, typer.Option("--device", help="Device of PyTorch: auto, cpu, cuda, cuda:1")]
+CheckpointSteps = Annotated[int, typer.Option("--checkpoint-steps", min=1, help="Steps between two checkpoints")]
+Minutes = Annotated[
+    float | None, typer.Option("--minutes", min=0, help="Stop with a checkpoint after this many minutes")
+]
+Resume = Annotated[bool, typer.Option("--resume", help="Continue the training in --out")]
+RowFiles = Annotated[list[str], typer.Option("--data", help="File of JSON Lines of `kibitz teach data`; repeatable")]
+BatchRows = Annotated[int, typer.Option("--batch", min=1, help="Rows per step")]
+Epochs = Annotated[int, typer.Option("--epochs", min=1, help="Passes over the rows")]
+MaxTokens = Annotated[int, typer.Option("--max-tokens", min=16, help="Leave out longer rows")]
+Workers = Annotated[int, typer.Option("--workers", min=0, help="Processes that prepare batches")]
+
+
 @app.command("sft")
 def sft(
-    data: Annotated[list[str], typer.Option("--data", help="File of JSON Lines with chat messages; may be repeated")],
-    out: Annotated[str, typer.Option("--out", help="Folder of the training")],
-    base: Annotated[
-        str, typer.Option("--base", help="Model to train: embedded, a GGUF file or a folder of transformers")
-    ] = "embedded",
-    rank: Annotated[int, typer.Option("--rank", min=1, help="Rank of the LoRA adapter")] = 16,
-    full: Annotated[bool, typer.Option("--full", help="Train all weights instead of an adapter")] = False,
-    lr: Annotated[float, typer.Option("--lr", help="Highest learning rate")] = 1e-3,
-    batch: Annotated[int, typer.Option("--batch", min=1, help="Rows per step")] = 64,
-    epochs: Annotated[int, typer.Option("--epochs", min=1, help="Passes over the rows")] = 1,
-    max_tokens: Annotated[int, typer.Option("--max-tokens", min=16, help="Leave out longer rows")] = 512,
-    workers: Annotated[int, typer.Option("--workers", min=0, help="Processes that prepare batches")] = 0,
-    device: Annotated[str, typer.Option("--device", help="Device of PyTorch: auto, cpu, cuda, cuda:1")] = "auto",
-    checkpoint_steps: Annotated[
-        int, typer.Option("--checkpoint-steps", min=1, help="Steps between two checkpoints")
-    ] = 500,
-    minutes: Annotated[
-        float | None, typer.Option("--minutes", min=0, help="Stop with a checkpoint after this many minutes")
-    ] = None,
+    data: RowFiles,
+    out: Out,
+    base: Base = "embedded",
+    rank: Rank = 16,
+    full: Full = False,
+    lr: Rate = 1e-3,
+    batch: BatchRows = 64,
+    epochs: Epochs = 1,
+    max_tokens: MaxTokens = 512,
+    workers: Workers = 0,
+    device: Device = "auto",
+    checkpoint_steps: CheckpointSteps = 500,
+    minutes: Minutes = None,
     seed: Seed = 0,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue the training in --out")] = False,
+    resume: Resume = False,
     as_json: Json = False,
 ) -> None:
     """Train a language model on rows of `kibitz teach data`. Ctrl-C saves a checkpoint and stops."""
-    from kibitz.teach.sft import SftOptions, train
-    from kibitz.train.progress import stoppable
+    from kibitz.teach.batches import RowOptions
+    from kibitz.teach.sft import train
 
     values = {"data": tuple(data), "base": base, "rank": None if full else rank, "lr": lr, "batch": batch}
     values |= {"epochs": epochs, "max_tokens": max_tokens, "seed": seed, "workers": workers, "device": device}
-    options = SftOptions.read(values | {"checkpoint_steps": checkpoint_steps})
+    options = RowOptions.read(values | {"checkpoint_steps": checkpoint_steps})
+    _run(lambda *more: train(options, Path(out), resume, minutes, *more), out, as_json)
+
+
+@app.command("dpo")
+def dpo(
+    data: RowFiles,
+    out: Out,
+    base: Base = "embedded",
+    beta: Annotated[float, typer.Option("--beta", help="How closely the model stays to its base")] = 0.1,
+    rank: Rank = 16,
+    full: Full = False,
+    lr: Rate = 1e-4,
+    batch: BatchRows = 64,
+    epochs: Epochs = 1,
+    max_tokens: MaxTokens = 512,
+    workers: Workers = 0,
+    device: Device = "auto",
+    checkpoint_steps: CheckpointSteps = 500,
+    minutes: Minutes = None,
+    seed: Seed = 0,
+    resume: Resume = False,
+    as_json: Json = False,
+) -> None:
+    """Train a language model on pairs of `kibitz teach data --pairs`. Ctrl-C saves a checkpoint and stops."""
+    from kibitz.teach.dpo import DpoOptions, train
+
+    values = {"data": tuple(data), "base": base, "rank": None if full else rank, "lr": lr, "batch": batch}
+    values |= {"epochs": epochs, "max_tokens": max_tokens, "seed": seed, "workers": workers, "device": device}
+    options = DpoOptions.read(values | {"checkpoint_steps": checkpoint_steps, "beta": beta})
+    _run(lambda *more: train(options, Path(out), resume, minutes, *more), out, as_json)
+
+
+@app.command("grpo")
+def grpo(
+    out: Out,
+    base: Base = "embedded",
+    game: GameName = DEFAULT_GAME,
+    opponent: Annotated[
+        list[str] | None,
+        typer.Option("--opponent", help="Bot, policy:RUN, NAME=WEIGHT for each of several, or self: a frozen copy"),
+    ] = None,
+    steps: Annotated[int, typer.Option("--steps", min=1, help="Gradient steps")] = 200,
+    groups: Annotated[int, typer.Option("--groups", min=1, help="Deals per step")] = 16,
+    group_size: Annotated[int, typer.Option("--group-size", min=2, help="Episodes per deal")] = 8,
+    batch: Annotated[int, typer.Option("--batch", min=1, help="Positions per forward pass")] = 64,
+    rank: Rank = 16,
+    full: Full = False,
+    lr: Rate = 1e-4,
+    device: Device = "auto",
+    checkpoint_steps: Annotated[
+        int, typer.Option("--checkpoint-steps", min=1, help="Steps between two checkpoints, and two copies of self")
+    ] = 20,
+    minutes: Minutes = None,
+    contexts: Contexts = "uniform",
+    seed: Seed = 0,
+    prompt: PromptPath = None,
+    options: GameOptions = None,
+    resume: Resume = False,
+    as_json: Json = False,
+) -> None:
+    """Train a language model on the returns of its own games. Ctrl-C saves a checkpoint and stops."""
+    from kibitz.llm.answers.prompt import Prompt
+    from kibitz.teach.grpo import GrpoOptions, train
+
+    record, chosen = read_game(game, options, contexts)
+    values: dict[str, Any] = {"base": base, "rank": None if full else rank, "lr": lr, "seed": seed, "device": device}
+    values |= {
+        "batch": batch,
+        "game": game,
+        "options": chosen.model_dump(mode="json"),
+        "opponent": _one_or_mix(opponent, "--opponent"),
+    }
+    values |= {"steps": steps, "groups": groups, "group_size": group_size, "checkpoint_steps": checkpoint_steps}
+    job = GrpoOptions.read(values | {"prompt": "" if prompt is None else Prompt.read(prompt).text})
+    _run(lambda *more: train(job, record, chosen, Path(out), resume, minutes, *more), out, as_json)
+
+
+def _run(train: Callable[..., dict[str, Any]], out: str, as_json: bool) -> None:
+    from kibitz.train.progress import stoppable
+
     with _writing(out), _training_bar(quiet=as_json) as report, stoppable() as stop:
-        found = train(options, Path(out), resume, minutes, report, lambda: stop.asked)
+        found = train(report, lambda: stop.asked)
     output.result(found, as_json, output.values_table("Taught" if found["finished"] else "Stopped; --resume continues"))
     if stop.asked and not found["finished"]:
         raise KeyboardInterrupt
@@ -122,12 +224,12 @@ def sft(
 
 @app.command("export")
 def export(
-    adapter: Annotated[str, typer.Option("--adapter", help="Folder of `kibitz teach sft`, or of a peft adapter")],
+    adapter: Annotated[str, typer.Option("--adapter", help="Folder of `kibitz teach`, or of a peft adapter")],
     out: Annotated[str, typer.Option("--out", help="File or folder to write")],
     form: Annotated[str, typer.Option("--format", help="What to write: gguf, transformers or peft")] = "gguf",
     base: Annotated[
-        str, typer.Option("--base", help="Model to merge into: embedded, a GGUF file or a folder of transformers")
-    ] = "embedded",
+        str | None, typer.Option("--base", help="Model to merge into; default: the one that was trained, or embedded")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Merge an adapter into its model: a GGUF file for `llm:FILE`, or a folder for vLLM; or copy it for peft."""
@@ -137,6 +239,7 @@ def export(
     if target.exists():
         raise BadInput(f"{out} exists; name another place or delete it.")
     read = exports.read_adapter(folder)
+    base = base or exports.base_of(Path(adapter))
     if form not in ("gguf", "transformers", "peft"):
         raise BadInput(f"There is no format {form!r}; choose gguf, transformers or peft.")
     with _writing(out):
@@ -161,7 +264,7 @@ def _writing(out: str) -> Iterator[None]:
 
 @contextmanager
 def _training_bar(quiet: bool) -> Iterator[Callable[[dict[str, Any]], None]]:
-    """Loss, agreement and rate on standard error."""
+    """The newest row of metrics, on standard error."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -172,10 +275,8 @@ def _training_bar(quiet: bool) -> Iterator[Callable[[dict[str, Any]], None]]:
         task = bar.add_task("loading", total=None, summary="")
 
         def report(metrics: dict[str, Any]) -> None:
-            summary = (
-                f"loss {metrics['loss']:.4f}, answers right {100 * metrics['agreement']:.1f} %, "
-                f"{metrics['rows_per_s']:,.0f} rows/s"
-            )
+            shown = {name: value for name, value in metrics.items() if name not in ("step", "steps")}
+            summary = ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in shown.items())
             done, total = metrics["step"], metrics["steps"]
             bar.update(task, completed=done, total=total, description="teaching", summary=summary)
 

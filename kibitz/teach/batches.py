@@ -4,17 +4,37 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from kibitz.core.errors import BadInput
+from kibitz.core.paths import named
+from kibitz.teach.job import JobOptions, cosine
+from kibitz.teach.libraries import load_tokenizer, require
 
 BATCHES_PER_BUFFER = 32  # rows are shuffled, then sorted by length, within a buffer of this many batches
+
+
+class RowOptions(JobOptions):
+    data: tuple[str, ...]  # files of JSON Lines, mixed in proportion to their sizes
+    batch: int = Field(64, ge=1)  # rows
+    epochs: int = Field(1, ge=1)
+    max_tokens: int = Field(512, ge=16)  # longer rows are left out
+    workers: int = Field(0, ge=0)  # processes that prepare batches; part of what fixes their order
+
+    def files(self) -> list[Path]:
+        found = [named(file) for file in self.data]
+        for file in found:
+            if not file.is_file():
+                raise BadInput(f"There is no file {str(file)!r}; write one with `kibitz teach data`.")
+        return found
 
 
 class Batch(NamedTuple):
@@ -34,39 +54,111 @@ def count_rows(files: Sequence[Path]) -> int:
     return total
 
 
+Encoded = tuple[list[int], int]  # the tokens of a conversation, and where its answer starts
+
+
 class Encoder:
-    """A tokenizer with its chat template."""
+    """A tokenizer with its chat template, for rows with one answer."""
 
     def __init__(self, tokenizer: Any, max_tokens: int) -> None:
         if tokenizer.chat_template is None or tokenizer.eos_token_id is None:
             raise BadInput("The model's tokenizer has no chat template or no end token; choose a chat model as --base.")
         self.tokenizer, self.max_tokens = tokenizer, max_tokens
-        self.end = tokenizer.eos_token_id
+        self.end: int = tokenizer.eos_token_id
 
-    def encode(self, lines: Sequence[bytes]) -> list[tuple[list[int], int]]:
-        """The tokens of each row and where its answer starts; rows that are too long are left out."""
-        asked, answers = [], []
-        for line in lines:
-            *messages, last = _messages(line)
-            text = self.tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
-            asked.append(text)
-            answers.append(last["content"])
-        plain = {"add_special_tokens": False, "return_attention_mask": False}
-        pairs = zip(self.tokenizer(asked, **plain).input_ids, self.tokenizer(answers, **plain).input_ids, strict=True)
-        rows = [([*prompt, *answer, self.end], len(prompt)) for prompt, answer in pairs]
-        return [row for row in rows if len(row[0]) <= self.max_tokens]
+    @classmethod
+    def of(cls, base: str, max_tokens: int) -> Self:
+        return cls(load_tokenizer(base), max_tokens)
+
+    def prompts(self, asked: Sequence[Sequence[Mapping[str, str]]]) -> list[list[int]]:
+        """The tokens of each conversation up to where the model answers."""
+        chat = self.tokenizer.apply_chat_template
+        return self.plain([chat(list(messages), add_generation_prompt=True, tokenize=False) for messages in asked])
+
+    def plain(self, texts: list[str]) -> list[list[int]]:
+        """The tokens of each text, and nothing else."""
+        found = self.tokenizer(texts, add_special_tokens=False, return_attention_mask=False).input_ids
+        return [list(tokens) for tokens in found]
+
+    def answers(self, line: bytes) -> tuple[list[Mapping[str, str]], tuple[str, ...]]:
+        """A row's question and its answers."""
+        *asked, last = read_row(line)
+        return asked, (last["content"],)
+
+    def encode(self, lines: Sequence[bytes]) -> list[tuple[Encoded, ...]]:
+        """Each row's answers, each with its question before it; rows that are too long are left out."""
+        asked, answers = zip(*(self.answers(line) for line in lines), strict=True)
+        tokens = iter(self.plain([text for texts in answers for text in texts]))
+        rows = [
+            tuple(([*prompt, *next(tokens), self.end], len(prompt)) for _ in texts)
+            for prompt, texts in zip(self.prompts(asked), answers, strict=True)
+        ]
+        return [row for row in rows if longest(row) <= self.max_tokens]
 
 
-def _messages(line: bytes) -> list[dict[str, str]]:
+def longest(row: tuple[Encoded, ...]) -> int:
+    return max(len(tokens) for tokens, _ in row)
+
+
+def read_row(line: bytes) -> list[Mapping[str, str]]:
+    """The conversation of a row, the answer last."""
     try:
         row = json.loads(line)
         messages = row["messages"] if "messages" in row else [*row["prompt"], *row["completion"]]
         if len(messages) < 2 or messages[-1]["role"] != "assistant":
             raise ValueError
     except (ValueError, KeyError, TypeError):
-        shown = line[:60].decode("utf-8", "replace")
-        raise BadInput(f"A row must hold `messages` that end with the assistant's answer, not {shown!r}.") from None
+        raise BadInput(
+            f"A row must hold `messages` that end with the assistant's answer, not {_shown(line)}."
+        ) from None
     return list(messages)
+
+
+def read_pair(line: bytes) -> tuple[list[Mapping[str, str]], tuple[str, str]]:
+    """The question of a row of pairs, the chosen and the rejected answer."""
+    try:
+        row = json.loads(line)
+        (chosen,), (rejected,) = row["chosen"], row["rejected"]
+        return list(row["prompt"]), (str(chosen["content"]), str(rejected["content"]))
+    except (ValueError, KeyError, TypeError):
+        needed = "`prompt`, `chosen` and `rejected`, as `kibitz teach data --pairs` writes them"
+        raise BadInput(f"A row must hold {needed}, not {_shown(line)}.") from None
+
+
+def _shown(line: bytes) -> str:
+    return repr(line[:60].decode("utf-8", "replace"))
+
+
+class RowStream:
+    """The batches of a job, and the learning rate of each step."""
+
+    def __init__(self, options: RowOptions, encoder: Encoder) -> None:
+        self.options, self.encoder, self.files = options, encoder, options.files()
+        self.steps = max(1, math.ceil(count_rows(self.files) / options.batch)) * options.epochs
+
+    def batches(self, first: int) -> Iterator[Batch]:
+        """Of all epochs, without the first ones."""
+        (data,) = require("torch.utils.data")
+        options, files, encoder = self.options, self.files, self.encoder
+
+        class Stream(data.IterableDataset):  # type: ignore[misc, name-defined]
+            def __iter__(self) -> Iterator[Batch]:
+                info = data.get_worker_info()
+                share = (0, 1) if info is None else (info.id, info.num_workers)
+                for epoch in range(options.epochs):
+                    yield from batches(files, encoder, options.batch, options.seed + epoch, share)
+
+        loader = data.DataLoader(Stream(), batch_size=None, num_workers=options.workers, collate_fn=lambda batch: batch)
+        yield from itertools.islice(loader, first, None)
+
+    def rate(self, step: int) -> float:
+        return cosine(self.options.lr, step, self.steps)
+
+    def state(self) -> dict[str, Any]:
+        return {}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Nothing to restore: the seed and the step fix the batches."""
 
 
 def batches(
@@ -77,7 +169,7 @@ def batches(
     lines = itertools.islice(_lines(files), *(share[0], None, share[1]))
     while buffer := list(itertools.islice(lines, size * BATCHES_PER_BUFFER)):
         chance.shuffle(buffer)
-        rows = sorted(encoder.encode(buffer), key=lambda row: len(row[0]))
+        rows = sorted(encoder.encode(buffer), key=longest)
         found = [_padded(rows[at : at + size], encoder.end) for at in range(0, len(rows), size)]
         chance.shuffle(found)
         yield from found
@@ -101,11 +193,12 @@ def _lines(files: Sequence[Path]) -> Iterator[bytes]:
             stream.close()
 
 
-def _padded(rows: list[tuple[list[int], int]], end: int) -> Batch:
-    length = max(len(tokens) for tokens, _ in rows)
-    tokens = np.full((len(rows), length), end, np.int64)
-    taught = np.zeros((len(rows), length), bool)
-    for i, (row, start) in enumerate(rows):
+def _padded(rows: list[tuple[Encoded, ...]], end: int) -> Batch:
+    """The first answers of all rows, then the second ones."""
+    flat = [one for group in zip(*rows, strict=True) for one in group]
+    tokens = np.full((len(flat), max(map(longest, rows))), end, np.int64)
+    taught = np.zeros(tokens.shape, bool)
+    for i, (row, start) in enumerate(flat):
         tokens[i, : len(row)] = row
         taught[i, start : len(row)] = True
     return Batch(tokens, taught)

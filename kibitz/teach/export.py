@@ -16,7 +16,7 @@ from kibitz.core.errors import BadInput
 from kibitz.core.paths import named
 from kibitz.llm.providers import gguf, weights
 from kibitz.llm.providers.gguf import LowRank
-from kibitz.teach.libraries import EMBEDDED, load_model, load_tokenizer, require
+from kibitz.teach.libraries import EMBEDDED, load_model, load_tokenizer, require, taught_folder
 
 # matrices of a layer, as transformers and llama.cpp name them
 MATRICES = {
@@ -80,7 +80,15 @@ def to_gguf(adapter: Adapter, base: str, target: Path) -> None:
         part.unlink(missing_ok=True)
 
 
+def base_of(folder: Path) -> str:
+    """The base that a folder of `kibitz teach` names; any other adapter is taken for one of the embedded model."""
+    taught = taught_folder(str(folder)) if (folder / "job.json").is_file() else None
+    return EMBEDDED if taught is None else taught[0]
+
+
 def _gguf_file(base: str) -> Path:
+    if (taught := taught_folder(base)) is not None:
+        return _gguf_file(taught[0])
     source = weights.locate() if base == EMBEDDED else named(base)
     if not source.is_file() or source.suffix != ".gguf":
         raise BadInput(f"{base!r} is no GGUF file; --base must name the one to merge into, or {EMBEDDED}.")
@@ -88,7 +96,12 @@ def _gguf_file(base: str) -> Path:
 
 
 def changes_of(adapter: Adapter, base: str) -> dict[str, LowRank]:
-    """What the adapter adds to the tensors of a GGUF file of the Llama family, by their names."""
+    """What the adapter adds to the tensors of a GGUF file of the Llama family, by their names.
+
+    Together with the adapters of earlier trainings, if the base is a folder of one.
+    """
+    if (taught := taught_folder(base)) is not None:
+        return _both(changes_of(read_adapter(taught[1]), taught[0]), changes_of(adapter, taught[0]))
     source = _gguf_file(base)
     try:
         about = gguf.read_header(source)
@@ -108,6 +121,15 @@ def changes_of(adapter: Adapter, base: str) -> dict[str, LowRank]:
         name = MATRICES[matrix]
         changes[f"blk.{layer}.{name}.weight"] = LowRank(_interleaved(up, heads[name]) if name in heads else up, down)
     return changes
+
+
+def _both(first: dict[str, LowRank], second: dict[str, LowRank]) -> dict[str, LowRank]:
+    """The sum of two changes, as one of the sum of their ranks."""
+    shared = {
+        name: LowRank(np.hstack([first[name].up, second[name].up]), np.vstack([first[name].down, second[name].down]))
+        for name in first.keys() & second.keys()
+    }
+    return {**first, **second, **shared}
 
 
 def _interleaved(up: NDArray[np.float32], heads: int | None) -> NDArray[np.float32]:

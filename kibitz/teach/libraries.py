@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 from kibitz.core.errors import BadInput
@@ -26,14 +28,44 @@ def require(*names: str) -> list[Any]:
     return [import_module(name) for name in names]
 
 
+def find_device(name: str) -> str:
+    """A device of PyTorch that this machine has; `auto` prefers a GPU."""
+    (torch,) = require("torch")
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        torch.zeros(1, device=name)
+    except (RuntimeError, AssertionError, NotImplementedError):  # an unknown word, a missing driver, too high a number
+        gpus = [f"cuda:{i}" for i in range(torch.cuda.device_count())]
+        raise BadInput(f"There is no device {name!r} here; choose {' or '.join(['cpu', *gpus])}.") from None
+    return name
+
+
+def taught_folder(base: str) -> tuple[str, Path] | None:
+    """The base and the adapter of a folder that an earlier `kibitz teach` trained; None for any other model."""
+    folder = named(base)
+    if base == EMBEDDED or not (folder / "adapter" / "adapter_config.json").is_file():
+        return None
+    try:
+        return str(json.loads((folder / "job.json").read_text(encoding="utf-8"))["base"]), folder / "adapter"
+    except (OSError, ValueError, KeyError):
+        raise BadInput(f"{folder}/job.json does not name the adapter's base; name that model as --base.") from None
+
+
 def base_source(base: str) -> dict[str, str]:
     """Where transformers finds a base model: the embedded weights, a GGUF file, or a folder."""
+    if (taught := taught_folder(base)) is not None:
+        return base_source(taught[0])
     path = weights.locate() if base == EMBEDDED else named(base)
+    if (path / "model" / "config.json").is_file():  # all weights, trained by `kibitz teach`
+        path /= "model"
     if path.suffix == ".gguf" and path.is_file():
         return {"pretrained_model_name_or_path": str(path.parent), "gguf_file": path.name}
     if (path / "config.json").is_file():
         return {"pretrained_model_name_or_path": str(path)}
-    raise BadInput(f"{base!r} is not a model; name {EMBEDDED}, a GGUF file or a folder of transformers.")
+    raise BadInput(
+        f"{base!r} is not a model; name {EMBEDDED}, a GGUF file, or a folder of transformers or of `kibitz teach`."
+    )
 
 
 def load_tokenizer(base: str) -> Any:
@@ -44,8 +76,13 @@ def load_tokenizer(base: str) -> Any:
 
 
 def load_model(base: str, dtype: Any) -> Any:
-    (transformers,) = require("transformers")
+    """With the adapters of earlier trainings merged into it."""
+    transformers, peft = require("transformers", "peft")
     transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    if (taught := taught_folder(base)) is not None:
+        with _readable(base):
+            return peft.PeftModel.from_pretrained(load_model(taught[0], dtype), taught[1]).merge_and_unload()
     source = base_source(base)
     with _readable(base):
         return transformers.AutoModelForCausalLM.from_pretrained(**source, dtype=dtype)

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from kibitz.teach import data, sft
 from kibitz.teach.data import Lesson, write_rows
+from kibitz.train.folder import written_by_us
+from tests.teach.test_export import write_adapter
 from tests.train import toy
 
 
@@ -43,3 +47,46 @@ def test_a_return_that_no_episode_reaches_ends_the_drawing(tmp_path: Path, monke
     game = toy.build(False)
     with pytest.raises(data.BadInput, match=r"No position qualifies after 0 rows, .*lower --min-return"):
         write_rows(tmp_path / "rows.jsonl", game, game.default_options, Lesson(min_return=1e9), 10)
+
+
+@pytest.mark.parametrize("words", [["sft", "--data", "rows"], ["dpo", "--data", "rows"], ["grpo"]])
+def test_without_the_extra_every_training_says_what_to_install(
+    words: list[str], kibitz: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "rows").write_text("{}\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "torch", None)
+    done = kibitz("teach", *words, "--out", str(tmp_path / "run"), "--json")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "torch" in done.stderr and "pip install 'kibitz[teach]'" in done.stderr
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_export_of_a_merged_folder_says_what_to_install(
+    kibitz: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    adapter = write_adapter(tmp_path / "adapter", np.ones((4, 2), np.float32), np.ones((2, 4), np.float32))
+    monkeypatch.setitem(sys.modules, "torch", None)
+    done = kibitz(
+        "teach", "export", "--adapter", str(adapter), "--out", str(tmp_path / "x"), "--format", "transformers"
+    )
+    assert done.returncode == 2 and "pip install 'kibitz[teach]'" in done.stderr
+
+
+@pytest.mark.conformance
+def test_a_device_that_does_not_exist_is_one_sentence(kibitz: Callable[..., Any], tmp_path: Path) -> None:
+    (tmp_path / "rows").write_text("{}\n")
+    for device in ("cuda:9", "quantum"):
+        given = ["--data", str(tmp_path / "rows"), "--out", str(tmp_path / "run"), "--device", device]
+        done = kibitz("teach", "sft", *given, "--json")
+        assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+        assert f"There is no device '{device}' here; choose cpu" in done.stderr
+
+
+@pytest.mark.conformance
+def test_a_folder_has_one_training_at_a_time(kibitz: Callable[..., Any], tmp_path: Path) -> None:
+    (tmp_path / "rows").write_text("{}\n")
+    (tmp_path / "run").mkdir()
+    with written_by_us(tmp_path / "run"):
+        done = kibitz("teach", "dpo", "--data", str(tmp_path / "rows"), "--out", str(tmp_path / "run"))
+    assert done.returncode == 2 and "Another training writes to" in done.stderr

@@ -122,3 +122,18 @@ def test_an_adapter_of_another_family_is_one_sentence(parts: Any, tmp_path: Path
     save_file({f"{place}.lora_A.weight": down, f"{place}.lora_B.weight": up}, folder / "adapter_model.safetensors")
     with pytest.raises(BadInput, match=r"The adapter changes transformer\.h\.0\.attn\.c_attn"):
         to_gguf(read_adapter(folder), str(base), tmp_path / "out.gguf")
+
+
+def test_two_trainings_on_top_of_each_other_are_merged_together(parts: tuple[Any, Any, Any, Path, Path]) -> None:
+    """The second adapter's base is the folder of the first training."""
+    _, up, down, base, adapter = parts
+    first = adapter.parent / "first"
+    first.mkdir()
+    adapter.rename(first / "adapter")
+    (first / "job.json").write_text(json.dumps({"base": str(base)}))
+    second = write_adapter(adapter.parent / "second", 0.5 * up, down)
+    to_gguf(read_adapter(second), str(first), adapter.parent / "both.gguf")
+    to_gguf(
+        read_adapter(write_adapter(adapter.parent / "once", 1.5 * up, down)), str(base), adapter.parent / "once.gguf"
+    )
+    assert (adapter.parent / "both.gguf").read_bytes() == (adapter.parent / "once.gguf").read_bytes()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +13,7 @@ from kibitz.teach.data import Lesson, write_rows
 from tests.teach.models import tiny_model
 from tests.train import toy
 
-pytestmark = pytest.mark.conformance  # needs the extra `teach`
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """PyTorch's threads spin while they wait; on a busy machine a tiny model takes minutes instead of seconds."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = [pytest.mark.conformance, pytest.mark.usefixtures("one_thread")]  # needs the extra `teach`
 
 
 @pytest.fixture(scope="module")
@@ -38,11 +26,11 @@ def lesson(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 def options(lesson: tuple[Path, Path], **more: Any) -> Any:
-    from kibitz.teach.sft import SftOptions
+    from kibitz.teach.batches import RowOptions
 
     base, rows = lesson
     given = {"data": (str(rows),), "base": str(base), "batch": 16, "lr": 1e-2, "epochs": 2, "rank": None}
-    return SftOptions.read(given | more)
+    return RowOptions.read(given | more)
 
 
 def weights(folder: Path) -> dict[str, Any]:
@@ -141,7 +129,7 @@ def test_a_process_that_is_ended_keeps_its_whole_steps(lesson: tuple[Path, Path]
 def test_rows_that_are_all_too_long_are_an_error(lesson: tuple[Path, Path], tmp_path: Path) -> None:
     from kibitz.teach.sft import train
 
-    with pytest.raises(BadInput, match="Every row has more than 16 tokens"):
+    with pytest.raises(BadInput, match="Every row has too many tokens"):
         train(options(lesson, max_tokens=16), tmp_path)
 
 
