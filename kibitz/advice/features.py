@@ -23,8 +23,8 @@ class Hint(NamedTuple):
     available: Any  # bool[...]
 
 
-class HintAdapter:
-    """Builds a network's input: the game's base features, then the hint features."""
+class HintEncoder:
+    """Builds a network's input in JAX: the game's base features, then the hint's. `HintAdapter` does so in NumPy."""
 
     def __init__(self, game: Game) -> None:
         self.game = game

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,23 +13,16 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
-from kibitz.advice.ask import History, Position, PositionAsker, prompt_path
-from kibitz.advice.features import Hint, HintAdapter
+from kibitz.advice.ask import History, Position, PositionAsker
+from kibitz.advice.features import Hint, HintEncoder
+from kibitz.advice.source import check_cadence, hint_provider
 from kibitz.core.act import Act, Masks
-from kibitz.core.bots import Bot, seated
+from kibitz.core.bots import seated
 from kibitz.core.chance import seat_luck
 from kibitz.core.envs.gym_env import GameEnv
 from kibitz.core.envs.program import EnvState, Program, Single
 from kibitz.core.errors import BadInput
-from kibitz.core.game import Game
-from kibitz.core.logs import log_once
 from kibitz.core.play.player import BotPlayer, Turn
-from kibitz.core.play.resolve import bot_named
-from kibitz.llm.answers.prompt import Prompt
-from kibitz.llm.presets import get_preset
-
-log = logging.getLogger("kibitz.advice")
-PROVIDERS = ("random", "expert", "llm", "llm:PRESET")
 
 
 class HintInjectorEnv(gymnasium.Wrapper[Any, Any, Any, Any], gymnasium.utils.RecordConstructorArgs):
@@ -45,35 +37,22 @@ class HintInjectorEnv(gymnasium.Wrapper[Any, Any, Any, Any], gymnasium.utils.Rec
         env: gymnasium.Env[Any, Any],
         provider: str = "random",
         cadence_k: int = 1,
-        *,
-        preset: str = "auto",  # llm: the preset; the provider `llm:PRESET` means the same
-        checkpoint: str | None = None,  # expert: a run's folder or file; None: the game's reference player
-        prompt: str | None = None,  # llm: a template; None: the game's own
-        max_history_turns: int | None = None,
-        max_prompt_chars: int | None = None,
-        cache: str | Path | None = None,  # llm: a file of earlier answers
+        **settings: Any,  # keywords of `hint_provider`
     ) -> None:
-        gymnasium.utils.RecordConstructorArgs.__init__(
-            self,
-            provider=provider,
-            cadence_k=cadence_k,
-            preset=preset,
-            checkpoint=checkpoint,
-            prompt=prompt,
-            max_history_turns=max_history_turns,
-            max_prompt_chars=max_prompt_chars,
-            cache=None if cache is None else str(cache),
-        )
+        plain: dict[str, Any] = {
+            name: str(value) if isinstance(value, Path) else value for name, value in settings.items()
+        }
+        gymnasium.utils.RecordConstructorArgs.__init__(self, provider=provider, cadence_k=cadence_k, **plain)
         super().__init__(env)
         base = env.unwrapped
         if not isinstance(base, GameEnv):
             raise BadInput(f"Hints need an environment of kibitz, not {base}.")
-        if not isinstance(cadence_k, int) or isinstance(cadence_k, bool) or cadence_k < 1:
-            raise BadInput(f"cadence_k is {cadence_k!r}; it must be a whole number of at least 1.")
-        self._base, self._every = base, cadence_k
-        self._asker: PositionAsker | None = None
-        self._settings = base.settings
-        self._adviser = self._find(provider, preset, checkpoint, prompt, max_history_turns, max_prompt_chars, cache)
+        self._base, self._every, self._settings = base, check_cadence(cadence_k), base.settings
+        self._source, bot, self._asker = hint_provider(base.game, provider, **settings)
+        self._adviser: BotPlayer | None = None  # None where a language model advises
+        if bot is not None:
+            self._settings = seated(base.settings, {1: base.opponent}, {0: bot})
+            self._adviser = BotPlayer(base.game, bot)
         self._reader = _reader_for(base.program, base._compiled)
         self._history: History = []
 
@@ -108,35 +87,6 @@ class HintInjectorEnv(gymnasium.Wrapper[Any, Any, Any, Any], gymnasium.utils.Rec
         if self._asker is not None:
             self._asker.close()
         super().close()
-
-    def _find(
-        self,
-        provider: str,
-        preset: str,
-        checkpoint: str | None,
-        prompt: str | None,
-        max_history_turns: int | None,
-        max_prompt_chars: int | None,
-        cache: str | Path | None,
-    ) -> BotPlayer | None:
-        """The bot that advises, or None where it is the language model behind `_asker`."""
-        game = self._base.game
-        if provider == "llm" or provider.startswith("llm:"):
-            name = provider.removeprefix("llm").removeprefix(":") or preset
-            path = prompt or prompt_path(game, get_preset(name))
-            template = Prompt.read(path, max_history_turns=max_history_turns, max_prompt_chars=max_prompt_chars)
-            self._asker = PositionAsker(game, name, prompt=template, cache=cache)
-            self._source = f"llm:{name}"
-            return None
-        if provider == "random":
-            bot, self._source = game.bot("random"), "random"
-        elif provider == "expert":
-            bot = expert_bot(game, checkpoint)
-            self._source = f"expert:{bot.name}"
-        else:
-            raise BadInput(f"Unknown hint provider {provider!r}; use one of {', '.join(PROVIDERS)}.")
-        self._settings = seated(self._base.settings, {1: self._base.opponent}, {0: bot})
-        return BotPlayer(game, bot)
 
     def _act_of(self, action: Any) -> tuple[int, ...]:
         """The act that reaches the base environment through the wrappers between."""
@@ -178,7 +128,7 @@ class HintInjectorEnv(gymnasium.Wrapper[Any, Any, Any, Any], gymnasium.utils.Rec
         return {"hint_features": features, "hint": self._about(True, latency, attempts, "")}
 
     def _no_hint(self, latency: float = 0.0, attempts: int = 0, failure: str = "") -> dict[str, Any]:
-        nothing = np.zeros(self._reader.adapter.hint_size, np.float32)
+        nothing = np.zeros(self._reader.encoder.hint_size, np.float32)
         return {"hint_features": nothing, "hint": self._about(False, latency, attempts, failure)}
 
     def _about(self, available: bool, latency: float, attempts: int, failure: str) -> dict[str, Any]:
@@ -189,15 +139,6 @@ class HintInjectorEnv(gymnasium.Wrapper[Any, Any, Any, Any], gymnasium.utils.Rec
             "attempts": attempts,
             "failure": failure,
         }
-
-
-def expert_bot(game: Game, checkpoint: str | None = None) -> Bot:
-    """The bot of a checkpoint; without one the reference player. Logs its name once."""
-    name = f"policy:{checkpoint}" if checkpoint else game.reference
-    bot = bot_named(game, name)
-    assert bot is not None  # both kinds of names are of bots
-    log_once(log, f"expert hints for {game.name} come from {name}")
-    return bot
 
 
 class _Seen(NamedTuple):
@@ -215,7 +156,7 @@ class _Reader:
 
     def __init__(self, program: Program, single: Single) -> None:
         play, game = program.play, program.game
-        self.adapter = HintAdapter(game)
+        self.encoder = HintEncoder(game)
 
         def read(settings: Any, vector: Array) -> Any:
             env: EnvState = single.env.unpack(vector[: single.env.size])
@@ -224,7 +165,7 @@ class _Reader:
             return (view, masks, game.rules.to_act(state)[0], env.turn), seat_luck(env.luck, 0)
 
         def features(act: Act, confidence: Array, masks: Masks) -> Array:
-            return self.adapter.hint_features(Hint(act, confidence, jnp.bool_(True)), masks)
+            return self.encoder.hint_features(Hint(act, confidence, jnp.bool_(True)), masks)
 
         self._read, self._features = jax.jit(read), jax.jit(features)
 

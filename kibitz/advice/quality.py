@@ -19,7 +19,7 @@ from jax import Array, lax
 from numpy.typing import NDArray
 
 from kibitz.advice.ask import History, Position, PositionAsker
-from kibitz.advice.gym_wrapper import expert_bot
+from kibitz.advice.source import expert_bot
 from kibitz.core.act import Act, matter
 from kibitz.core.bots import Bot, seated, where
 from kibitz.core.chance import episode_luck, happens, pick, seat_luck, seed_key, uniforms

@@ -14,7 +14,7 @@ import numpy as np
 from jax import Array
 from jax.flatten_util import ravel_pytree
 
-from kibitz.advice.features import Hint, HintAdapter
+from kibitz.advice.features import Hint, HintEncoder
 from kibitz.core import act as acts
 from kibitz.core.act import Act, Logits, Masks
 from kibitz.core.bots import NO_HINTS, Bot
@@ -82,7 +82,7 @@ def feature_size(game: Game) -> int:
     """The size of the whole input: base features and hint features."""
     settings = game.default_options.settings()
     base = jax.eval_shape(lambda: game.learning.features(settings, game.rules.view(settings, game.example, 0)))
-    return int(base.shape[0]) + HintAdapter(game).hint_size
+    return int(base.shape[0]) + HintEncoder(game).hint_size
 
 
 def policy_bot(
@@ -96,7 +96,7 @@ def policy_bot(
     hints_from: str = NO_HINTS,
 ) -> Bot:
     """A network as a bot: player, opponent or expert. With an adviser it gets hints as in training, if `heard`."""
-    adapter = HintAdapter(game)
+    adapter = HintEncoder(game)
     adviser_uniforms = adviser.uniforms if adviser else 0
 
     def start(settings: Any, seat: int, u: Array) -> Any:

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import optax
 from jax import Array, lax
 
-from kibitz.advice.features import Hint, HintAdapter
+from kibitz.advice.features import Hint, HintEncoder
 from kibitz.core import act as acts
 from kibitz.core.act import Act, Masks
 from kibitz.core.bots import Bot, where
@@ -87,8 +87,8 @@ class Practice:
         return against(self.game, self.opponent)
 
     @cached_property
-    def adapter(self) -> HintAdapter:
-        return HintAdapter(self.game)
+    def adapter(self) -> HintEncoder:
+        return HintEncoder(self.game)
 
     @property
     def begin_uniforms(self) -> int:

@@ -23,7 +23,7 @@ from kibitz.core.xla.jit import jit_batch
 from kibitz.evaluate import match
 from kibitz.evaluate.tally import Tallies
 from kibitz.games import get_game
-from kibitz.hints import Hint, HintAdapter
+from kibitz.hints import Hint, HintEncoder
 from kibitz.train import checkpoint
 from kibitz.train.llm_hints.accounting import HintAccounting
 from kibitz.train.network import policy_bot
@@ -41,7 +41,7 @@ def negotiation_block(act: tuple[int, ...], available: bool = True) -> list[floa
     """The hint block for a pool of 4 books, 1 hat and 2 balls."""
     masks = (jnp.ones(5, bool), *(jnp.arange(5) <= count for count in (4, 1, 2)))
     hint = Hint(tuple(jnp.int32(x) for x in act), jnp.float32(0.75), jnp.bool_(available))
-    return np.asarray(HintAdapter(get_game("deal_or_no_deal")).hint_features(hint, masks)).tolist()
+    return np.asarray(HintEncoder(get_game("deal_or_no_deal")).hint_features(hint, masks)).tolist()
 
 
 def test_a_hint_of_the_negotiation_has_ten_features() -> None:
@@ -56,7 +56,7 @@ def test_hint_features_omit_the_counts_of_an_agree() -> None:
 
 def test_no_hint_is_ten_zeros() -> None:
     assert negotiation_block((INSIST, 2, 0, 1), available=False) == [0.0] * 10
-    assert HintAdapter(get_game("deal_or_no_deal")).hint_size == 10
+    assert HintEncoder(get_game("deal_or_no_deal")).hint_size == 10
 
 
 def hinted(mode: str, cadence: int, rounds: int, steps: int) -> tuple[Any, Any]:

@@ -32,6 +32,7 @@ class GameVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
     """
 
     form: ClassVar[Form] = GENERIC
+    keep_replies = False  # a wrapper that reads the opponent's acts sets this before the first reset
 
     def __init__(
         self,
@@ -65,8 +66,6 @@ class GameVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = self.form.action_batch(setup, num_envs)
         self._program = program_for(setup.game, setup.opponent, self.form.observe(setup.game))
-        self._fresh, self._scores = _batched(self._program)
-        self._advance = _advance(self._program, self.autoreset_mode)
         self._envs: EnvState | None = None
         self._shown: Shown | None = None
         self._over: NDArray[np.bool_] = np.ones(num_envs, bool)
@@ -94,7 +93,8 @@ class GameVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
         mask = self._reset_mask(options or {})
         self._seed(seed, mask)
         assert self._envs is not None
-        envs, shown = self._fresh(self.settings, self._envs, jnp.asarray(mask))
+        fresh, _ = _batched(self._program, self.keep_replies)
+        envs, shown = fresh(self.settings, self._envs, jnp.asarray(mask))
         if self._shown is not None and not mask.all():
             shown = _merge(mask, shown, self._shown)
         self._envs, self._shown = envs, _host(shown)
@@ -116,9 +116,8 @@ class GameVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
         if wrong.any() and not self.game.rules.takes_illegal_acts:
             acts = self._made_legal(acts, wrong)
         heads = np.clip(acts, -1, np.array(self.game.sizes)[:, None]).astype(np.int32)
-        envs, shown, final_envs, final_shown = self._advance(
-            self.settings, self._envs, tuple(heads), jnp.asarray(resets)
-        )
+        advance = _advance(self._program, self.autoreset_mode, self.keep_replies)
+        envs, shown, final_envs, final_shown = advance(self.settings, self._envs, tuple(heads), jnp.asarray(resets))
         final = _host(final_shown)
         ended = final.over & ~resets
         rewards = np.where(resets, 0.0, final.reward.astype(np.float64)) - np.where(wrong, self.options.charge, 0.0)
@@ -220,7 +219,8 @@ class GameVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
             return {}
         # batches of a few fixed sizes, at least 8, so that few programs are compiled
         size = min(self.num_envs, 1 << max(len(rows) - 1, 7).bit_length())
-        scores = self._scores(self.settings, envs, np.resize(rows, size).astype(np.int32))
+        score = _batched(self._program, self.keep_replies)[1]
+        scores = score(self.settings, envs, np.resize(rows, size).astype(np.int32))
         infos: dict[str, Any] = {}
         for name, value in self.form.end_info({k: np.asarray(v)[: len(rows)] for k, v in scores.items()}).items():
             spread = np.zeros((self.num_envs, *value.shape[1:]), value.dtype)
@@ -268,6 +268,11 @@ def _merge(mask: NDArray[np.bool_], new: Shown, old: Shown) -> Shown:
     return merged
 
 
+def _without_reply(shown: Shown, keep: bool) -> Shown:
+    """Every array that leaves the program takes time, so the opponent's acts leave it only if something reads them."""
+    return shown if keep else shown._replace(reply=())
+
+
 @lru_cache(maxsize=32)
 def _env_shapes(program: Program, described: Any) -> EnvState:
     """Shapes only: running `empty` operation by operation takes seconds."""
@@ -276,12 +281,12 @@ def _env_shapes(program: Program, described: Any) -> EnvState:
 
 
 @lru_cache(maxsize=32)
-def _batched(program: Program) -> tuple[Any, Any]:
+def _batched(program: Program, replies: bool) -> tuple[Any, Any]:
     """The program mapped over environments: a fresh episode where the mask is set, and the scores of given rows."""
 
     def fresh(settings: Any, env: EnvState, mask: Array) -> tuple[EnvState, Shown]:
         after, shown = program.fresh(settings, env)
-        return where(mask, after, env), shown._replace(reply=())  # no caller of a vector reads it
+        return where(mask, after, env), _without_reply(shown, replies)
 
     def score(settings: Any, envs: EnvState, rows: Array) -> Mapping[str, Array]:
         # indexed inside the program: outside, each array would cost a fraction of a millisecond
@@ -292,16 +297,16 @@ def _batched(program: Program) -> tuple[Any, Any]:
 
 
 @lru_cache(maxsize=32)
-def _advance(program: Program, mode: AutoresetMode) -> Any:
+def _advance(program: Program, mode: AutoresetMode, replies: bool) -> Any:
     """One step of every environment, and its result before an autoreset replaced it."""
 
     def advance(settings: Any, env: EnvState, act: Act, reset: Array) -> tuple[EnvState, Shown, EnvState, Shown]:
         after, shown = program.advance(settings, env, act)
-        stepped = after, shown._replace(reply=())
+        stepped = after, _without_reply(shown, replies)
         if mode is AutoresetMode.DISABLED:
             return *stepped, *stepped
         new, first = program.fresh(settings, env)
-        begun = new, first._replace(reply=())
+        begun = new, _without_reply(first, replies)
         if mode is AutoresetMode.NEXT_STEP:
             result = where(reset, begun, stepped)
             return *result, *result

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from gymnasium import spaces
 from jax import Array
+from numpy.typing import NDArray
 from pydantic import Field, create_model, model_validator
 
 from kibitz.core.act import Masks
@@ -116,6 +117,8 @@ class Form:
     """The action space of n environments. Here as in `action_space`, `sample` takes `action_masks()`."""
     end_info: Callable[[Mapping[str, Any]], dict[str, Any]] = own_scores
     """Scores, f32[..., 2] each -> what the last step's info adds, in arrays of the same leading shape."""
+    flat: Callable[[Any, Any], NDArray[np.float32]] | None = None
+    """options, observation of one or of many -> f32[..., n] in 0..1, for networks; None: it is a vector already."""
 
 
 GENERIC = Form()

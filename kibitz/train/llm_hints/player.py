@@ -11,7 +11,7 @@ import numpy as np
 from jax import Array
 
 from kibitz.advice.ask import Position, PositionAsker
-from kibitz.advice.features import Hint, HintAdapter
+from kibitz.advice.features import Hint, HintEncoder
 from kibitz.core import act as acts
 from kibitz.core.act import Masks
 from kibitz.core.game import Game
@@ -24,7 +24,7 @@ class HintedPolicy:
     def __init__(self, game: Game, policy: Any, name: str, asker: PositionAsker, cadence: int, hints_from: str) -> None:
         self.name, self.asker, self.hints_from = name, asker, hints_from
         self._cadence, self._turns = cadence, 0
-        self._adapter = HintAdapter(game)
+        self._adapter = HintEncoder(game)
 
         def best(settings: Any, view: Any, masks: Masks, hint: Hint, seat: int) -> Array:
             features = game.learning.features(settings, known_seat(view, seat))

@@ -124,6 +124,22 @@ def end_info(scores: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def flat(options: NegotiationOptions, observation: Mapping[str, Any]) -> NDArray[np.float32]:
+    """The observation as the features of `view.features`: f32[..., 15], or 18 with revealed utilities."""
+    whole = {name: np.asarray(value, np.float32) for name, value in observation.items()}
+    count, points = np.float32(options.max_count), np.float32(MAX_UTILITY)
+    act = whole["last_partner_act"][..., None] == np.arange(len(ACT_NAMES))
+    parts = [
+        whole["counts"] / count,
+        whole["my_utilities"] / points,
+        *([whole["partner_utilities"] / points] if options.reveal_partner_utilities else []),
+        act.astype(np.float32),
+        whole["last_partner_offer_for_me"] / count,
+        whole["turns_remaining"][..., None] / np.float32(options.max_turns),
+    ]
+    return np.concatenate(parts, axis=-1)
+
+
 FORM = Form(
     env_id="DealOrNoDialog-v0",
     options=EnvOptions,
@@ -133,6 +149,7 @@ FORM = Form(
     action_space=lambda setup: MaskableActions(setup.options.max_count),
     action_batch=lambda setup, count: MaskableActions(setup.options.max_count, count),
     end_info=end_info,
+    flat=flat,
 )
 
 
