@@ -20,7 +20,7 @@ from kibitz.core import registry
 from kibitz.games import get_game, pack_names
 from kibitz.games.cricket.envs.gym_env import EnvOptions as CricketOptions
 from kibitz.games.deal_or_no_deal.envs.gym_env import EnvOptions
-from kibitz.train.config import CurriculumPhase, HintOptions, Job, LogOptions, TrainOptions, read_job
+from kibitz.train.config import CurriculumPhase, HintOptions, Job, LogOptions, RewardOptions, TrainOptions, read_job
 from tests.conftest import SLOWEST_FIRST
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -55,7 +55,7 @@ def test_every_option_of_the_environment_is_documented(name: str) -> None:
     assert f"`{name}`" in TEXT["environments.md"]
 
 
-@pytest.mark.parametrize("model", [TrainOptions, HintOptions, LogOptions, CurriculumPhase, Job])
+@pytest.mark.parametrize("model", [TrainOptions, HintOptions, RewardOptions, LogOptions, CurriculumPhase, Job])
 def test_every_key_of_a_training_config_is_documented(model: type) -> None:
     for name in model.model_fields:  # type: ignore[attr-defined]
         assert re.search(rf"[`.]{name}[`.*]", TEXT["training.md"]), name

@@ -44,25 +44,21 @@ def prompt_path(game: Game, preset: Preset) -> str | Path:
     return game.words.taught_prompt if preset.taught else game.words.prompt
 
 
-class PositionAsker:
-    """One game, one preset, one prompt. Raises BadInput if the preset or the prompt cannot be used."""
+class Asker:
+    """One preset, one prompt, one client. Raises BadInput if the preset cannot be used."""
 
     def __init__(
         self,
-        game: Game,
         preset: Preset | str,
+        prompt: Prompt,
         *,
-        prompt: Prompt | None = None,
         cache: str | Path | None = None,
         budget: Budget | None = None,
         policy: FailurePolicy | None = None,
         ledger: UsageLedger | None = None,
         connect: Callable[..., Client] = connect,  # a preset and keywords -> a client
     ) -> None:
-        preset = get_preset(preset) if isinstance(preset, str) else preset
-        self.game, self.prompt = game, prompt or Prompt.read(prompt_path(game, preset))
-        settings = game.default_options.settings()
-        self.prompt.check(question_variables(game.words, self.prompt.names, settings, *first_view(game, settings), []))
+        self.prompt = prompt
         self.ledger = UsageLedger() if ledger is None else ledger
         self.client = BlockingClient(
             lambda: connect(
@@ -74,6 +70,27 @@ class PositionAsker:
                 ledger=self.ledger,
             )
         )
+
+    def close(self) -> None:
+        self.client.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class PositionAsker(Asker):
+    """Asks about positions of one game. Raises BadInput if the preset or the prompt cannot be used."""
+
+    def __init__(self, game: Game, preset: Preset | str, *, prompt: Prompt | None = None, **limits: Any) -> None:
+        """The limits are those of `Asker`."""
+        preset = get_preset(preset) if isinstance(preset, str) else preset
+        self.game, prompt = game, prompt or Prompt.read(prompt_path(game, preset))
+        settings = game.default_options.settings()
+        prompt.check(question_variables(game.words, prompt.names, settings, *first_view(game, settings), []))
+        super().__init__(preset, prompt, **limits)
 
     def question(self, position: Position) -> Question:
         return self._question(position, self.game.words.answer_fields(position.view, position.masks))
@@ -102,15 +119,6 @@ class PositionAsker:
     def key(self, position: Position) -> str:
         """The cache key of a question: model, sampling, template, words."""
         return self.client.client.key(self.question(position))
-
-    def close(self) -> None:
-        self.client.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def _question(self, position: Position, declared: Mapping[str, Any]) -> Question:
         variables = question_variables(self.game.words, self.prompt.names, *position[:4])

@@ -23,7 +23,11 @@ from kibitz.llm.client.usage import UsageLedger
 from kibitz.llm.presets import Preset, why_not
 
 USAGE = ("asked", "given", "hits", "shared", "calls", "prompt_tokens", "completion_tokens", "money")
-COLUMNS = tuple(f"hints_{name}" for name in (*USAGE, *(f"failed_{kind}" for kind in FailureKind)))
+
+
+def columns(about: str) -> tuple[str, ...]:
+    """The columns of metrics.csv about a model's `hints`, or about a `judge`."""
+    return tuple(f"{about}_{name}" for name in (*USAGE, *(f"failed_{kind}" for kind in FailureKind)))
 
 
 class Hints(NamedTuple):
@@ -46,6 +50,7 @@ class HintContext(Protocol):
 class HintSource(Protocol):
     """An adviser on the host."""
 
+    about: str
     prompt: Prompt
     ledgers: list[UsageLedger]  # one per seed
 
@@ -58,6 +63,8 @@ class HintSource(Protocol):
 
 class LLMHints:
     """One game, one preset, one prompt. Raises BadInput for what cannot be used; connects with the first hint."""
+
+    about = "hints"  # prefix of its columns and its key in a run's record
 
     def __init__(
         self,
@@ -164,10 +171,10 @@ class LLMHints:
         return Position(self.settings, view, masks, history, self.ledgers[seed])
 
 
-def usage_columns(ledgers: Sequence[UsageLedger]) -> dict[str, NDArray[np.float64]]:
+def usage_columns(ledgers: Sequence[UsageLedger], about: str) -> dict[str, NDArray[np.float64]]:
     """f64[seeds] per column of metrics.csv."""
     rows = [
         [*(getattr(ledger, name) for name in USAGE), *(ledger.failures[str(kind)] for kind in FailureKind)]
         for ledger in ledgers
     ]
-    return dict(zip(COLUMNS, np.array(rows, float).T, strict=True))
+    return dict(zip(columns(about), np.array(rows, float).T, strict=True))

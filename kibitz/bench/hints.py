@@ -29,6 +29,7 @@ from kibitz.llm.client.types import Completion, Messages
 from kibitz.llm.client.usage import UsageLedger
 from kibitz.llm.presets import Preset
 from kibitz.train.config import Job
+from kibitz.train.llm_hints.loop import HostHintLoop
 from kibitz.train.phase import TrainingPhase, build
 
 ENV_ID = "DealOrNoDialog-v0"
@@ -160,7 +161,7 @@ def timed(phase: TrainingPhase, source: HintSource, updates: int) -> float:
 def throughput(phase: TrainingPhase) -> dict[str, float]:
     """One question of every game to a slow model, compared with the time that its latency imposes."""
     host = phase.host
-    assert host is not None
+    assert isinstance(host, HostHintLoop)
     best = float("inf")
     for _ in range(3):
         host.source = source = llm_hints(phase, None, LATENCY_SECONDS)

@@ -9,7 +9,7 @@ import sys
 
 import typer
 
-from kibitz.cli import bench, cricket, demo, evaluate, hints, live, llm, new_game, play, teach, train
+from kibitz.cli import bench, cricket, demo, evaluate, hints, judge, live, llm, new_game, play, teach, train
 from kibitz.core import interrupt
 from kibitz.core.errors import BadInput
 
@@ -29,6 +29,7 @@ app.add_typer(bench.app, name="bench")
 app.add_typer(cricket.app, name="cricket")
 app.add_typer(llm.app, name="llm")
 app.add_typer(hints.app, name="hints")
+app.add_typer(judge.app, name="judge")
 app.add_typer(teach.app, name="teach")
 live.add_to(app, bench.app)
 

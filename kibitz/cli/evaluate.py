@@ -40,14 +40,17 @@ def evaluate(
             show_default=False,
         ),
     ] = None,
+    styles: Annotated[
+        bool, typer.Option("--styles", help="Also report how often each seat showed each style of the game")
+    ] = False,
     seed: Seed = 0,
     options: GameOptions = None,
     as_json: Json = False,
 ) -> None:
     """Play many episodes and report a player's measures with confidence intervals."""
     if pack is not None:
-        if contexts != "uniform" or options:
-            raise BadInput("--pack cannot be combined with --contexts or --set: the pack defines what is played.")
+        if contexts != "uniform" or options or styles:
+            raise BadInput("--pack cannot be combined with --contexts, --set or --styles.")
         _evaluate_pack(game, pack, player, opponent, episodes, hint, seed, as_json)
         return
     from kibitz.evaluate import match
@@ -59,7 +62,7 @@ def evaluate(
     other = match.side_of(record, opponent or record.default_players[1])
     runs = match.runs_of(record, one, other)
     with output.progress(f"{one.name} v {other.name}", episodes * runs, quiet=as_json) as advance:
-        found = match.evaluate(record, chosen, one, other, episodes, seed, advance)
+        found = match.evaluate(record, chosen, one, other, episodes, seed, advance, styles)
     found["contexts"] = contexts
     _print(found, as_json, output.evaluation_table)
 

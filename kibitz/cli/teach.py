@@ -41,13 +41,20 @@ def data(
     min_regret: Annotated[
         float, typer.Option("--min-regret", min=0, help="Smallest regret of a rejected answer, for --pairs")
     ] = 0.0,
+    style: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--style", help="Write judgements of this style instead: whole episodes with yes or no; repeatable"
+        ),
+    ] = None,
     contexts: Contexts = "uniform",
     seed: Seed = 0,
     prompt: PromptPath = None,
     options: GameOptions = None,
     as_json: Json = False,
 ) -> None:
-    """Write positions and an expert's answers as chat messages, for supervised or preference training."""
+    """Write positions and an expert's answers, or episodes and their styles, as chat messages for training."""
+    from kibitz.advice.judge import judge_prompt
     from kibitz.llm.answers.prompt import Prompt
     from kibitz.teach.data import Lesson, write_rows
 
@@ -60,9 +67,12 @@ def data(
         min_return=min_return,
         pairs=pairs,
         min_regret=min_regret,
+        styles=tuple(record.styles.names(style, record.name)) if style else (),
         seed=seed,
     )
-    template = None if prompt is None else Prompt.read(prompt)
+    if style and (pairs or student or expert or min_return is not None):
+        raise BadInput("--style cannot be combined with --pairs, --student, --expert or --min-return.")
+    template = None if prompt is None else judge_prompt(prompt) if style else Prompt.read(prompt)
     with output.progress("rows", rows, quiet=as_json) as advance, _writing(out):
         found = write_rows(Path(out), record, chosen, lesson, rows, template, advance)
     output.result(found, as_json, output.values_table("Rows"))

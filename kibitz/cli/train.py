@@ -96,6 +96,8 @@ def _summary(metrics: dict[str, Any]) -> str:
         parts.append(f"{metrics['steps_per_s']:,.0f} steps/s")
     if "hints_per_s" in metrics:
         parts.append(f"{metrics['hints_per_s']:,.0f} hints/s")
+    if "judge_per_s" in metrics:
+        parts.append(f"{metrics['judge_per_s']:,.0f} judged/s")
     return ", ".join(parts)
 
 

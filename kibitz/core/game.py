@@ -1,4 +1,4 @@
-"""The record a game provides: identity, rules, learning, bots, measures, words and drawing.
+"""The record a game provides: identity, rules, learning, bots, measures, words, drawing and styles.
 
 Rules are pure functions of one game. Settings and chance are arguments; callers add the batch axis.
 Only `Rules` is mandatory. To write a game, fill in `Game` and run `kibitz.check_game` on it.
@@ -21,6 +21,7 @@ from typing_extensions import TypeVar
 from kibitz.core.act import Act, Head, Masks, Matters
 from kibitz.core.bots import Bot, random_bot
 from kibitz.core.errors import BadInput
+from kibitz.core.styles import PlayStyles
 from kibitz.core.words import GENERIC, Words, generic_words
 
 SEATS = (0, 1)
@@ -127,6 +128,7 @@ class Game(Generic[Settings, State, View]):
     measures: Measures[Settings, State] = field(default_factory=Measures)
     words: Words = GENERIC  # default: generic_words(heads)
     drawing: Drawing[Settings, State] = field(default_factory=Drawing)
+    styles: PlayStyles = field(default_factory=PlayStyles)  # traits of play that a learner can be paid for
     contexts: Callable[[str], Mapping[str, Any]] = _only_uniform
     """What `--contexts` names (`uniform` or a file) -> options that play on it."""
     packs: Callable[[], Any] | None = None  # a `PackShelf`, loaded when first used

@@ -13,6 +13,7 @@ from kibitz.core.bots import Bot, where
 from kibitz.core.chance import episode_luck, seat_luck, uniforms
 from kibitz.core.game import SEATS, Game, blank
 from kibitz.core.play.packs import Regret
+from kibitz.core.styles import style_scores, watched
 from kibitz.core.xla.packing import Layout, fusion_barrier
 
 COUNT_BITS = 16  # of the number of steps
@@ -40,9 +41,9 @@ class Moment(NamedTuple):
     number: Array  # i32[], steps so far
 
 
-def match_program(game: Game, bots: tuple[Bot, Bot]) -> Any:
-    """settings, key, episode numbers -> returns f32[n, 2] and scores; to be compiled."""
-    play = Loop(game, bots)
+def match_program(game: Game, bots: tuple[Bot, Bot], styles: bool = False) -> Any:
+    """settings, key, episode numbers -> returns f32[n, 2] and scores, with those of styles if asked; to be compiled."""
+    play = Loop(game, bots, styles=styles)
 
     def run(settings: Any, key: Array, numbers: Array) -> tuple[Array, dict[str, Array]]:
         lucks = lucks_of(jnp.broadcast_to(key, (len(numbers), 2)), numbers, jnp.zeros(len(numbers), bool))
@@ -78,8 +79,9 @@ def lucks_of(keys: Array, numbers: Array, swapped: Array) -> Lucks:
 class Loop:
     """Carries episodes packed, with a `fusion_barrier` after each half of a turn."""
 
-    def __init__(self, game: Game, bots: tuple[Bot, Bot], regret: Regret | None = None) -> None:
-        self.game, self.bots, self.regret = game, bots, regret
+    def __init__(self, game: Game, bots: tuple[Bot, Bot], regret: Regret | None = None, styles: bool = False) -> None:
+        bots = (watched(game, bots[0]), watched(game, bots[1])) if styles else bots
+        self.game, self.bots, self.regret, self.styles = game, bots, regret, styles
         zero: Any = np.int32(0)
         luck: Any = np.zeros(2, np.uint32)
         first, second = (
@@ -95,6 +97,17 @@ class Loop:
 
     def __call__(self, settings: Any, lucks: Lucks, states: Any, one: Array, tables: Any = None) -> Ended:
         """`one` is the number 1, unknown to the compiler; `tables` are the judge's."""
+        last, returns, lost = self.play(settings, lucks, states, one, tables)
+        scores = dict(jax.vmap(lambda state: self.game.measures.score(settings, state))(last.state))
+        if self.styles:
+            notes = tuple(memory[1] for memory in last.memories)
+            scores |= jax.vmap(lambda own, state: style_scores(self.game, settings, own, state))(notes, last.state)
+        return Ended(returns, scores, last.number, lost)
+
+    def play(
+        self, settings: Any, lucks: Lucks, states: Any, one: Array, tables: Any = None
+    ) -> tuple[Moment, Array, Array]:
+        """The last moment of every episode, what both seats earned, and their regret."""
         moments = jax.vmap(lambda luck, state: self._begin(settings, luck, state))(lucks, states)
         count = lucks.game.shape[0]
 
@@ -108,9 +121,7 @@ class Loop:
 
         nothing = jnp.zeros((count, 2))
         packed, returns, lost = lax.while_loop(running, turn, (moments, nothing, nothing))
-        last = jax.vmap(self.moments.unpack)(packed)
-        scores = dict(jax.vmap(lambda state: self.game.measures.score(settings, state))(last.state))
-        return Ended(returns, scores, last.number, lost)
+        return jax.vmap(self.moments.unpack)(packed), returns, lost
 
     def _first_memory(self, settings: Any, seat: int, luck: Array) -> Any:
         bot = self.bots[seat]

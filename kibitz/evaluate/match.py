@@ -39,9 +39,20 @@ class Played(NamedTuple):
     interrupted: bool = False  # Ctrl-C came before the last episode
 
 
-def play_bots(game: Game, settings: Any, bots: tuple[Bot, Bot], episodes: int, seed: int, progress: Progress) -> Played:
-    """Episodes between two bots, in compiled batches; identical to those of `play_episode`."""
-    program = _program(game, bots)
+def play_bots(
+    game: Game,
+    settings: Any,
+    bots: tuple[Bot, Bot],
+    episodes: int,
+    seed: int,
+    progress: Progress,
+    styles: bool = False,
+) -> Played:
+    """Episodes between two bots, in compiled batches; identical to those of `play_episode`.
+
+    With `styles`, the scores include which styles each seat showed.
+    """
+    program = _program(game, bots, styles)
     key = seed_key(seed)
     returns, scores = [], []
     for first in range(0, episodes, CHUNK):
@@ -76,8 +87,8 @@ def play_hosts(
 
 
 @lru_cache(maxsize=32)
-def _program(game: Game, bots: tuple[Bot, Bot]) -> Any:
-    return jit_batch(match_program(game, bots))
+def _program(game: Game, bots: tuple[Bot, Bot], styles: bool) -> Any:
+    return jit_batch(match_program(game, bots, styles))
 
 
 class Side(NamedTuple):
@@ -114,13 +125,18 @@ def evaluate(
     episodes: int,
     seed: int = 0,
     progress: Progress = lambda count: None,
+    styles: bool = False,
 ) -> dict[str, Any]:
-    """How both players did, beside the reference player in the same seats."""
+    """How both players did, beside the reference player in the same seats; with `styles`, the styles they showed."""
     if episodes < 1:
         raise BadInput(f"episodes is {episodes}; it must be at least 1.")
     sides = (side_of(game, player), side_of(game, opponent))
+    if styles:
+        game.styles.names(game=game.name)
+        if slow := [side.name for side in sides if side.bot is None]:
+            raise BadInput(f"--styles needs players that can be compiled, which {slow[0]} is not; omit one of them.")
     began = time.perf_counter()
-    played = _play(game, options, sides, episodes, seed, progress)
+    played = _play(game, options, sides, episodes, seed, progress, styles)
     seconds = time.perf_counter() - began
     found = []
     for seat in SEATS:
@@ -145,12 +161,20 @@ def runs_of(game: Game, player: str | Side, opponent: str | Side) -> int:
     )
 
 
-def _play(game: Game, options: Any, sides: tuple[Side, Side], episodes: int, seed: int, progress: Progress) -> Played:
+def _play(
+    game: Game,
+    options: Any,
+    sides: tuple[Side, Side],
+    episodes: int,
+    seed: int,
+    progress: Progress,
+    styles: bool = False,
+) -> Played:
     one, other = (side.bot for side in sides)
     settings = seated(options.settings(), {seat: side.bot for seat, side in enumerate(sides) if side.bot is not None})
     if one is None or other is None:
         return play_hosts(game, settings, [side.player for side in sides], episodes, seed, progress)
-    return play_bots(game, settings, (one, other), episodes, seed, progress)
+    return play_bots(game, settings, (one, other), episodes, seed, progress, styles)
 
 
 def _reference(

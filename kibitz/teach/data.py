@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -11,6 +11,7 @@ from typing import IO, Any
 import numpy as np
 
 from kibitz.advice.ask import Position
+from kibitz.advice.judge import judge_prompt
 from kibitz.advice.quality import draw_positions, position, regrets
 from kibitz.core.act import matter
 from kibitz.core.bots import Bot, seated
@@ -20,6 +21,7 @@ from kibitz.core.play.episode import play_episode
 from kibitz.core.play.player import BotPlayer, Choice, Player, Turn
 from kibitz.core.play.resolve import bot_for, bot_named, player_named
 from kibitz.llm.answers.prompt import Prompt
+from kibitz.teach.judging import judgements
 from kibitz.teach.rows import RowWriter
 from kibitz.teach.walk import Example, Source, examples
 
@@ -39,6 +41,7 @@ class Lesson:
     min_return: float | None = None  # drops episodes in which seat 0 earned less
     pairs: bool = False  # chosen and rejected acts instead of single answers
     min_regret: float = 0.0  # of a rejected act; at most this much worse is no pair
+    styles: tuple[str, ...] = ()  # judgements of whole episodes instead of acts
     seed: int = 0
 
 
@@ -54,8 +57,7 @@ def write_rows(
     """Writes the rows; after an interrupt the file holds the whole rows written so far."""
     if path.exists():
         raise BadInput(f"{path} exists; name another file or delete it.")
-    writer = RowWriter(game, prompt)
-    stream = _pairs(game, options, lesson, writer) if lesson.pairs else _taught(game, options, lesson, writer)
+    stream = _rows(game, options, lesson, prompt)
     path.parent.mkdir(parents=True, exist_ok=True)
     written, empty = 0, 0
     with path.open("wb") as file:
@@ -71,6 +73,15 @@ def write_rows(
                 limits = "--min-regret, or name another --student" if lesson.pairs else "--min-return"
                 raise BadInput(f"No position qualifies after {written:,} rows, which {path} holds; lower {limits}.")
     return {"file": str(path), "rows": written, "bytes": path.stat().st_size}
+
+
+def _rows(game: Game, options: Any, lesson: Lesson, prompt: Prompt | None) -> Iterator[Sequence[Row]]:
+    if lesson.styles:
+        styles = game.styles.names(lesson.styles, game.name)
+        opponent = next(iter(_shares(game, lesson)))
+        return judgements(game, options, styles, opponent, lesson.seed, prompt or judge_prompt())
+    writer = RowWriter(game, prompt)
+    return _pairs(game, options, lesson, writer) if lesson.pairs else _taught(game, options, lesson, writer)
 
 
 def _append(file: IO[bytes], block: bytes) -> None:

@@ -21,6 +21,7 @@ from kibitz.llm.client.limits import Budget
 Algo = Literal["ppo", "reinforce", "supervised"]
 HintMode = Literal["none", "random", "llm", "expert"]
 Expert = Literal["auto", "checkpoint", "reference", "greedy"]
+RewardMode = Literal["payoff", "style", "llm_judge"]
 
 
 class TrainOptions(Options):
@@ -132,7 +133,44 @@ class EnvOptions(Options):
         return dict(self.model_extra or {})
 
 
-class HintOptions(Options):
+class ModelOptions(Options):
+    """Which language model is asked, and what its failures and costs may be."""
+
+    provider: str = Field("auto", description="preset of the language model: auto, embedded, groq or any other")
+    model: str | None = Field(None, description="replaces the preset's model")
+    cache: str | None = Field(
+        "auto", description="file of earlier answers; auto: in the user's cache folder; null: none"
+    )
+    budget: Budget = Field(
+        default_factory=Budget,
+        description="limits on calls, tokens, money and seconds; after that no question is asked",
+    )
+    failure_policy: Literal["neutral", "stop"] = Field(
+        "neutral", description="continue without the answer, or stop the run"
+    )
+    failure_share: float = Field(0.5, ge=0, le=1, description="stop if more than this share of the window failed")
+    failure_window: int = Field(50, ge=1, description="number of questions in the window")
+
+
+class RewardOptions(ModelOptions):
+    """What the learner is paid for; the model is asked with `llm_judge` only."""
+
+    mode: RewardMode = Field("payoff", description="payoff: the game's own; style or llm_judge: 1 for a style, else 0")
+    style: str | None = Field(None, description="the style of play that is paid for; the game offers several")
+    payoff_weight: float = Field(0.0, ge=0, description="share of the game's payoff, in units of a good return, on top")
+    prompt_path: str = Field("configs/llm_judge_prompt.txt", description="template of the question to the judge")
+
+    @model_validator(mode="after")
+    def _style_fits(self) -> RewardOptions:
+        if self.mode == "payoff" and (self.style is not None or self.payoff_weight):
+            name = "payoff_weight" if self.style is None else "style"
+            raise ValueError(f"reward.{name} is set but reward.mode is payoff; set reward.mode to style or llm_judge.")
+        if self.mode != "payoff" and self.style is None:
+            raise ValueError(f"reward.mode is {self.mode} but reward.style names no style; set it, or use payoff.")
+        return self
+
+
+class HintOptions(ModelOptions):
     """The source of hints, and how often they come."""
 
     mode: HintMode = Field("none", description="none, random, llm or expert")
@@ -140,26 +178,12 @@ class HintOptions(Options):
     expert: Expert = Field("auto", description="who gives expert hints; auto: the checkpoint, else the reference")
     checkpoint: str | None = Field(None, description="a run or file that gives expert hints; null: none")
     prompt_path: str = Field("configs/llm_prompt.txt", description="template of the question to an LLM")
-    provider: str = Field("auto", description="preset of the language model: auto, embedded, groq or any other")
-    model: str | None = Field(None, description="replaces the preset's model")
-    cache: str | None = Field(
-        "auto", description="file of earlier answers; auto: in the user's cache folder; null: none"
-    )
     max_history_turns: int | None = Field(
         None, ge=0, description="newest lines of the history in the question; null: all"
     )
     max_prompt_chars: int | None = Field(
         None, ge=1, description="omits older lines until the question fits; null: no limit"
     )
-    budget: Budget = Field(
-        default_factory=Budget,
-        description="limits on calls, tokens, money and seconds; after that no question is asked",
-    )
-    failure_policy: Literal["neutral", "stop"] = Field(
-        "neutral", description="continue without the hint, or stop the run"
-    )
-    failure_share: float = Field(0.5, ge=0, le=1, description="stop if more than this share of the window failed")
-    failure_window: int = Field(50, ge=1, description="number of questions in the window")
 
     @model_validator(mode="after")
     def _expert_fits(self) -> HintOptions:
@@ -203,6 +227,7 @@ class Job(Options):
         description="any bot of the game, expert, self, policy:RUN, or a mix by weight; null: heuristic, else random",
     )
     hints: HintOptions = Field(default_factory=HintOptions)
+    reward: RewardOptions = Field(default_factory=RewardOptions)
     train: TrainOptions = Field(default_factory=TrainOptions)
     logging: LogOptions = Field(default_factory=LogOptions)
     curriculum: tuple[CurriculumPhase, ...] = Field((), max_length=100)

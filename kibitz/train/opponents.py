@@ -1,4 +1,4 @@
-"""Opponents and advisers in training: bots, checkpoints, earlier selves, language models."""
+"""Opponents, advisers and judges in training: bots, checkpoints, earlier selves, language models."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ import jax.numpy as jnp
 
 from kibitz.advice.ask import PositionAsker, prompt_path
 from kibitz.advice.batch import LLMHints
+from kibitz.advice.judge import LLMJudge, judge_prompt
 from kibitz.core.bots import NO_HINTS, Bot
 from kibitz.core.errors import BadInput
 from kibitz.core.game import Game
@@ -27,10 +28,10 @@ from kibitz.llm.answers.prompt import DEFAULT, Prompt
 from kibitz.llm.client.limits import FailurePolicy
 from kibitz.llm.presets import Preset, get_preset
 from kibitz.train import checkpoint
-from kibitz.train.config import HintOptions, Job
+from kibitz.train.config import HintOptions, Job, ModelOptions, RewardOptions
 from kibitz.train.llm_hints.player import HintedPolicy
 from kibitz.train.network import Policy, feature_size, flatten, new_policy, policy_bot, weight_count
-from kibitz.train.rollout import max_learner_steps
+from kibitz.train.rollout import StyleReward, max_learner_steps
 
 log = logging.getLogger("kibitz.train")
 SELF = "self"
@@ -184,9 +185,39 @@ def adviser_for(hints: HintOptions, game: Game, notes: list[str] | None = None) 
 
 def make_llm_hints(hints: HintOptions, game: Game, settings: Any, seeds: int) -> LLMHints:
     """The language model of these options; raises BadInput if it cannot be used."""
-    policy = FailurePolicy(failure_policy=hints.failure_policy, share=hints.failure_share, window=hints.failure_window)
-    prompt, cache = prompt_of(hints, game), answers_of(hints)
-    return LLMHints(game, settings, preset_of(hints), prompt, seeds, cache=cache, budget=hints.budget, policy=policy)
+    return LLMHints(game, settings, preset_of(hints), prompt_of(hints, game), seeds, **_limits(hints))
+
+
+def make_llm_judge(reward: RewardOptions, game: Game, seeds: int) -> LLMJudge:
+    """The judge of these options; raises BadInput if it cannot be used."""
+    assert reward.style is not None
+    prompt = judge_prompt(reward.prompt_path)
+    return LLMJudge(game, reward.style, preset_of(reward), prompt, seeds, **_limits(reward))
+
+
+def reward_for(job: Job, game: Game) -> StyleReward | None:
+    """What the learner is paid, None for the game's own payoff; BadInput for a style that the game does not offer."""
+    reward = job.reward
+    if reward.style is None:
+        return None
+    (style,) = game.styles.names([reward.style], game.name)
+    if job.algo == "supervised":
+        raise BadInput(
+            "--algo supervised imitates the expert and is not paid; use --algo ppo or reinforce for a style."
+        )
+    if reward.mode == "llm_judge" and job.hints.mode == "llm":
+        raise BadInput(
+            "reward.mode llm_judge cannot be combined with --hint llm; use another hint, or reward.mode style."
+        )
+    return StyleReward(style, reward.payoff_weight)
+
+
+def _limits(options: ModelOptions) -> dict[str, Any]:
+    """What a client of these options may use and may spend."""
+    policy = FailurePolicy(
+        failure_policy=options.failure_policy, share=options.failure_share, window=options.failure_window
+    )
+    return {"cache": answers_of(options), "budget": options.budget, "policy": policy}
 
 
 def prompt_of(hints: HintOptions, game: Game) -> Prompt:
@@ -194,12 +225,12 @@ def prompt_of(hints: HintOptions, game: Game) -> Prompt:
     return Prompt.read(path, max_history_turns=hints.max_history_turns, max_prompt_chars=hints.max_prompt_chars)
 
 
-def answers_of(hints: HintOptions) -> Path | str | None:
+def answers_of(hints: ModelOptions) -> Path | str | None:
     """The file of earlier answers."""
     return cache_folder() / "answers.sqlite" if hints.cache == "auto" else hints.cache
 
 
-def preset_of(hints: HintOptions) -> Preset:
+def preset_of(hints: ModelOptions) -> Preset:
     preset = get_preset(hints.provider)
     return preset if hints.model is None else preset.model_copy(update={"model": hints.model})
 

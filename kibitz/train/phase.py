@@ -19,6 +19,7 @@ from jax import Array, lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from kibitz.advice.batch import LLMHints
+from kibitz.advice.judge import LLMJudge
 from kibitz.core.bots import NO_HINTS, Bot, seated
 from kibitz.core.chance import seed_key
 from kibitz.core.errors import BadInput
@@ -29,9 +30,19 @@ from kibitz.train import ppo, reinforce, supervised
 from kibitz.train.config import Job, TrainOptions
 from kibitz.train.llm_hints.loop import HostHintLoop
 from kibitz.train.llm_hints.rollout import HostHintPractice, max_lines
+from kibitz.train.llm_judge.loop import HostJudgeLoop
+from kibitz.train.llm_judge.rollout import JudgedPractice
 from kibitz.train.network import Flat, feature_size, flatten, new_policy, policy_bot
-from kibitz.train.opponents import adviser_for, game_of, make_llm_hints, opponent_for, self_bot
-from kibitz.train.rollout import Learner, Practice, max_learner_steps, mean_metrics, optimiser
+from kibitz.train.opponents import (
+    adviser_for,
+    game_of,
+    make_llm_hints,
+    make_llm_judge,
+    opponent_for,
+    reward_for,
+    self_bot,
+)
+from kibitz.train.rollout import Learner, Practice, StyleReward, max_learner_steps, mean_metrics, optimiser
 
 ALGORITHMS: dict[str, Any] = {"ppo": ppo, "reinforce": reinforce, "supervised": supervised}
 MAX_SELVES = 16  # earlier selves in the pool
@@ -48,6 +59,8 @@ class CompiledPhase:
     config: TrainOptions
     devices: tuple[Any, ...]
     max_lines: int | None = None  # the adviser is on the host and reads at most this many lines per episode
+    reward: StyleReward | None = None  # None: the game's own
+    judge_lines: int | None = None  # the judge is on the host and reads at most this many lines per episode
 
     @cached_property
     def flat(self) -> Flat:
@@ -65,8 +78,10 @@ class CompiledPhase:
     def practice(self, pool: Array, index: Array | int = 0) -> Practice:
         opponent = self.opponent or self_bot(self.game, self.flat, pool, index)
         if self.max_lines is not None:
-            return HostHintPractice(self.game, opponent, None, self.cadence, self.max_lines)
-        return Practice(self.game, opponent, self.adviser, self.cadence)
+            return HostHintPractice(self.game, opponent, None, self.cadence, self.reward, self.max_lines)
+        if self.judge_lines is not None:
+            return JudgedPractice(self.game, opponent, self.adviser, self.cadence, self.reward, self.judge_lines)
+        return Practice(self.game, opponent, self.adviser, self.cadence, self.reward)
 
     def choose_self(self, learner: Learner) -> tuple[Learner, Array]:
         """Before an update: the learner with its pool up to date, and the earlier self that it plays against."""
@@ -141,7 +156,7 @@ class CompiledPhase:
         def one(weights: Array, settings: Any, key: Array, numbers: Array, heard: Array) -> Any:
             policy = self.flat.rebuild(weights)
             bot = policy_bot(self.game, policy, "learner", self.heard_adviser, self.cadence, heard=heard)
-            return match_program(self.game, (bot, opponent))(settings, key, numbers)
+            return match_program(self.game, (bot, opponent), styles=self.reward is not None)(settings, key, numbers)
 
         return jit_batch(lambda weights, *rest: lax.map(lambda w: one(w, *rest), weights))
 
@@ -185,7 +200,7 @@ class TrainingPhase:
     config: TrainOptions
     compiled: CompiledPhase
     advice: str  # the adviser, in words
-    source: LLMHints | None = None  # an adviser on the host
+    source: LLMHints | LLMJudge | None = None  # an adviser or a judge on the host
     notes: tuple[str, ...] = ()  # for the run's record
 
     @property
@@ -231,17 +246,19 @@ class TrainingPhase:
         return self.compiled.judge(weights, self.settings, key, numbers, heard)
 
     @cached_property
-    def host(self) -> HostHintLoop | None:
-        """Advances the learners where the adviser cannot be compiled."""
+    def host(self) -> HostHintLoop | HostJudgeLoop | None:
+        """Advances the learners where the adviser or the judge cannot be compiled."""
         if self.source is None:
             return None
+        if isinstance(self.source, LLMJudge):
+            return HostJudgeLoop(self.compiled, ALGORITHMS[self.job.algo], self.source)
         return HostHintLoop(self.compiled, ALGORITHMS[self.job.algo], self.source, self.job.seeds)
 
 
 def build(job: Job, devices: tuple[Any, ...]) -> TrainingPhase:
     """Raises BadInput for what does not fit together, before anything is written or compiled."""
     game, options = game_of(job)
-    hints = job.hints
+    hints, reward = job.hints, reward_for(job, game)
     if job.algo == "supervised":
         if hints.mode not in ("none", "expert"):
             raise BadInput(f"--algo supervised learns the acts of the expert; use --hint expert, not {hints.mode}.")
@@ -252,7 +269,10 @@ def build(job: Job, devices: tuple[Any, ...]) -> TrainingPhase:
     seats: dict[int, Bot] = {} if opponent is None else {1: opponent}
     settings = seated(options.settings(), seats, {0: adviser} if adviser else {})
     source = make_llm_hints(hints, game, settings, job.seeds) if hints.mode == "llm" else None
-    changed: dict[str, Any] = {"scale": job.train.scale or game.learning.scale(settings)}
+    scale = game.learning.scale(settings)
+    if reward is not None:
+        reward = replace(reward, payoff_weight=reward.payoff_weight / scale)
+    changed: dict[str, Any] = {"scale": job.train.scale or (1.0 if reward else scale)}
     if job.algo == "reinforce":
         rollout = max_learner_steps(game, settings)
         changed |= {"rollout": rollout, "minibatch": rollout * job.train.num_envs, "epochs": 1}
@@ -265,16 +285,19 @@ def build(job: Job, devices: tuple[Any, ...]) -> TrainingPhase:
                 f"{name} is {getattr(config, name)}, which {len(devices)} devices cannot share equally; "
                 f"make it a multiple of {len(devices)}."
             )
-    compiled = shared(CompiledPhase(job.algo, game, opponent, adviser, hints.cadence_k, config, devices))
-    phase = TrainingPhase(job, settings, config, compiled, advice, notes=tuple(notes))
+    compiled = CompiledPhase(job.algo, game, opponent, adviser, hints.cadence_k, config, devices, reward=reward)
+    phase = TrainingPhase(job, settings, config, shared(compiled), advice, notes=tuple(notes))
+    if job.reward.mode == "llm_judge":
+        compiled = replace(compiled, judge_lines=max_lines(game, settings))
+        return replace(phase, compiled=shared(compiled), source=make_llm_judge(job.reward, game, job.seeds))
     return phase if source is None else phase.advised_by(source)
 
 
 def build_phases(job: Job, devices: tuple[Any, ...]) -> list[tuple[int, TrainingPhase]]:
     """The end of each phase, in steps, and the phase; all of them train one network and count steps alike."""
     parts = job.phases()
-    if any(part.hints.mode == "llm" for _, part in parts):
-        devices = devices[:1]  # the host steps the games, so more devices would only wait
+    if any(part.hints.mode == "llm" or part.reward.mode == "llm_judge" for _, part in parts):
+        devices = devices[:1]  # the host steps or pays the games, so more devices would only wait
     phases = [(end, build(part, devices)) for end, part in parts]
     shapes = {(p.game.name, p.game.version, p.game.sizes, feature_size(p.game)) for _, p in phases}
     if len(shapes) > 1:

@@ -34,6 +34,7 @@ class Games(NamedTuple):
     since: Array  # i32[n], steps since the last hint
     returned: Array  # f32[n], the episode's rewards so far
     steps: Array  # i32[n], the learner's steps in this episode
+    notes: Any = ()  # on the episodes, for the reward of a style
 
 
 class Learner(NamedTuple):
@@ -63,6 +64,7 @@ class Placed(NamedTuple):
     reply: Reply  # the opponent's act that led here
     returned: Array  # f32[]
     steps: Array  # i32[]
+    notes: Any
 
 
 class Past(NamedTuple):
@@ -73,6 +75,14 @@ class Past(NamedTuple):
     adviser_memory: Any
 
 
+@dataclass(frozen=True)
+class StyleReward:
+    """Pays 1 for an episode that shows the style, else 0; and a share of what the game pays, if asked."""
+
+    style: str
+    payoff_weight: float = 0.0  # per point of the game
+
+
 @dataclass(frozen=True, eq=False)
 class Practice:
     """What a learner plays: a game, an opponent, and an adviser or None."""
@@ -81,6 +91,7 @@ class Practice:
     opponent: Bot
     adviser: Bot | None = None
     cadence: int = 1  # a hint on reset and after every `cadence` steps
+    reward: StyleReward | None = None  # None: the game's own
 
     @cached_property
     def play(self) -> Against:
@@ -136,21 +147,51 @@ class Practice:
         play = self.play
         after, rewards, over, reply = play.step(settings, solo, act, u[: play.step_uniforms])
         fresh = self._deal(settings, u[play.step_uniforms :])
-        returned, steps = games.returned + rewards[0], games.steps + 1
-        placed = where(over, fresh, Placed(after, reply, returned, steps))
+        notes = self._watch(settings, games.notes, solo.state, act, reply)
+        paid = self._reward(settings, rewards[0], notes, after.state, over)
+        returned, steps = games.returned + paid, games.steps + 1
+        placed = where(over, fresh, Placed(after, reply, returned, steps, notes))
         past, since = Past(over, act, games.adviser_memory), jnp.where(over, 0, games.since + 1)
         rest = u[play.step_uniforms + play.new_uniforms :]
-        return self._enter(settings, placed, past, since, rest), Stepped(rewards[0], over, returned, steps)
+        stepped = self._stepped(Stepped(paid, over, returned, steps), notes, after)
+        return self._enter(settings, placed, past, since, rest), stepped
 
     def _deal(self, settings: Any, u: Array) -> Placed:
         """A new game. If the opening act ends it, the step that clears it away does not count."""
         solo, paid, reply = self.play.opening(settings, self.play.first_state(settings, u), u)
-        return Placed(solo, reply, paid[0], -game_over(self.game, solo.state).astype(jnp.int32))
+        notes, none = self._first_notes(settings, reply), jnp.bool_(False)
+        first = self._reward(settings, paid[0], notes, solo.state, none)
+        return Placed(solo, reply, first, -game_over(self.game, solo.state).astype(jnp.int32), notes)
+
+    def _first_notes(self, settings: Any, reply: Reply) -> Any:
+        """The notes on an episode that begins; `reply` is the opponent's opening act."""
+        return self.game.styles.start(settings, 0) if self.reward else ()
+
+    def _watch(self, settings: Any, notes: Any, state: Any, act: Act, reply: Reply) -> Any:
+        """The notes after the learner's act in `state` and the opponent's reply."""
+        if self.reward is None:
+            return ()
+        rules = self.game.rules
+        seen = self.game.styles.watch(settings, notes, rules.view(settings, state, 0), act)
+        return where(rules.to_act(state)[0], seen, notes)  # the opponent's opening act may have ended the game
+
+    def _reward(self, settings: Any, payoff: Array, notes: Any, state: Any, over: Array) -> Array:
+        """What the learner is paid for a step that led to `state`."""
+        if self.reward is None:
+            return payoff
+        shown = self.game.styles.shown(settings, notes, state, 0)[self.reward.style]
+        return (over & shown).astype(jnp.float32) + self.reward.payoff_weight * payoff
+
+    def _stepped(self, stepped: Stepped, notes: Any, after: Solo) -> Any:
+        """What a rollout records of a step: its notes and the position it led to are for those who need more."""
+        return stepped
 
     def _enter(self, settings: Any, placed: Placed, past: Past | None, since: Array, u: Array) -> Games:
         """Puts a position into the batch, with a hint if one is due."""
         hint, memory = self._advise(settings, placed, past, since, u)
-        return Games(self.play.layout.pack(placed.solo), hint, memory, since, placed.returned, placed.steps)
+        return Games(
+            self.play.layout.pack(placed.solo), hint, memory, since, placed.returned, placed.steps, placed.notes
+        )
 
     def _advise(self, settings: Any, placed: Placed, past: Past | None, since: Array, u: Array) -> tuple[Hint, Any]:
         """The hint for a position and the adviser's memory."""

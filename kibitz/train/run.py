@@ -2,7 +2,7 @@
 
 The folder holds `config.yaml` and `run.json` (the job, versions and devices), `metrics.csv` and `evaluations.csv`
 (identical for the same seed; an evaluation names the source of its hints), `timing.csv`, `tensorboard/`,
-`checkpoints/` and `learning_curve.png`; with hints of a language model also `prompt.txt`.
+`checkpoints/` and `learning_curve.png`; with hints or judgements of a language model also `prompt.txt`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ import numpy as np
 import yaml
 from numpy.typing import NDArray
 
-from kibitz.advice.batch import COLUMNS
 from kibitz.core import interrupt
 from kibitz.core.bots import NO_HINTS
 from kibitz.core.errors import BadInput
@@ -33,7 +32,7 @@ from kibitz.train import checkpoint
 from kibitz.train.config import Job
 from kibitz.train.evaluation import measures
 from kibitz.train.folder import new_folder, written_by_us
-from kibitz.train.llm_hints.accounting import NOTE, HintAccounting
+from kibitz.train.llm_hints.accounting import NOTE, ModelAccounting
 from kibitz.train.logs import Curve, Rows, Tensorboard, read_rows
 from kibitz.train.phase import TrainingPhase, build_phases
 from kibitz.train.progress import Progress, StopRequest, stoppable
@@ -67,7 +66,7 @@ class Run:
         self._describe()
         with (
             closing(self._logs(first_step)) as logs,
-            self.hints.recording(self._describe),
+            self.models.recording(self._describe),
             interrupt.rescue(lambda: self._rescue(progress, first_step)),
             stoppable() as stop,
         ):
@@ -96,7 +95,7 @@ class Run:
             **{name: _nan_to_none(values) for name, values in progress.evaluation.items()},
             "adviser": self.phases[-1][1].advice,
             "hints_from": phase.hints_from,
-            **({"hints": self.hints.usage()} if self.hints else {}),
+            **self.models.record(),
             "notes": self.notes,
         }
 
@@ -139,8 +138,9 @@ class Run:
             means = {name: float(value.mean()) for name, value in metrics.items()}
             self._last_report = {"step": goal, "steps_per_s": rate, **means, **_means(progress.evaluation)}
             self._last_report |= {"hints_from": phase.hints_from, "notes": self.notes}
-            if self.hints:
-                self._last_report["hints_per_s"] = float(metrics["hints_given"].sum()) / seconds
+            if self.models:
+                about = self.models.about
+                self._last_report[f"{about}_per_s"] = float(metrics[f"{about}_given"].sum()) / seconds
             self.report(self._last_report)
 
     def _advance(self, phase: TrainingPhase, progress: Progress, updates: int) -> dict[str, NDArray[np.float64]]:
@@ -154,9 +154,8 @@ class Run:
                 f"with the same config, so another failure_policy needs a new run."
             ) from None
         found = {name: np.asarray(value, float) for name, value in metrics.items()}
-        if self.hints:  # every row of a table has the same columns, also in phases without hints
-            found |= {name: np.zeros(self.job.seeds) for name in COLUMNS if name not in found}
-        return found
+        # every row of a table has the same columns, also in phases without hints
+        return found | {name: np.zeros(self.job.seeds) for name in self.models.columns if name not in found}
 
     @cached_property
     def phases(self) -> list[tuple[int, TrainingPhase]]:
@@ -167,11 +166,11 @@ class Run:
         return phases
 
     @cached_property
-    def hints(self) -> HintAccounting:
-        hosts = [phase.host for _, phase in self.phases if phase.host is not None]
-        if hosts:
+    def models(self) -> ModelAccounting:
+        models = ModelAccounting([phase.host for _, phase in self.phases if phase.host is not None], self.folder)
+        if models and models.about == "hints":
             self._note(NOTE)
-        return HintAccounting(hosts, self.folder)
+        return models
 
     @property
     def _batch(self) -> int:
@@ -185,10 +184,10 @@ class Run:
     def check(self, resume: bool) -> None:
         """Raises BadInput for what would stop the run at its start; writes nothing but the empty folder."""
         self._check_folder(resume)
-        hints = self.hints
+        models = self.models
         if resume:
-            hints.check()
-            hints.resume()
+            models.check()
+            models.resume()
         with new_folder(self.folder):  # whether a folder can be made is only known by trying
             self.folder.mkdir(parents=True, exist_ok=True)
 
@@ -251,9 +250,7 @@ class Run:
             "evaluation_hints_from": [phase.hints_from for _, phase in phases],
             "notes": self.notes,
         }
-        if self.hints:
-            about["hints"] = self.hints.usage()
-        write_whole(self.folder / "run.json", json.dumps(about, indent=2) + "\n")
+        write_whole(self.folder / "run.json", json.dumps(about | self.models.record(), indent=2) + "\n")
 
     def _logs(self, step: int) -> Logs:
         logging = self.job.logging

@@ -16,7 +16,7 @@ import yaml
 from safetensors.numpy import load_file
 
 from kibitz.advice.ask import Position, PositionAsker
-from kibitz.advice.batch import COLUMNS
+from kibitz.advice.batch import columns
 from kibitz.core.errors import BadInput
 from kibitz.core.xla.jit import jit_batch
 from kibitz.evaluate.match import evaluate, side_of
@@ -197,7 +197,7 @@ def test_a_curriculum_may_switch_to_a_language_model_and_away(train: Train, serv
     assert summary["finished"]
     assert [row["hints_asked"] > 0 for row in table(folder)] == [False] * 2 + [True] * 2 + [False] * 2
     assert "obliging" in record(folder)["advisers"][1]
-    assert set(COLUMNS) <= set(table(folder)[0])
+    assert set(columns("hints")) <= set(table(folder)[0])
 
 
 def test_the_failure_policy_stop_ends_a_run_and_saves_it(train: Train, tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from kibitz.evaluate.tally import Tallies
 from kibitz.games import get_game
 from kibitz.hints import Hint, HintEncoder
 from kibitz.train import checkpoint
-from kibitz.train.llm_hints.accounting import HintAccounting
+from kibitz.train.llm_hints.accounting import ModelAccounting
 from kibitz.train.network import policy_bot
 from kibitz.train.phase import build
 from kibitz.train.rollout import Practice
@@ -242,7 +242,7 @@ def test_a_game_without_words_cannot_have_llm_hints(train: Callable[..., Any], m
 
 def test_the_prompt_of_a_run_is_written_atomically_and_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A crash while a run resumes must not truncate the prompt that `--resume` compares."""
-    accounting, prompt = HintAccounting([], tmp_path), tmp_path / "prompt.txt"
+    accounting, prompt = ModelAccounting([], tmp_path), tmp_path / "prompt.txt"
     accounting.prompts = {prompt.name: "Lucky {{ lucky }}."}
 
     def cut(part: Path, path: Path) -> None:

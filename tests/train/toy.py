@@ -25,6 +25,7 @@ from kibitz.core.bots import Bot
 from kibitz.core.chance import happens, pick
 from kibitz.core.game import Drawing, Game, Learning, Measures, Rules
 from kibitz.core.options import Options
+from kibitz.core.styles import PlayStyles
 from kibitz.core.words import generic_words
 
 NAME, ENV_ID = "two_arms", "TwoArms-v0"
@@ -133,6 +134,25 @@ def any_arm(settings: Any, memory: Any, view: View, masks: Any, u: Array) -> Any
     return memory, (arm, pick(rest, view.cap + 1)[0])
 
 
+class Notes(NamedTuple):
+    pulls: Array  # i32[]
+    ones: Array  # i32[], pulls of arm 1
+
+
+def transcript(settings: Any, state: State, history: Any, seat: int) -> str:
+    arms = [str(said["act"][0]) for said in history if said["seat"] == seat]
+    return f"Alice pulled {', '.join(arms)} and won {int(state.won[seat])}."
+
+
+STYLES = PlayStyles(
+    questions={"bold": "Did Alice always pull arm 1?", "shy": "Did Alice never pull arm 1?"},
+    start=lambda settings, seat: Notes(jnp.int32(0), jnp.int32(0)),
+    watch=lambda settings, notes, view, act: Notes(notes.pulls + 1, notes.ones + (act[0] == 1)),
+    shown=lambda settings, notes, state, seat: {"bold": notes.ones == notes.pulls, "shy": notes.ones == 0},
+    measures=lambda settings, notes, state, seat: {"ones": notes.ones},
+    transcript=transcript,
+)
+
 BOTS = (Bot("heuristic", arm_0), Bot("oracle", oracle), Bot("random", any_arm, uniforms=1))
 
 
@@ -164,6 +184,7 @@ def build(wide: bool) -> Game:
         measures=Measures(score=score),
         words=replace(generic_words(HEADS), prompt_variables=prompt_variables, answer_fields=answer_fields),
         drawing=Drawing(frame=frame),
+        styles=STYLES,
         default_options=ToyOptions(wide=wide),
     )
 

@@ -1,4 +1,4 @@
-"""The order of the checks: the record itself, compiled play, whole episodes on the host, secrets."""
+"""The order of the checks: the record itself, compiled play, whole episodes on the host, secrets, styles."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from kibitz.core.check.batch import check_batch
 from kibitz.core.check.episodes import check_episodes
 from kibitz.core.check.record import check_record, guarded
 from kibitz.core.check.secrets import check_secrets
+from kibitz.core.check.styles import check_styles
 from kibitz.core.game import Game
 from kibitz.core.registry import game_names, load_game
 
@@ -28,6 +29,8 @@ def check_game(game: Game, options: Any = None, games: int = 256, seed: int = 0)
     safe = guarded(game)
     check_secrets(safe, options.settings(), seed)
     check_episodes(safe, options.settings(), seed)
+    if game.styles:
+        check_styles(safe, options.settings(), seed)
 
 
 def _extremes(game: Game, options: Any) -> Iterator[tuple[Game, Any]]:

@@ -34,6 +34,11 @@ ARGUMENTS = {
     "drawing.cast": "settings, state",
     "drawing.tool_calls": "act, seat, frame",
     "drawing.review": "settings, state, past",
+    "styles.start": "settings, seat",
+    "styles.watch": "settings, notes, view, act",
+    "styles.shown": "settings, notes, state, seat",
+    "styles.measures": "settings, notes, state, seat",
+    "styles.transcript": "settings, state, history, seat",
     "contexts": "name",
 }
 
@@ -65,7 +70,7 @@ def check_record(game: Game, options: Any) -> None:
 
 
 def guarded(game: Game) -> Game:
-    """The same game; a function of `words` or `drawing` that raises is reported by its name."""
+    """The same game; a function of `words`, `drawing` or `styles` that raises is reported by its name."""
     groups = {
         group: replace(
             getattr(game, group),
@@ -75,7 +80,7 @@ def guarded(game: Game) -> Game:
                 if f"{group}.{field.name}" in ARGUMENTS
             },
         )
-        for group in ("words", "drawing")
+        for group in ("words", "drawing", "styles")
     }
     return replace(game, **groups)
 

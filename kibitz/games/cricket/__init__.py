@@ -18,7 +18,7 @@ from kibitz.games.cricket.laws import start, state, step, view
 from kibitz.games.cricket.laws.step import Settings
 from kibitz.games.cricket.options import CricketOptions
 from kibitz.games.cricket.teams import roster
-from kibitz.games.cricket.words import commentary, prompt
+from kibitz.games.cricket.words import commentary, prompt, styles
 
 FOLDER = Path(__file__).parent
 
@@ -81,6 +81,7 @@ def build() -> Game:
             page=Page(FOLDER / "ui", "cricket.js"),
             public_rewards=True,
         ),
+        styles=styles.STYLES,
         contexts=contexts,
         packs=_pack_shelf,
         tool_env=_tool_env,

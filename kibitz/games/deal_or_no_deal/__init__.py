@@ -11,7 +11,7 @@ import numpy as np
 from kibitz.core.bots import Bot
 from kibitz.core.game import Drawing, Game, Learning, Measures, Page, Rules
 from kibitz.core.words import Words
-from kibitz.games.deal_or_no_deal import contexts, rules, view, words, yardsticks
+from kibitz.games.deal_or_no_deal import contexts, rules, styles, view, words, yardsticks
 from kibitz.games.deal_or_no_deal.bots import bayes, partner
 from kibitz.games.deal_or_no_deal.drawing import frame, review
 from kibitz.games.deal_or_no_deal.options import NegotiationOptions
@@ -78,6 +78,7 @@ def build(max_count: int = 4, revealed: bool = False, past_offers: int = 0) -> G
             review=partial(review.review, max_count=max_count),
             page=Page(Path(__file__).parent / "ui", "deal_or_no_deal.js"),
         ),
+        styles=styles.play_styles(max_count),
         contexts=contexts_options,
         tool_env=_tool_env,
         default_options=NegotiationOptions(

@@ -155,7 +155,7 @@ class FailureWindow:
         if self.policy.failure_policy == "stop" and full and len(failures) > self.policy.share * self.policy.window:
             raise TooManyFailures(
                 f"{len(failures)} of the last {self.policy.window} questions to the model failed, most recently: "
-                f"{failures[-1]}. Set failure_policy to neutral to continue without hints."
+                f"{failures[-1]}. Set failure_policy to neutral to continue without answers."
             )
 
 

@@ -7,18 +7,20 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from kibitz.advice.batch import columns
 from kibitz.core.errors import BadInput
 from kibitz.core.paths import read_json, write_whole
 from kibitz.llm.client.usage import UsageLedger
 from kibitz.train.llm_hints.loop import HostHintLoop
+from kibitz.train.llm_judge.loop import HostJudgeLoop
 
 NOTE = "evaluations within the run hear no hints of the language model; `kibitz evaluate --hint own` asks for them"
 
 
-class HintAccounting:
-    """The language models of a run's phases. Without any it does nothing."""
+class ModelAccounting:
+    """The language models of a run's phases, which either all advise or all judge. Without any it does nothing."""
 
-    def __init__(self, hosts: Iterable[HostHintLoop], folder: Path) -> None:
+    def __init__(self, hosts: Iterable[HostHintLoop | HostJudgeLoop], folder: Path) -> None:
         self.hosts = list(hosts)
         self.sources = [host.source for host in self.hosts]
         self.folder = folder
@@ -29,6 +31,19 @@ class HintAccounting:
 
     def __bool__(self) -> bool:
         return bool(self.hosts)
+
+    @property
+    def about(self) -> str:
+        """`hints` or `judge`: the key in the run's record and the prefix of the columns."""
+        return next((source.about for source in self.sources), "hints")
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Of metrics.csv."""
+        return columns(self.about) if self else ()
+
+    def record(self) -> dict[str, Any]:
+        return {self.about: self.usage()} if self else {}
 
     def check(self) -> None:
         """Raises BadInput if the run in the folder was started with other prompts."""
@@ -58,7 +73,7 @@ class HintAccounting:
         """Continues the counts of the run before it was stopped, from its run.json."""
         record = read_json(self.folder / "run.json")
         with suppress(AttributeError, TypeError, ValueError):  # a damaged record counts from zero
-            self.earlier = UsageLedger.from_dict(record.get("hints", {}))
+            self.earlier = UsageLedger.from_dict(record.get(self.about, {}))
 
     def usage(self) -> dict[str, Any]:
         """What was asked in all phases, by outcome, and what it cost; includes the run before it was resumed."""

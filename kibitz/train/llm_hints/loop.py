@@ -125,7 +125,7 @@ class HostHintLoop:
         with np.errstate(invalid="ignore"):  # without an ended episode the return is NaN
             means = mean_metrics(sums, count)
         used = [ledger.since(earlier) for ledger, earlier in zip(self.source.ledgers, before, strict=True)]
-        return learner, means | usage_columns(used)
+        return learner, means | usage_columns(used, self.source.about)
 
     def attach_hints(self, games: Games, settings: Any, playing: NDArray[np.bool_] | None = None) -> Games:
         """Hints for all games in which one is due; the step left the others without."""

@@ -1,0 +1,103 @@
+"""Label accuracy: how often a judge's yes or no agrees with the true style of an episode."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kibitz.advice.judge import EpisodeJudge
+from kibitz.core.errors import BadInput
+from kibitz.core.game import Game
+from kibitz.core.statistics import share_ci95
+from kibitz.evaluate.judges.classifier import Classifier
+from kibitz.evaluate.judges.episodes import Labelled, finished
+from kibitz.llm.answers.prompt import Prompt
+from kibitz.llm.client.limits import Budget
+from kibitz.llm.client.usage import UsageLedger
+
+QUESTIONS_PER_BATCH = 32  # between two moves of the progress bar
+COSTS = ("calls", "prompt_tokens", "completion_tokens", "money")
+
+
+class Judged(NamedTuple):
+    """A judge's answers about one style."""
+
+    yes: NDArray[np.bool_]
+    answered: NDArray[np.bool_]  # where false, `yes` is meaningless
+    ledger: UsageLedger | None = None
+
+
+def evaluate_judge(
+    game: Game,
+    episodes: Labelled,
+    judge: str,
+    styles: Sequence[str] = (),
+    *,
+    prompt: Prompt | None = None,
+    cache: str | Path | None = None,
+    budget: Budget | None = None,
+    progress: Callable[[int], None] = lambda count: None,
+) -> dict[str, Any]:
+    """`judge` is `llm:PRESET` or `classifier:FILE`; the same episodes are judged for each style."""
+    kind, _, name = judge.partition(":")
+    chosen = game.styles.names(styles, game.name)
+    if kind not in ("llm", "classifier") or not name:
+        raise BadInput(f"There is no judge {judge!r}; use llm:PRESET or classifier:FILE.")
+    classifier = Classifier.read(Path(name)) if kind == "classifier" else None
+    found = []
+    for style in chosen:
+        began = time.perf_counter()
+        if classifier is not None:
+            judged = Judged(classifier.judge(game, episodes, style), np.ones(len(episodes), bool))
+            progress(len(episodes))
+        else:
+            with EpisodeJudge(game, style, name, prompt=prompt, cache=cache, budget=budget) as asker:
+                judged = _asked(game, asker, episodes, progress)
+        found.append({"style": style} | _scores(episodes.shown[style], judged) | _cost(judged, began))
+    return {"game": game.name, "judge": judge, "episodes": len(episodes), "styles": found}
+
+
+def _asked(game: Game, asker: EpisodeJudge, episodes: Labelled, progress: Callable[[int], None]) -> Judged:
+    answers: list[bool | None] = []
+    for start in range(0, len(episodes), QUESTIONS_PER_BATCH):
+        numbers = range(start, min(start + QUESTIONS_PER_BATCH, len(episodes)))
+        answers += [one.yes for one in asker.ask(finished(game, episodes, i) for i in numbers)]
+        progress(len(numbers))
+    answered = np.array([answer is not None for answer in answers])
+    return Judged(np.array([bool(answer) for answer in answers]), answered, asker.ledger)
+
+
+def _scores(truth: NDArray[np.bool_], judged: Judged) -> dict[str, Any]:
+    """Accuracy over the answered episodes, beside what always giving the more frequent answer would reach."""
+    there = judged.answered
+    right, count = int((judged.yes == truth)[there].sum()), int(there.sum())
+    accuracy, interval = share_ci95(right, count) if count else (None, (None, None))
+    base = float(truth.mean())
+    return {
+        "accuracy": accuracy,
+        "accuracy_ci95": list(interval),
+        "base_rate": base,
+        "majority": max(base, 1 - base),
+        "yes_share": float(judged.yes[there].mean()) if count else None,
+        "recall": _mean(judged.yes[there & truth]),
+        "specificity": _mean(~judged.yes[there & ~truth]),
+        "answered": count,
+    }
+
+
+def _mean(values: NDArray[np.bool_]) -> float | None:
+    return float(values.mean()) if len(values) else None
+
+
+def _cost(judged: Judged, began: float) -> dict[str, Any]:
+    seconds = {"seconds": round(time.perf_counter() - began, 3)}
+    if judged.ledger is None:
+        return seconds
+    usage = judged.ledger.as_dict()
+    failures = {kind: count for kind, count in usage["failures"].items() if count}
+    return {name: usage[name] for name in COSTS} | {"failures": failures} | seconds
