@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from kibitz.core.act import Masks
 from kibitz.core.game import Game, first_view
-from kibitz.core.words import act_of_fields, question_variables
+from kibitz.core.words import act_of_fields, idle_fields, question_variables
 from kibitz.llm.answers.answer import CONFIDENCE, Answer
 from kibitz.llm.answers.prompt import Prompt
 from kibitz.llm.client.blocking import BlockingClient
@@ -52,13 +52,14 @@ class Asker:
         preset: Preset | str,
         prompt: Prompt,
         *,
+        calibration: Sequence[float] | None = None,  # of a taught model's confidence
         cache: str | Path | None = None,
         budget: Budget | None = None,
         policy: FailurePolicy | None = None,
         ledger: UsageLedger | None = None,
         connect: Callable[..., Client] = connect,  # a preset and keywords -> a client
     ) -> None:
-        self.prompt = prompt
+        self.prompt, self.calibration = prompt, calibration
         self.ledger = UsageLedger() if ledger is None else ledger
         self.client = BlockingClient(
             lambda: connect(
@@ -67,6 +68,7 @@ class Asker:
                 budget=budget,
                 policy=policy,
                 prompt_version=self.prompt.version,
+                calibration=calibration,
                 ledger=self.ledger,
             )
         )
@@ -84,13 +86,24 @@ class Asker:
 class PositionAsker(Asker):
     """Asks about positions of one game. Raises BadInput if the preset or the prompt cannot be used."""
 
-    def __init__(self, game: Game, preset: Preset | str, *, prompt: Prompt | None = None, **limits: Any) -> None:
+    def __init__(
+        self,
+        game: Game,
+        preset: Preset | str,
+        *,
+        settings: Any = None,  # the questions' settings, which decide whether a taught model can answer
+        prompt: Prompt | None = None,
+        **limits: Any,
+    ) -> None:
         """The limits are those of `Asker`."""
-        preset = get_preset(preset) if isinstance(preset, str) else preset
-        self.game, prompt = game, prompt or Prompt.read(prompt_path(game, preset))
-        settings = game.default_options.settings()
-        prompt.check(question_variables(game.words, prompt.names, settings, *first_view(game, settings), []))
-        super().__init__(preset, prompt, **limits)
+        if isinstance(preset, str):
+            preset = get_preset(preset, game=game.name, settings=settings)
+        self.game, self.preset = game, preset
+        prompt = prompt or Prompt.read(prompt_path(game, preset))
+        example = game.default_options.settings()
+        prompt.check(question_variables(game.words, prompt.names, example, *first_view(game, example), []))
+        known = preset.games.get(game.name)
+        super().__init__(preset, prompt, calibration=None if known is None else known.calibration, **limits)
 
     def question(self, position: Position) -> Question:
         return self._question(position, self.game.words.answer_fields(position.view, position.masks))
@@ -122,7 +135,8 @@ class PositionAsker(Asker):
 
     def _question(self, position: Position, declared: Mapping[str, Any]) -> Question:
         variables = question_variables(self.game.words, self.prompt.names, *position[:4])
-        return Question(self.prompt.messages(variables), Answer.of(declared), position.ledger)
+        idle = idle_fields(self.game.heads, self.game.matters, declared, position.masks)
+        return Question(self.prompt.messages(variables), Answer.of(declared, idle), position.ledger)
 
     def _advice(self, position: Position, declared: Mapping[str, Any], reply: Reply) -> Advice:
         if reply.fields is None:

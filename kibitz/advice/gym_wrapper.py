@@ -48,7 +48,7 @@ class HintInjectorEnv(gymnasium.Wrapper[Any, Any, Any, Any], gymnasium.utils.Rec
         if not isinstance(base, GameEnv):
             raise BadInput(f"Hints need an environment of kibitz, not {base}.")
         self._base, self._every, self._settings = base, check_cadence(cadence_k), base.settings
-        self._source, bot, self._asker = hint_provider(base.game, provider, **settings)
+        self._source, bot, self._asker = hint_provider(base.game, provider, base.settings, **settings)
         self._adviser: BotPlayer | None = None  # None where a language model advises
         if bot is not None:
             self._settings = seated(base.settings, {1: base.opponent}, {0: bot})

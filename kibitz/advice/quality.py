@@ -69,7 +69,11 @@ def evaluate_hints(
     reference = game.bot(game.reference)
     if bot_named(game, opponent) is None:
         raise BadInput(f"{opponent!r} cannot be compiled; name a bot of {game.name} as the opponent.")
-    asker = PositionAsker(game, source.removeprefix("llm:"), prompt=prompt) if source.startswith("llm:") else None
+    asker = None
+    if source == "llm" or source.startswith("llm:"):
+        preset = source.removeprefix("llm").removeprefix(":") or "auto"
+        asker = PositionAsker(game, preset, settings=options.settings(), prompt=prompt)
+        source = f"llm:{asker.preset.name}"
     try:
         adviser = reference if asker else _adviser(game, source, checkpoint)
         settings, drawn = draw_positions(game, options, states, opponent, seed, adviser)
@@ -107,6 +111,7 @@ class _Answers(NamedTuple):
     acts: NDArray[np.int64]  # i64[n, heads]; the reference's act where there is no hint
     available: NDArray[np.bool_]
     confidence: NDArray[np.float64]
+    likelihood: NDArray[np.float64] | None  # of a model's whole acts, before calibration; None for a bot
     latency: NDArray[np.float64] | None  # seconds, of the questions that the model answered; None for a bot
     failures: dict[str, int]
     cost: dict[str, float]
@@ -117,13 +122,13 @@ def _adviser(game: Game, source: str, checkpoint: str | None) -> Bot:
         return expert_bot(game, checkpoint)
     bot = bot_named(game, source)
     if bot is None:
-        raise BadInput(f"There is no hint source {source!r}; use random, expert, llm:PRESET or any bot.")
+        raise BadInput(f"There is no hint source {source!r}; use random, expert, llm, llm:PRESET or any bot.")
     return bot
 
 
 def _bot_answers(drawn: Drawn, states: int) -> _Answers:
     acts = np.stack([np.asarray(head) for head in drawn.advice], axis=1).astype(np.int64)
-    return _Answers(acts, np.ones(states, bool), np.ones(states), None, {}, NO_COST)
+    return _Answers(acts, np.ones(states, bool), np.ones(states), None, None, {}, NO_COST)
 
 
 def _ask(game: Game, asker: PositionAsker, settings: Any, drawn: Drawn, states: int) -> _Answers:
@@ -144,7 +149,10 @@ def _ask(game: Game, asker: PositionAsker, settings: Any, drawn: Drawn, states: 
         "shared": usage["shared"],
         "seconds": round(seconds, 3),
     }
-    return _Answers(acts, there, np.array([one.confidence for one in advice]), latency, failures, cost)
+    confidence = np.array([one.confidence for one in advice])
+    measured = [math.prod(one.reply.likelihood.values()) for one in advice if one.reply.likelihood]
+    likelihood = np.array(measured) if asker.calibration and len(measured) == there.sum() else None
+    return _Answers(acts, there, confidence, likelihood, latency, failures, cost)
 
 
 def position(game: Game, settings: Any, drawn: Drawn, i: int) -> Position:
@@ -292,15 +300,23 @@ def _follow(play: Against, reference: Bot, settings: Any, drawn: Drawn, act: Act
     return jnp.asarray(ended[3])
 
 
+def mattering(game: Game, acts: NDArray[Any]) -> NDArray[np.bool_]:
+    """bool[n, heads]: the heads that matter in acts i[n, heads]."""
+    return np.stack([np.asarray(matter(game.matters, acts[:, 0], head)) for head in range(len(game.heads))], axis=1)
+
+
+def agrees(game: Game, acts: NDArray[Any], best: NDArray[Any]) -> NDArray[np.bool_]:
+    """bool[n]: the same act on every head that matters; both are i[n, heads]."""
+    same: NDArray[np.bool_] = ((acts == best) | ~(mattering(game, acts) | mattering(game, best))).all(axis=1)
+    return same
+
+
 def _scores(game: Game, drawn: Drawn, asked: _Answers, regret: NDArray[np.float64]) -> dict[str, Any]:
     best = np.stack([np.asarray(head) for head in drawn.best], axis=1)
     count = len(best)
-    mine, theirs = (
-        np.stack([np.asarray(matter(game.matters, acts[:, 0], head)) for head in range(len(game.heads))], axis=1)
-        for acts in (asked.acts, best)
-    )
+    mine, theirs = mattering(game, asked.acts), mattering(game, best)
     apart = np.abs(asked.acts - best)
-    same = (np.where(mine | theirs, apart, 0) == 0).all(axis=1)
+    same = agrees(game, asked.acts, best)
     both = (mine & theirs)[:, 1:]
     offers = asked.available & both.any(axis=1)  # only two offers have a distance
     there, latency = asked.available, asked.latency
@@ -316,6 +332,7 @@ def _scores(game: Game, drawn: Drawn, asked: _Answers, regret: NDArray[np.float6
         "distance_states": int(offers.sum()),
         "confidence_mean": _mean(asked.confidence[there]),
         "brier": _mean((asked.confidence - same)[there] ** 2),
+        "brier_uncalibrated": None if asked.likelihood is None else _mean((asked.likelihood - same[there]) ** 2),
         "latency_median_s": None if latency is None or not len(latency) else float(np.median(latency)),
         "latency_p95_s": None if latency is None or not len(latency) else float(np.percentile(latency, 95)),
         "failed": count - int(there.sum()),

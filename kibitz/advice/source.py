@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kibitz.advice.ask import PositionAsker, prompt_path
 from kibitz.core.bots import Bot
@@ -30,6 +30,7 @@ class HintProvider(NamedTuple):
 def hint_provider(
     game: Game,
     provider: str,
+    settings: Any = None,  # of the games, which decide whether a taught model can answer
     *,
     preset: str = "auto",  # llm: the preset; the provider `llm:PRESET` means the same
     checkpoint: str | None = None,  # expert: a run's folder or file; None: the game's reference player
@@ -41,9 +42,10 @@ def hint_provider(
     """Raises BadInput for an unknown provider, preset, run or prompt."""
     if provider == "llm" or provider.startswith("llm:"):
         name = provider.removeprefix("llm").removeprefix(":") or preset
-        path = prompt or prompt_path(game, get_preset(name))
+        chosen = get_preset(name, game=game.name, settings=settings)
+        path = prompt or prompt_path(game, chosen)
         template = Prompt.read(path, max_history_turns=max_history_turns, max_prompt_chars=max_prompt_chars)
-        return HintProvider(f"llm:{name}", asker=PositionAsker(game, name, prompt=template, cache=cache))
+        return HintProvider(f"llm:{chosen.name}", asker=PositionAsker(game, chosen, prompt=template, cache=cache))
     if provider == "expert":
         bot = expert_bot(game, checkpoint)
         return HintProvider(f"expert:{bot.name}", bot)

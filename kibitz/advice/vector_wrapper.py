@@ -41,7 +41,7 @@ class HintInjectorVectorEnv(VectorWrapper):
         if not isinstance(base, GameVectorEnv):
             raise BadInput(f"Hints need a vector environment of kibitz, as gym.make_vec makes it, not {base}.")
         self._base, self._every = base, check_cadence(cadence_k)
-        self._source, bot, self._asker = hint_provider(base.game, provider, **settings)
+        self._source, bot, self._asker = hint_provider(base.game, provider, base.settings, **settings)
         self._settings = base.settings if bot is None else seated(base.settings, {1: base.opponent}, {0: bot})
         self._advice = _advice_for(base._program, bot)
         self._size = HintEncoder(base.game).hint_size

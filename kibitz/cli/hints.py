@@ -16,7 +16,7 @@ app = typer.Typer(help="Measure how good an adviser's hints are.", no_args_is_he
 @app.command("evaluate")
 def evaluate(
     source: Annotated[
-        str, typer.Option("--source", help="Source of hints: random, expert, llm:PRESET or a bot of the game")
+        str, typer.Option("--source", help="Source of hints: random, expert, llm, llm:PRESET or a bot of the game")
     ],
     states: Annotated[int, typer.Option("--states", min=1, help="Number of positions")] = 200,
     game: GameName = DEFAULT_GAME,
@@ -34,7 +34,7 @@ def evaluate(
     from kibitz.llm.answers.prompt import Prompt
 
     record, chosen = read_game(game, options)
-    if prompt is not None and not source.startswith("llm:"):
+    if prompt is not None and source.split(":")[0] != "llm":
         raise BadInput(f"--prompt applies only to llm:PRESET; {source} reads no prompt.")
     template = None if prompt is None else Prompt.read(prompt)
     other = opponent or record.default_players[1]

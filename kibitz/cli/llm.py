@@ -68,7 +68,9 @@ def ask(
     from kibitz.llm.answers.prompt import Prompt
 
     record, chosen = read_game(game, options)
-    with PositionAsker(record, preset, prompt=None if prompt is None else Prompt.read(prompt)) as asker:
+    template = None if prompt is None else Prompt.read(prompt)
+    with PositionAsker(record, preset, settings=chosen.settings(), prompt=template) as asker:
+        preset = asker.preset.name
         other = opponent or record.default_players[1]
         settings, drawn = draw_positions(record, chosen, 1, other, seed, reference=record.bot(record.fallback))
         asked = position(record, settings, drawn, 0)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
+from typing import Annotated
+
+import typer
 
 from kibitz.cli import output
 from kibitz.cli.options import DEFAULT_GAME, Contexts, GameName, GameOptions, Json, OneSeed, Opponent, read_game
@@ -14,6 +17,9 @@ from kibitz.core.seed import fresh_seed
 def play(
     game: GameName = DEFAULT_GAME,
     opponent: Opponent = None,
+    adviser: Annotated[
+        str | None, typer.Option("--adviser", help="Player who advises you; llm:auto needs no key")
+    ] = None,
     contexts: Contexts = "uniform",
     seed: OneSeed = None,
     options: GameOptions = None,
@@ -32,6 +38,8 @@ def play(
     opponent = opponent or record.default_players[1]
     if opponent == "human":
         raise BadInput("Only seat 0 can be human at a terminal; choose another --opponent.")
+    if adviser == "human":
+        raise BadInput("A human cannot be the adviser here; name a player such as llm:auto.")
     console = output.err if as_json else output.out  # standard output carries only JSON
 
     def ask(prompt: str) -> str:
@@ -46,7 +54,9 @@ def play(
 
     me, other = HumanPlayer(record, ask, say), player_named(record, opponent)
     bot = bot_named(record, opponent)
-    settings = seated(chosen.settings(), {1: bot} if bot else {})
+    advisers = {} if adviser is None else {0: player_named(record, adviser)}
+    advising = None if adviser is None else bot_named(record, adviser)
+    settings = seated(chosen.settings(), {1: bot} if bot else {}, {0: advising} if advising else {})
 
     def on_event(event: Event) -> None:
         if event.type == "episode.started":
@@ -58,7 +68,8 @@ def play(
     say("Setting up the table ...")
     drawn = fresh_seed() if seed is None else seed
     try:
-        played = play_episode(record, settings, [me, other], seed=drawn, observers=(on_event, tallies.observe))
+        observers = (on_event, tallies.observe)
+        played = play_episode(record, settings, [me, other], seed=drawn, observers=observers, advisers=advisers)
     except EOFError:
         raise BadInput("The input ended before the game was over; answer every question to finish it.") from None
     if as_json:

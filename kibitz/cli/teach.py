@@ -11,7 +11,17 @@ import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from kibitz.cli import output
-from kibitz.cli.options import DEFAULT_GAME, Contexts, GameName, GameOptions, Json, PromptPath, Seed, read_game
+from kibitz.cli.options import (
+    DEFAULT_GAME,
+    Contexts,
+    GameName,
+    GameOptions,
+    Json,
+    Opponent,
+    PromptPath,
+    Seed,
+    read_game,
+)
 from kibitz.core.errors import BadInput
 
 app = typer.Typer(help="Teach a language model to play a game and to advise.", no_args_is_help=True)
@@ -230,6 +240,25 @@ def _run(train: Callable[..., dict[str, Any]], out: str, as_json: bool) -> None:
     output.result(found, as_json, output.values_table("Taught" if found["finished"] else "Stopped; --resume continues"))
     if stop.asked and not found["finished"]:
         raise KeyboardInterrupt
+
+
+@app.command("calibrate")
+def calibrate(
+    model: Annotated[str, typer.Option("--model", help="Taught model: a preset or a GGUF file")] = "taught",
+    states: Annotated[int, typer.Option("--states", min=10, help="Number of positions")] = 400,
+    game: GameName = DEFAULT_GAME,
+    opponent: Opponent = None,
+    seed: Seed = 0,
+    options: GameOptions = None,
+    as_json: Json = False,
+) -> None:
+    """Fit the two numbers that turn a taught model's likelihoods into the probability that its act is right."""
+    from kibitz.teach.calibrate import calibrate
+
+    record, chosen = read_game(game, options)
+    with output.progress(f"answers of {model}", states, quiet=as_json) as advance:
+        found = calibrate(record, chosen, model, states, opponent or record.default_players[1], seed, advance)
+    output.result(found, as_json, output.values_table(f"Confidence of {model} in {record.name}"))
 
 
 @app.command("export")

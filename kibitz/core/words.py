@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from kibitz.core.act import Act, Head, Masks
+from kibitz.core.act import Act, Head, Masks, Matters
 from kibitz.core.errors import BadInput
 
 History: TypeAlias = list[Mapping[str, Any]]  # {"seat", "act"} of every act so far, oldest first
@@ -34,6 +34,8 @@ class Words:
     parse: Callable[[Any, Masks, str], tuple[int, ...]]  # view, masks, what a person typed; BadInput if invalid
     position_text: Callable[[Any], str]  # view -> a sentence or two for the person in the seat
     choices_text: Callable[[Any, Masks], str]  # view, masks -> what a person may type now
+    reason: Callable[[Any, Any, History, Act], str] = lambda settings, view, history, act: ""
+    """settings, view, history, a legal act -> what the reference's numbers say about it; shown beside a hint."""
     prompt: str | Path = GENERIC_PROMPT  # the template of the question to a language model
     taught_prompt: str | Path = GENERIC_TAUGHT_PROMPT  # the short template for a model that was taught the game
 
@@ -122,6 +124,30 @@ def act_of_fields(heads: tuple[Head, ...], declared: Mapping[str, Any], masks: M
             head = next(unnamed)
             act[head] = legal[head][list(place).index(given)]
     return tuple(act)
+
+
+def idle_fields(
+    heads: tuple[Head, ...], matters: Matters, declared: Mapping[str, Any], masks: Masks
+) -> dict[Any, list[str]]:
+    """By value of the first field: the fields that do not matter then, such as the counts of AGREE.
+
+    Empty unless the first field is the first head.
+    """
+    first, places = next(iter(declared), ""), {head.name: i for i, head in enumerate(heads)}
+    if first != heads[0].name:
+        return {}
+    unnamed = iter([i for name, i in places.items() if name not in declared])
+    covered = {
+        name: [places[name]] if name in places else [next(unnamed) for _ in values]
+        for name, values in declared.items()
+        if is_choice(name, values)
+    }
+    found = {}
+    for value, act in zip(declared[first], _legal(masks[0]), strict=True):
+        idle = [name for name, filled in covered.items() if not any(matters[act, head] for head in filled)]
+        if idle:
+            found[value] = idle
+    return found
 
 
 def fields_of_act(heads: tuple[Head, ...], declared: Mapping[str, Any], masks: Masks, act: Act) -> dict[str, Any]:

@@ -9,8 +9,9 @@ import re
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
+import numpy as np
 import yaml
 from pydantic import Field, field_validator, model_validator
 
@@ -27,6 +28,7 @@ log = logging.getLogger("kibitz.llm")
 SHIPPED = "configs/llm_presets.yaml"
 GROQ = "https://api.groq.com/openai/v1"
 GROQ_KEY = "GROQ_API_KEY"
+PLAIN, TAUGHT = "embedded", "taught"  # the presets of the model in this process
 LOCAL_LIMITS = Limits(deadline=60, timeout=60, attempts=1)  # for a model in this process
 
 
@@ -50,9 +52,21 @@ class Price(Options):
         return Usage(prompt_tokens, completion_tokens, money)
 
 
+Pair = Annotated[list[float], Field(min_length=2, max_length=2)]
+
+
+class TaughtGame(Options):
+    """What a taught model knows about one game."""
+
+    settings: dict[str, Pair] = Field(default_factory=dict)
+    """The smallest and the largest value that it was taught, by field of the game's settings."""
+    calibration: Pair | None = None  # of its confidence; `kibitz teach calibrate` fits these
+
+
 class Preset(Options):
     """How to reach one model. It never contains a key, only the name of the environment variable that does."""
 
+    name: str = ""  # set when the presets are read
     provider: Literal["auto", "groq", "openai", "local_hf", "embedded"]
     model: str = ""  # the server's name for it; a folder or hub name (local_hf); a GGUF file or smollm2-135m (embedded)
     base_url: str = ""  # openai: the address up to and including /v1
@@ -65,10 +79,12 @@ class Preset(Options):
     price: Price = Price()
     limits: Limits = Limits()
     extra: dict[str, Any] = Field(default_factory=dict)  # additional fields of the request body
-    threads: int | None = Field(None, ge=1)  # embedded; default: all cores but one
+    threads: int | None = Field(None, ge=1)  # embedded; default: all cores, at most 8
     context: int = Field(4096, ge=256)  # embedded: tokens of prompt and answer together
     batch: int = Field(8, ge=1)  # local_hf: questions per generation
+    lenient: bool = False  # also accept the last JSON object in other text: prose, code fences, lists
     taught: bool = False  # the model was taught the game: it reads the game's short template
+    games: dict[str, TaughtGame] = Field(default_factory=dict)  # taught: the games it knows; empty: not declared
     note: str = ""
 
     @field_validator("key_env")
@@ -113,7 +129,8 @@ def read_presets(path: str | Path | None = None) -> dict[str, Preset]:
         files.append(find(own))
     elif (file := config_folder() / "llm_presets.yaml").is_file():
         files.append(file)
-    return {name: preset for file in files for name, preset in _read(file).items()}
+    found = {name: preset for file in files for name, preset in _read(file).items()}
+    return {name: preset.model_copy(update={"name": name}) for name, preset in found.items()}
 
 
 def _read(file: Path) -> dict[str, Preset]:
@@ -127,31 +144,60 @@ def _read(file: Path) -> dict[str, Preset]:
     return {str(name): Preset.read(values, f"setting of preset {name}") for name, values in presets.items()}
 
 
-def get_preset(name: str, path: str | Path | None = None) -> Preset:
-    """By name, with `provider: auto` resolved; a GGUF file is a preset of its own."""
+def get_preset(name: str, path: str | Path | None = None, *, game: str = "", settings: Any = None) -> Preset:
+    """By name, with `provider: auto` resolved; a GGUF file is a preset of its own.
+
+    `game` and `settings` say what the model will be asked about. A taught model that was not taught that, or that is
+    not installed, gives way to the plain one, which is logged once.
+    """
     if name.endswith(".gguf"):
         file = weights.locate(name)
-        return Preset(provider="embedded", model=str(file), limits=LOCAL_LIMITS, taught=weights.is_taught(file))
+        taught = weights.is_taught(file)
+        return Preset(name=name, provider="embedded", model=str(file), limits=LOCAL_LIMITS, taught=taught)
     known = read_presets(path)
     if name not in known:
         raise BadInput(f"There is no preset {name!r}; choose one of {', '.join(sorted(known))}.")
-    return resolve_auto(known[name], known)
+    chosen = resolve_auto(known[name], known, TAUGHT if game else PLAIN)
+    if game and (reason := why_plain(chosen, game, settings)):
+        _log_once(f"llm:{chosen.name} {reason}; using llm:{PLAIN}")
+        return resolve_auto(known[PLAIN], known)
+    return chosen
+
+
+def why_plain(preset: Preset, game: str, settings: Any = None) -> str:
+    """Why a taught model cannot answer about this game and its settings; empty when it can, or was not taught."""
+    if not preset.taught:
+        return ""
+    if preset.model == weights.TAUGHT and (reason := why_not(preset)):
+        return f"cannot be used ({reason.rstrip('.')})"
+    if preset.games and game not in preset.games:
+        return f"was not taught {game}"
+    for name, (low, high) in preset.games[game].settings.items() if preset.games and settings is not None else ():
+        values = np.asarray(getattr(settings, name))
+        if values.min() < low or values.max() > high:
+            span = f"{low:g}" if low == high else f"{low:g} to {high:g}"
+            return f"was taught {game} only with {name} {span}"
+    return ""
 
 
 _logged: set[str] = set()
 
 
-def resolve_auto(preset: Preset, known: Mapping[str, Preset]) -> Preset:
-    """`provider: auto` means Groq when its key is set, otherwise the embedded model."""
+def _log_once(message: str) -> None:
+    if message not in _logged:
+        _logged.add(message)
+        log.warning(message)
+
+
+def resolve_auto(preset: Preset, known: Mapping[str, Preset], local: str = PLAIN) -> Preset:
+    """`provider: auto` means Groq when its key is set, otherwise the preset `local`."""
     if preset.provider == "groq" and not preset.key_env:
         return preset.model_copy(update={"key_env": GROQ_KEY})
     if preset.provider != "auto":
         return preset
-    chosen = "groq" if os.environ.get(GROQ_KEY, "").strip() else "embedded"
-    if chosen not in _logged:
-        _logged.add(chosen)
-        log.warning("provider auto: using %s (%s is %sset)", chosen, GROQ_KEY, "" if chosen == "groq" else "not ")
-    if known[chosen].provider == "auto":  # the shipped file has both, but a user may override them
+    chosen = "groq" if os.environ.get(GROQ_KEY, "").strip() else local
+    _log_once(f"provider auto: using {chosen} ({GROQ_KEY} is {'' if chosen == 'groq' else 'not '}set)")
+    if known[chosen].provider == "auto":  # the shipped file has all of them, but a user may override them
         raise BadInput(f"The preset {chosen} has provider auto, which resolves to itself; name another provider.")
     return resolve_auto(known[chosen], known)
 

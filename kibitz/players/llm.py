@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import threading
 from contextlib import suppress
 from dataclasses import asdict
 from functools import lru_cache
@@ -16,7 +17,7 @@ from kibitz.core.game import Game
 from kibitz.core.play.player import Choice, PlayerFailed, Turn
 from kibitz.core.play.resolve import InvalidName, PlayerInfo, PlayerKind, Resolver
 from kibitz.llm.client.types import Failure, Usage
-from kibitz.llm.presets import read_presets, why_not
+from kibitz.llm.presets import read_presets, why_not, why_plain
 
 
 class NoAnswer(PlayerFailed):
@@ -28,39 +29,66 @@ class NoAnswer(PlayerFailed):
 
 
 class LLMPlayer:
-    """Asks once a turn, with the position and the whole dialogue in words; keeps no state."""
+    """Asks once a turn, with the position and the whole dialogue in words; keeps no state between turns.
+
+    Where a taught model was not taught an episode's settings, the plain one answers, and the choice names it.
+    """
 
     def __init__(self, name: str, asker: PositionAsker) -> None:
         self.name, self.asker = f"llm:{name}", asker
+        self._preset, self._lock = name, threading.Lock()
+        self._plain: PositionAsker | None = None
 
     def begin(self, settings: Any, seat: int, luck: Array) -> None:
         """Does nothing: every question contains the whole history."""
 
     def choose(self, turn: Turn) -> Choice:
-        advice = self.advise(turn)
+        asker = self._asker_for(turn.settings)
+        advice = _ask(asker, turn)
         reply = advice.reply
         if advice.act is None:
             assert reply.failure is not None
             raise NoAnswer(reply.failure, reply.usage)
-        reason = f"{reply.text} (confidence {advice.confidence:.2f}, from {reply.source})"
-        return Choice(advice.act, self.name, reason, reply.latency, asdict(reply.usage))
+        words = asker.game.words
+        # a model of this size cannot explain itself, so the reference's numbers do
+        why = words.reason(turn.settings, turn.view, turn.history, advice.act) if asker.preset.taught else ""
+        reason = why or f"{reply.text} (confidence {advice.confidence:.2f}, from {reply.source})"
+        source = f"llm:{asker.preset.name or self._preset}"
+        return Choice(advice.act, source, reason, reply.latency, asdict(reply.usage), confidence=advice.confidence)
 
     def advise(self, turn: Turn) -> Advice:
         """As `choose`, without raising and with the whole reply."""
-        return self.asker.ask([Position(turn.settings, turn.view, turn.masks, turn.history)])[0]
+        return _ask(self._asker_for(turn.settings), turn)
+
+    def close(self) -> None:
+        for asker in (self.asker, self._plain):
+            if asker is not None:
+                asker.close()
+
+    def _asker_for(self, settings: Any) -> PositionAsker:
+        if not why_plain(self.asker.preset, self.asker.game.name, settings):
+            return self.asker
+        with self._lock:
+            if self._plain is None:
+                self._plain = PositionAsker(self.asker.game, self._preset, settings=settings)
+            return self._plain
+
+
+def _ask(asker: PositionAsker, turn: Turn) -> Advice:
+    return asker.ask([Position(turn.settings, turn.view, turn.masks, turn.history)])[0]
 
 
 @lru_cache(maxsize=16)
 def llm_player(game: Game, preset: str) -> LLMPlayer:
     """One per process, because loading a model takes seconds. Raises BadInput if the preset cannot be used."""
     player = LLMPlayer(preset, PositionAsker(game, preset))
-    atexit.register(_close, player.asker)
+    atexit.register(_close, player)
     return player
 
 
-def _close(asker: PositionAsker) -> None:
+def _close(player: LLMPlayer) -> None:
     with suppress(Exception):  # the process ends, so there is nothing left to report to
-        asker.close()
+        player.close()
 
 
 def _presets(game: Game, resolver: Resolver) -> list[PlayerInfo]:

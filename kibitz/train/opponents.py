@@ -153,14 +153,16 @@ def _hinted_policy(named: Named) -> HintedPolicy:
     if not named.job.curriculum and recorded.is_file():
         hints = hints.model_copy(update={"prompt_path": str(recorded)})
     asker = PositionAsker(
-        game, preset_of(hints), prompt=prompt_of(hints, game), cache=answers_of(hints), budget=hints.budget
+        game, preset_of(hints, game), prompt=prompt_of(hints, game), cache=answers_of(hints), budget=hints.budget
     )
     atexit.register(asker.close)
     advice = adviser_for(hints, game)[1]
     return HintedPolicy(game, named.policy(game), f"policy:{named.name}", asker, hints.cadence_k, advice)
 
 
-def adviser_for(hints: HintOptions, game: Game, notes: list[str] | None = None) -> tuple[Bot | None, str]:
+def adviser_for(
+    hints: HintOptions, game: Game, notes: list[str] | None = None, settings: Any = None
+) -> tuple[Bot | None, str]:
     """The bot that advises in a hint mode, and a description for the run's record.
 
     A language model is not a bot: see `make_llm_hints`.
@@ -170,7 +172,7 @@ def adviser_for(hints: HintOptions, game: Game, notes: list[str] | None = None) 
     if hints.mode == "random":
         return game.bot("random"), "random legal acts"
     if hints.mode == "llm":
-        preset = preset_of(hints)
+        preset = preset_of(hints, game, settings)
         return None, f"the language model {preset.model or preset.provider} ({preset.provider})"
     if hints.expert == "greedy":
         if not game.greedy:
@@ -185,7 +187,8 @@ def adviser_for(hints: HintOptions, game: Game, notes: list[str] | None = None) 
 
 def make_llm_hints(hints: HintOptions, game: Game, settings: Any, seeds: int) -> LLMHints:
     """The language model of these options; raises BadInput if it cannot be used."""
-    return LLMHints(game, settings, preset_of(hints), prompt_of(hints, game), seeds, **_limits(hints))
+    preset, prompt = preset_of(hints, game, settings), prompt_of(hints, game, settings)
+    return LLMHints(game, settings, preset, prompt, seeds, **_limits(hints))
 
 
 def make_llm_judge(reward: RewardOptions, game: Game, seeds: int) -> LLMJudge:
@@ -220,8 +223,8 @@ def _limits(options: ModelOptions) -> dict[str, Any]:
     return {"cache": answers_of(options), "budget": options.budget, "policy": policy}
 
 
-def prompt_of(hints: HintOptions, game: Game) -> Prompt:
-    path = prompt_path(game, preset_of(hints)) if hints.prompt_path == DEFAULT else hints.prompt_path
+def prompt_of(hints: HintOptions, game: Game, settings: Any = None) -> Prompt:
+    path = prompt_path(game, preset_of(hints, game, settings)) if hints.prompt_path == DEFAULT else hints.prompt_path
     return Prompt.read(path, max_history_turns=hints.max_history_turns, max_prompt_chars=hints.max_prompt_chars)
 
 
@@ -230,8 +233,9 @@ def answers_of(hints: ModelOptions) -> Path | str | None:
     return cache_folder() / "answers.sqlite" if hints.cache == "auto" else hints.cache
 
 
-def preset_of(hints: ModelOptions) -> Preset:
-    preset = get_preset(hints.provider)
+def preset_of(hints: ModelOptions, game: Game | None = None, settings: Any = None) -> Preset:
+    """The model of these options; with a game, it is asked for acts in it, so that a taught one may answer."""
+    preset = get_preset(hints.provider, game=game.name if game else "", settings=settings)
     return preset if hints.model is None else preset.model_copy(update={"model": hints.model})
 
 

@@ -264,7 +264,7 @@ def build(job: Job, devices: tuple[Any, ...]) -> TrainingPhase:
             raise BadInput(f"--algo supervised learns the acts of the expert; use --hint expert, not {hints.mode}.")
         hints = hints.model_copy(update={"mode": "expert"})
     notes: list[str] = []
-    adviser, advice = adviser_for(hints, game, notes)
+    adviser, advice = adviser_for(hints, game, notes, options.settings())
     opponent = opponent_for(job, game, notes)
     seats: dict[int, Bot] = {} if opponent is None else {1: opponent}
     settings = seated(options.settings(), seats, {0: adviser} if adviser else {})

@@ -137,8 +137,9 @@ def test_a_models_hint_is_its_answer_as_features() -> None:
         ("illegal-act", "illegal"),
         ("above-cap", "illegal"),
         ("401", "refused"),
-        ("control", ""),
-        ("prose", ""),
+        ("control", "not_json"),
+        ("prose", "not_json"),
+        ("good", ""),
     ],
 )
 def test_a_failed_hint_has_zero_features_and_names_the_failure(model: str, kind: str) -> None:

@@ -8,7 +8,7 @@ import math
 import pytest
 
 from kibitz.llm.answers.answer import Answer
-from kibitz.llm.answers.confidence import likelihood
+from kibitz.llm.answers.confidence import calibrated, likelihood
 from kibitz.llm.client.types import Completion, Token
 
 
@@ -56,3 +56,25 @@ def test_without_log_probabilities_there_is_no_likelihood() -> None:
     answer = Answer.of({"act_type": [0, 1]})
     assert likelihood(answer, Completion('{"act_type":0}')) == {}
     assert likelihood(answer, Completion(json.dumps({"act_type": 0}), tokens=[Token("x", {})])) == {}
+
+
+def test_tokens_may_name_their_places_and_a_single_legal_value_is_certain() -> None:
+    """As a model writes that generates only where it can choose."""
+    answer = Answer.of({"act_type": [0, 1], "oA": [[4], [0, 1]], "plan": ["a", "b"]})
+    tokens = [
+        Token("1", {"1": math.log(0.6), "0": math.log(0.2)}, start=12),
+        Token("0", {"0": math.log(0.5), "1": math.log(0.5)}, start=22),
+    ]
+    completion = Completion('{"act_type":1,"oA":[4,0],"plan":"a"}', tokens=tokens)
+    assert completion.text[12] == "1"
+    assert likelihood(answer, completion, skip=["plan"]) == {"act_type": 0.75, "oA": pytest.approx(0.5)}
+
+
+def test_a_calibration_keeps_the_order_and_the_limits() -> None:
+    assert calibrated(0.7, (1.0, 0.0)) == pytest.approx(0.7)
+    shares = [0.0, 0.2, 0.5, 0.9, 1.0]
+    found = [calibrated(share, (1.4, 0.8)) for share in shares]
+    assert found == sorted(found)
+    assert found[2] == pytest.approx(1 / (1 + math.exp(-0.8)))
+    assert 0 <= found[0] < 0.01
+    assert 0.99 < found[-1] <= 1

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from kibitz.core.errors import BadInput
+from kibitz.games.cricket.options import CricketOptions
+from kibitz.games.deal_or_no_deal.options import NegotiationOptions
 from kibitz.llm import presets
 from kibitz.llm.client.client import connect
 from kibitz.llm.presets import Preset, get_preset, read_presets, why_not
@@ -42,6 +44,52 @@ def test_auto_is_groq_with_a_key_and_embedded_without(
     monkeypatch.setenv("GROQ_API_KEY", "gsk-secret")
     assert get_preset("auto").provider == "groq"
     assert "secret" not in caplog.text
+
+
+@pytest.fixture
+def taught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if the taught weights were installed."""
+    monkeypatch.setattr(presets, "_why_not_embedded", lambda preset: "")
+
+
+@pytest.mark.usefixtures("taught")
+def test_auto_without_a_key_is_the_taught_model_for_a_game(caplog: pytest.LogCaptureFixture) -> None:
+    for _ in range(2):
+        chosen = get_preset("auto", game="deal_or_no_deal", settings=NegotiationOptions().settings())
+        assert (chosen.name, chosen.taught) == ("taught", True)
+    assert [record.message for record in caplog.records] == ["provider auto: using taught (GROQ_API_KEY is not set)"]
+    assert get_preset("auto").name == "embedded"  # not about a game: the plain model
+    assert not get_preset("embedded", game="deal_or_no_deal").taught
+
+
+@pytest.mark.usefixtures("taught")
+@pytest.mark.parametrize(
+    ("game", "options", "reason"),
+    [
+        ("chess", None, "was not taught chess"),
+        ("deal_or_no_deal", NegotiationOptions(max_turns=20), "only with max_turns 1 to 10"),
+        ("deal_or_no_deal", NegotiationOptions(reveal_partner_utilities=True), "only with reveal 0"),
+        ("cricket", CricketOptions(max_overs=6), "only with overs 1 to 5"),
+    ],
+)
+def test_the_plain_model_answers_what_the_taught_one_was_not_taught(
+    game: str, options: Any, reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in ("taught", "auto", "taught"):
+        settings = None if options is None else options.settings()
+        assert get_preset(name, game=game, settings=settings).name == "embedded"
+    told = [record.message for record in caplog.records if "llm:taught" in record.message]
+    assert len(told) == 1  # logged once
+    assert reason in told[0]
+    assert told[0].endswith("; using llm:embedded")
+
+
+def test_the_plain_model_answers_where_the_taught_one_is_not_installed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert get_preset("taught", game="cricket").name == "embedded"
+    assert "kibitz llm install" in caplog.text
 
 
 def test_user_presets_extend_and_override_the_shipped_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -50,8 +50,30 @@ def test_the_rules_come_first_and_are_the_same_in_every_position() -> None:
     assert same > 0.8 * len(other)
 
 
-def test_no_prompt_contains_an_answer_to_copy(answer: Answer) -> None:
-    for text in (Prompt.read().text, system_message(answer)["content"], system_message(answer, flat=True)["content"]):
+def test_the_shipped_prompt_contains_examples_with_legal_answers() -> None:
+    """Among them: the partner offers everything of value, so AGREE with high confidence."""
+    found = re.findall(r"^Pool ([\d,]+)\. Your values ([\d,]+)\..*?(?:leaving you ([\d,]+).*)?\n(\{.*\})$", Prompt.read().text, re.M)
+    assert len(found) >= 3
+    agreed = []
+    for pool, values, offer, line in found:
+        counts, points, offered = ([int(x) for x in text.split(",") if x] for text in (pool, values, offer))
+        legal = [0, 1, 3, 4, *([2] if offered else [])]
+        declared = {"act_type": legal, "oA": [list(range(n + 1)) for n in counts], "confidence": [0.0, 1.0]}
+        answer = Answer.of(declared).parse(line)
+        assert sum(n * u for n, u in zip(counts, points, strict=True)) == 10
+        whole = offered and all(n == m or not u for n, m, u in zip(offered, counts, points, strict=True))
+        agreed += [answer["confidence"]] if whole and answer["act_type"] == 2 else []
+    assert agreed
+    assert min(agreed) >= 0.9
+
+
+def test_a_template_without_variables_is_refused_at_startup() -> None:
+    with pytest.raises(BadInput, match="uses no variable, so every question would be the same; use some of"):
+        Prompt("Say something clever.").check(SAMPLE)
+
+
+def test_the_system_message_contains_no_answer_to_copy(answer: Answer) -> None:
+    for text in (system_message(answer)["content"], system_message(answer, flat=True)["content"]):
         assert not re.search(r'"act_type"|\{\s*"|\[\d+,', text)
 
 

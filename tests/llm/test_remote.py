@@ -27,29 +27,27 @@ Remote = Callable[..., Preset]
 SLACK = 5.0  # seconds that a busy machine may add; the faults guarded against take much longer
 
 
+CHATTY = ["prose", "fences", "thinking", "megabyte-of-prose", "control", "markup"]
+
+
 @pytest.mark.parametrize(
-    "model",
-    [
-        "good",
-        "prose",
-        "fences",
-        "thinking",
-        "megabyte-of-prose",
-        "control",
-        "markup",
-        "no-usage",
-        "invalid-usage",
-        "cut-then-good",
-        "error-object-429-then-good",
-    ],
+    "model", ["good", "no-usage", "invalid-usage", "cut-then-good", "error-object-429-then-good", *CHATTY]
 )
 def test_a_legal_answer_is_found(model: str, remote: Remote, answer: Answer) -> None:
-    (reply,), client = ask(remote(model), answer)
+    (reply,), client = ask(remote(model, lenient=model in CHATTY), answer)
     assert reply.ok
     assert reply.fields == {**GOOD, "act_type": 1 if model == "thinking" else 0}
     assert client.ledger.answered == 1
     assert len(reply.text) <= 2_000
     assert reply.text.isprintable()
+
+
+@pytest.mark.parametrize("model", CHATTY)
+def test_an_answer_with_other_text_is_refused_and_counted(model: str, remote: Remote, answer: Answer) -> None:
+    (reply,), client = ask(remote(model), answer)
+    assert reply.failure is not None
+    assert (reply.failure.kind, client.ledger.failures["not_json"]) == ("not_json", 1)
+    assert "is not one JSON object on one line" in reply.failure.reason
 
 
 FAILURES = {

@@ -12,6 +12,7 @@ import pytest
 from kibitz.core.errors import BadInput
 from kibitz.llm.presets import get_preset
 from kibitz.llm.providers import gguf, taught, weights
+from kibitz.llm.providers.embedded import Embedded
 from kibitz.llm.providers.gguf import LowRank
 
 MAX_BYTES = 6_000_000
@@ -47,6 +48,23 @@ def test_a_damaged_adapter_is_refused(base: Path, tmp_path: Path, monkeypatch: p
     taught.FILE.write_bytes(b"half")
     with pytest.raises(BadInput, match="damaged or missing"):
         weights.install_taught(lambda line: None)
+
+
+def test_a_wrong_base_model_is_refused(base: Path) -> None:
+    with pytest.raises(BadInput, match=r"is not the model that the adapter was made for; run `kibitz llm install`\."):
+        weights.install_taught(lambda line: None)
+    assert list(base.parent.iterdir()) == [base]
+
+
+def test_taught_weights_with_a_wrong_hash_are_refused(base: Path) -> None:
+    file = weights.installed_path(weights.TAUGHT)
+    file.write_bytes(b"short")
+    with pytest.raises(BadInput, match="not installed; run `kibitz llm install`"):
+        weights.locate(weights.TAUGHT)
+    with file.open("wb") as stream:
+        stream.truncate(weights.TAUGHT_SIZE_BYTES)
+    with pytest.raises(BadInput, match=r"are damaged \(wrong SHA-256\); run `kibitz llm install`\."):
+        Embedded(get_preset("taught"))
 
 
 def test_a_wrong_result_is_not_installed(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:

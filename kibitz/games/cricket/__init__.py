@@ -18,7 +18,7 @@ from kibitz.games.cricket.laws import start, state, step, view
 from kibitz.games.cricket.laws.step import Settings
 from kibitz.games.cricket.options import CricketOptions
 from kibitz.games.cricket.teams import roster
-from kibitz.games.cricket.words import commentary, prompt, styles
+from kibitz.games.cricket.words import commentary, prompt, reason, styles
 
 FOLDER = Path(__file__).parent
 
@@ -68,6 +68,7 @@ def build() -> Game:
             parse=prompt.parse,
             position_text=prompt.position_text,
             choices_text=prompt.choices_text,
+            reason=reason.reason,
             prompt=str(FOLDER / "prompt.txt"),
             taught_prompt=str(FOLDER / "prompt_taught.txt"),
         ),

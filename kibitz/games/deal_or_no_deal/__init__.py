@@ -13,7 +13,7 @@ from kibitz.core.game import Drawing, Game, Learning, Measures, Page, Rules
 from kibitz.core.words import Words
 from kibitz.games.deal_or_no_deal import contexts, rules, styles, view, words, yardsticks
 from kibitz.games.deal_or_no_deal.bots import bayes, partner
-from kibitz.games.deal_or_no_deal.drawing import frame, review
+from kibitz.games.deal_or_no_deal.drawing import frame, reason, review
 from kibitz.games.deal_or_no_deal.options import NegotiationOptions
 
 # the counts of AGREE and DISAGREE do not matter
@@ -68,6 +68,7 @@ def build(max_count: int = 4, revealed: bool = False, past_offers: int = 0) -> G
             parse=words.parse,
             position_text=words.position_text,
             choices_text=words.choices_text,
+            reason=partial(reason.reason, max_count=max_count),
             prompt="configs/llm_prompt.txt",
             taught_prompt="configs/llm_prompt_taught.txt",
         ),

@@ -48,7 +48,7 @@ class Field:
     def grammar(self) -> str:
         if not self.choices:
             return f'"\\"" {TEXT_CHARS}{{0,{self.text_limit}}} "\\""'
-        options = [" | ".join(_literal(to_json(value)) for value in values) for values in self.choices]
+        options = [" | ".join(literal(to_json(value)) for value in values) for values in self.choices]
         body = ' "," '.join(f"({option})" for option in options)
         return f'"[" {body} "]"' if self.array else body
 
@@ -65,32 +65,51 @@ class Field:
         pairs = zip(self.choices, given, strict=True)
         return [_legal(f"{self.name}[{i}]", values, x) for i, (values, x) in enumerate(pairs)]
 
+    def idle(self, given: Any) -> Any:
+        """For a field that does not matter: its first legal values, if `given` has the right type."""
+        try:
+            self.check(given)
+        except ProviderError as error:
+            if error.failure.kind is not FailureKind.ILLEGAL:
+                raise
+        first = [values[0] for values in self.choices]
+        return first if self.array else first[0]
+
 
 @dataclass(frozen=True)
 class Answer:
     """The format of a reply in one position."""
 
     fields: tuple[Field, ...]
+    idle: tuple[tuple[Value, tuple[str, ...]], ...] = ()  # values of the first field, each with fields it makes idle
 
     @staticmethod
-    def of(declared: Mapping[str, Any]) -> Answer:
-        """From a game's `answer_fields(view, masks)`."""
-        key = repr(declared)  # by value, 1 and 1.0 would be the same key
+    def of(declared: Mapping[str, Any], idle: Mapping[Any, Sequence[str]] | None = None) -> Answer:
+        """From a game's `answer_fields(view, masks)`.
+
+        `idle` names, by value of the first field, the fields that then do not matter: these may hold any number.
+        """
+        key = repr((declared, idle))  # by value, 1 and 1.0 would be the same key
         if key not in _cached:
             if len(_cached) >= MAX_CACHED_ANSWERS:
                 _cached.clear()
-            _cached[key] = Answer(tuple(_field(name, values) for name, values in declared.items()))
+            fields = tuple(_field(name, values) for name, values in declared.items())
+            _cached[key] = Answer(fields, tuple((value, tuple(names)) for value, names in (idle or {}).items()))
         return _cached[key]
 
     @property
     def names(self) -> list[str]:
         return [field.name for field in self.fields]
 
+    def idle_names(self, given: Mapping[str, Any]) -> tuple[str, ...]:
+        """The fields that do not matter, given a legal value of the first."""
+        return dict(self.idle).get(given[self.names[0]], ()) if self.idle else ()
+
     def without(self, name: str) -> Answer:
         """The answer without one field; itself when it lacks that field or has no other."""
         if name not in self._without:
             rest = tuple(field for field in self.fields if field.name != name)
-            self._without[name] = Answer(rest) if rest and len(rest) < len(self.fields) else self
+            self._without[name] = Answer(rest, self.idle) if rest and len(rest) < len(self.fields) else self
         return self._without[name]
 
     @cached_property
@@ -108,14 +127,14 @@ class Answer:
 
     @cached_property
     def _whole(self) -> str:
-        return f"root ::= {_literal(self.prefix)} {self._rest.removeprefix('root ::= ')}"
+        return f"root ::= {literal(self.prefix)} {self._rest.removeprefix('root ::= ')}"
 
     @cached_property
     def _rest(self) -> str:
         first, *others = self.fields
         parts = [first.grammar()]
         for field in others:
-            parts += [_literal(f",{to_json(field.name)}:"), field.grammar()]
+            parts += [literal(f",{to_json(field.name)}:"), field.grammar()]
         return "root ::= " + " ".join([*parts, '"}"'])
 
     @cached_property
@@ -147,16 +166,18 @@ class Answer:
         """As the grammar writes it: one line, no spaces."""
         return "{" + ",".join(f"{to_json(name)}:{to_json(values[name])}" for name in self.names) + "}"
 
-    def parse(self, text: str, flat: bool = False) -> dict[str, Any]:
-        """The fields of the last complete object in the text if all are legal, otherwise ProviderError.
+    def parse(self, text: str, flat: bool = False, lenient: bool = False) -> dict[str, Any]:
+        """The fields of an answer if all are legal, otherwise ProviderError.
 
-        `flat` also accepts the schema's form of arrays.
+        The text must be one JSON object on one line; `lenient` takes the last complete object of any text. `flat` also
+        accepts the schema's form of arrays.
         """
         if not text.strip():
             raise ProviderError(FailureKind.EMPTY, "the reply contains no text")
-        found = last_object(text)
+        found = last_object(text) if lenient else only_object(text)
         if found is None:
-            raise ProviderError(FailureKind.NOT_JSON, f"no complete JSON object in {clean(text, 80)!r}")
+            wanted = "contains no complete JSON object" if lenient else "is not one JSON object on one line"
+            raise ProviderError(FailureKind.NOT_JSON, f"the reply {wanted}: {clean(text, 80)!r}")
         return self.check(dict(found), flat)
 
     def check(self, given: Mapping[str, Any], flat: bool = False) -> dict[str, Any]:
@@ -166,7 +187,10 @@ class Answer:
         if set(given) != set(self.names):
             keys = clean(", ".join(map(str, given)), 80)
             raise _wrong_shape(f"the keys must be {', '.join(self.names)}, not {keys or 'none'}")
-        return {field.name: field.check(given[field.name]) for field in self.fields}
+        idle = self.idle_names({self.names[0]: self.fields[0].check(given[self.names[0]])})
+        return {
+            field.name: (field.idle if field.name in idle else field.check)(given[field.name]) for field in self.fields
+        }
 
 
 _cached: dict[str, Answer] = {}
@@ -179,17 +203,33 @@ class _Invalid:
 _INVALID = _Invalid()
 
 
-def last_object(text: str) -> Mapping[str, Any] | None:
-    """The last complete top-level JSON object; ProviderError when it repeats a key or contains a NaN.
+def only_object(text: str) -> Mapping[str, Any] | None:
+    """The JSON object that is the whole text, on one line; ProviderError as for `last_object`."""
+    line = text.strip()
+    if len(line) > MAX_PARSED_CHARS or "\n" in line or "\r" in line or not line.startswith("{"):
+        return None
+    try:
+        found, end = _decoder().raw_decode(line)
+    except (json.JSONDecodeError, RecursionError):
+        return None
+    return _valid(found) if end == len(line) else None
 
-    Models often reason before they answer, so the last object counts.
-    """
-    decoder = json.JSONDecoder(
+
+def _decoder() -> json.JSONDecoder:
+    return json.JSONDecoder(
         object_pairs_hook=_pairs,
         parse_constant=lambda _: _INVALID,
         parse_int=lambda digits: int(digits) if len(digits) < 20 else _INVALID,
         parse_float=_number,
     )
+
+
+def last_object(text: str) -> Mapping[str, Any] | None:
+    """The last complete top-level JSON object; ProviderError when it repeats a key or contains a NaN.
+
+    Models often reason before they answer, so the last object counts.
+    """
+    decoder = _decoder()
     tail, found, start = text[-MAX_PARSED_CHARS:], None, 0
     wasted = 0  # characters, plus 20 per attempt: bounds the time for text full of unfinished objects
     while (start := tail.find("{", start)) >= 0 and wasted < 4 * MAX_PARSED_CHARS:
@@ -198,9 +238,13 @@ def last_object(text: str) -> Mapping[str, Any] | None:
         except (json.JSONDecodeError, RecursionError) as error:
             wasted += 20 + (error.pos - start if isinstance(error, json.JSONDecodeError) else MAX_PARSED_CHARS)
             start += 1
+    return None if found is None else _valid(found)
+
+
+def _valid(found: Mapping[str, Any]) -> Mapping[str, Any]:
     if isinstance(found, _RepeatedKey):
         raise _wrong_shape("a key appears twice")
-    if found is not None and _contains_invalid(found):
+    if _contains_invalid(found):
         raise ProviderError(FailureKind.NOT_JSON, "the object contains a number that is not valid JSON")
     return found
 
@@ -260,7 +304,7 @@ def to_json(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"))
 
 
-def _literal(text: str) -> str:
+def literal(text: str) -> str:
     """A literal in a grammar."""
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 

@@ -1,30 +1,34 @@
 """A model's confidence, from the log-probabilities of the tokens it generated.
 
 A model that must choose among 0, 1 and 3 gives some probability to tokens that are not an answer at all.
-Its confidence is the share of the chosen value among the legal ones.
+Its confidence is the share of the chosen value among the legal ones. A taught model's share becomes the probability
+that its act is right by `calibrated`, with two numbers that `kibitz teach calibrate` fits.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from kibitz.llm.answers.answer import Answer, Field, to_json
 from kibitz.llm.client.types import Completion, Token
 
 AFTER_VALUE = re.compile(r"[,\]}\s]|$")
+MAX_LOG_ODDS = 30.0  # beyond, a float cannot tell the probability from 0 or 1
 
 
-def likelihood(answer: Answer, completion: Completion) -> dict[str, float]:
-    """Of each field's value; omits fields whose tokens carry no information."""
+def likelihood(answer: Answer, completion: Completion, skip: Collection[str] = ()) -> dict[str, float]:
+    """Of each field's value; omits the fields in `skip` and those whose tokens carry no information."""
     starts = _starts(completion)
     found: dict[str, float] = {}
     for field in answer.fields:
-        if not field.choices:
+        if not field.choices or field.name in skip:
             continue
         total = 1.0
         for values, begin, end in _spans(field, completion.text):
+            if len(values) == 1:
+                continue
             share = _share([to_json(value) for value in values], begin, end, completion, starts)
             if share is None:
                 break
@@ -38,9 +42,20 @@ def _starts(completion: Completion) -> list[int]:
     """The position of each token in the text."""
     starts, at = [], completion.prefix_chars
     for token in completion.tokens:
-        starts.append(at)
-        at += len(token.text)
+        starts.append(at if token.start is None else token.start)
+        at = starts[-1] + len(token.text)
     return starts
+
+
+def calibrated(share: float, numbers: Sequence[float]) -> float:
+    """The logistic map of a share of probability: a slope and an intercept on its log-odds."""
+    slope, intercept = numbers
+    return 1 / (1 + math.exp(-max(-MAX_LOG_ODDS, min(MAX_LOG_ODDS, slope * log_odds(share) + intercept))))
+
+
+def log_odds(share: float) -> float:
+    inside = min(max(share, 1e-4), 1 - 1e-4)  # shares are rounded to four digits
+    return math.log(inside / (1 - inside))
 
 
 def _spans(field: Field, text: str) -> Iterator[tuple[Sequence[object], int, int]]:

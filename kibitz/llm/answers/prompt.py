@@ -63,7 +63,7 @@ class Prompt:
         return hashlib.sha256(identity.encode()).hexdigest()[:16]
 
     def check(self, sample: Mapping[str, str]) -> None:
-        """At startup, with the variables of any position: BadInput for an unknown name or limits that are too tight."""
+        """At startup, with the variables of any position: BadInput for unknown names, no names, or limits too tight."""
         if unknown := sorted(self.names - set(sample)):
             known = ", ".join(sorted(sample))
             raise BadInput(f"{self.where} uses unknown variables: {', '.join(unknown)}; use only {known}.")
@@ -72,6 +72,9 @@ class Prompt:
             raise BadInput(
                 f"max_prompt_chars is {self.max_prompt_chars}, but {self.where} needs {len(bare)} without any history."
             )
+        if not self.names:
+            known = ", ".join(sorted(sample))
+            raise BadInput(f"{self.where} uses no variable, so every question would be the same; use some of {known}.")
 
     def render(self, variables: Mapping[str, str]) -> str:
         """The whole prompt. Only the history is shortened, never the position."""

@@ -9,14 +9,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from kibitz.core.errors import BadInput
 from kibitz.llm.answers.answer import CONFIDENCE, Answer
-from kibitz.llm.answers.confidence import likelihood
+from kibitz.llm.answers.confidence import calibrated, likelihood
 from kibitz.llm.client.cache import Cache, CachedAnswer, cache_key
 from kibitz.llm.client.limits import Breaker, Budget, BudgetTracker, FailurePolicy, FailureWindow, jitter
 from kibitz.llm.client.types import (
@@ -67,11 +67,13 @@ class Client:
         budget: Budget | None = None,
         policy: FailurePolicy | None = None,
         prompt_version: str = "",
+        calibration: Sequence[float] | None = None,  # of a taught model's confidence
         ledger: UsageLedger | None = None,  # continues an existing one; the parent of any ledger in a question
         draw: Callable[[], float] = jitter,
     ) -> None:
         self.preset, self.provider, self.limits = preset, provider, preset.limits
         self.cache, self.prompt_version, self.draw = cache, prompt_version, draw
+        self.calibration = calibration
         self.ledger = UsageLedger() if ledger is None else ledger
         self.budget = BudgetTracker(budget or Budget(), self.ledger, _now)
         self.breaker = Breaker(preset.limits, _now)
@@ -122,7 +124,7 @@ class Client:
         self.window.add_successes(count)
 
     def key(self, question: Question) -> str:
-        """The cache key: provider, model, messages, grammar, sampling, prompt version."""
+        """The cache key: provider, model, messages, grammar, sampling, prompt version, calibration."""
         return self._key(question, self._request(question))
 
     async def close(self) -> None:
@@ -134,7 +136,8 @@ class Client:
             self.cache.close()
 
     def _key(self, question: Question, request: Mapping[str, Any]) -> str:
-        return cache_key(self.provider.name, request, question.answer.grammar(), self.prompt_version)
+        parts = (request, question.answer.grammar(), self.prompt_version)
+        return cache_key(self.provider.name, *parts, *(self.calibration or ()))
 
     def _request(self, question: Question) -> Mapping[str, Any]:
         return self.provider.request(question.messages, self._requested(question.answer))
@@ -296,12 +299,14 @@ class Client:
         if completion.truncated:
             kind = FailureKind.NOT_JSON if completion.text.strip() else FailureKind.EMPTY
             raise ProviderError(kind, "the model reached its token limit before the end of its answer", "length")
-        fields = requested.parse(completion.text, flat=self.preset.structure == "schema")
-        measured = likelihood(requested, completion) if completion.tokens else {}
+        flat, lenient = self.preset.structure == "schema", self.preset.lenient
+        fields = requested.parse(completion.text, flat, lenient)
+        measured = likelihood(requested, completion, requested.idle_names(fields)) if completion.tokens else {}
         if CONFIDENCE in complete.names and (requested is not complete or measured):
             first = measured.get(complete.names[0], 0.0 if requested is not complete else fields[CONFIDENCE])
             if self.preset.taught and measured:  # every number was taught, so the whole act has a likelihood
                 first = math.prod(measured.values())
+                first = first if self.calibration is None else calibrated(first, self.calibration)
             fields = complete.check({**fields, CONFIDENCE: first})
         return fields, measured
 
@@ -345,6 +350,7 @@ def connect(
     budget: Budget | None = None,
     policy: FailurePolicy | None = None,
     prompt_version: str = "",
+    calibration: Sequence[float] | None = None,
     ledger: UsageLedger | None = None,
 ) -> Client:
     """A client for a preset; BadInput says why the preset cannot be used on this machine."""
@@ -359,5 +365,6 @@ def connect(
         budget=budget,
         policy=policy,
         prompt_version=prompt_version,
+        calibration=calibration,
         ledger=ledger,
     )

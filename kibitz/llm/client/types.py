@@ -96,6 +96,7 @@ class Token(NamedTuple):
 
     text: str
     alternatives: Mapping[str, float]  # log-probabilities by text, the generated token included
+    start: int | None = None  # its place in the completion's text; None: it follows the token before it
 
 
 @dataclass(frozen=True)

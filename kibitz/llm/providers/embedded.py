@@ -1,7 +1,7 @@
 """A small model inside the process, without network or key: xllamacpp runs a GGUF file on the CPU.
 
-The position's grammar makes every answer legal; log-probabilities give the confidence. The engine reuses a
-prefix that it has read before, so prompts should begin with constant text.
+The model generates a token only where it can choose, and a grammar keeps each choice legal; log-probabilities give the
+confidence. The engine keeps the last question and answer it has read, so prompts should begin with constant text.
 """
 
 from __future__ import annotations
@@ -16,14 +16,16 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from kibitz.core.errors import BadInput
 from kibitz.llm.answers.answer import Answer
+from kibitz.llm.answers.stepwise import write
 from kibitz.llm.client.types import Completion, FailureKind, Messages, ProviderError, Token, clean, transport_error
 from kibitz.llm.presets import Preset
 from kibitz.llm.providers import weights
 
+MAX_THREADS = 8  # more do not help a model of this size
 TOP_LOGPROBS = 40  # alternatives per token; legal values are few
 
 
@@ -44,9 +46,8 @@ class Embedded:
         sampling = self.preset.sampling
         return {
             "model": self.sha256,  # not the name: answers of other weights must not be reused
-            "messages": [*messages, {"role": "assistant", "content": answer.prefix}],  # the model continues it
-            "grammar": answer.grammar(after_prefix=True),
-            "max_tokens": answer.max_chars,  # a token has at least one character, so no answer is truncated
+            "messages": list(messages),
+            "start": answer.prefix,
             "temperature": 0.0 if sampling.temperature is None else sampling.temperature,
             "top_p": sampling.top_p or 1.0,
             "seed": sampling.seed or 0,
@@ -54,9 +55,9 @@ class Embedded:
 
     async def ask(self, request: Mapping[str, Any], answer: Answer, seconds: float) -> Completion:
         cancelled = threading.Event()
-        work = (request, answer.prefix, time.monotonic() + seconds, cancelled)
+        work = (request, answer, time.monotonic() + seconds, cancelled)
         try:
-            return await asyncio.get_running_loop().run_in_executor(self.worker, self._generate, *work)
+            return await asyncio.get_running_loop().run_in_executor(self.worker, self._answer, *work)
         except asyncio.CancelledError:
             cancelled.set()  # the worker stops at the next token
             raise
@@ -64,40 +65,37 @@ class Embedded:
     async def close(self) -> None:
         self.worker.shutdown(wait=False, cancel_futures=True)
 
-    def _generate(
-        self, request: Mapping[str, Any], prefix: str, deadline: float, cancelled: threading.Event
+    def _answer(
+        self, request: Mapping[str, Any], answer: Answer, deadline: float, cancelled: threading.Event
     ) -> Completion:
-        threads = self.preset.threads or max(1, (os.cpu_count() or 2) - 1)
+        threads = self.preset.threads or min(os.cpu_count() or 1, MAX_THREADS)
         server = _server(self.file, self.sha256, threads, self.preset.context)
-        written: list[str] = []
+        sampling = {name: request[name] for name in ("temperature", "top_p", "seed")}
         tokens: list[Token] = []
-        last: dict[str, Any] = {}
+        prompt_tokens = 0
 
-        def take(chunk: Any) -> bool:
-            """Take one streamed chunk; True ends the generation."""
-            chunk = json.loads(chunk) if isinstance(chunk, (str, bytes)) else chunk
-            last.update(chunk)
-            for choice in chunk.get("choices", []):
-                written.append(choice.get("delta", {}).get("content") or "")
-                for entry in (choice.get("logprobs") or {}).get("content") or []:
-                    alternatives = {one["token"]: one["logprob"] for one in [*entry["top_logprobs"], entry]}
-                    tokens.append(Token(entry["token"], alternatives))
-                last["end"] = choice.get("finish_reason") or last.get("end")
-            return cancelled.is_set() or time.monotonic() > deadline
+        def generate(start: str, grammar: str, max_tokens: int = 1) -> _Generated:
+            """Continue an answer. The engine keeps what it has read, so it reads only the new part of `start`."""
+            nonlocal prompt_tokens
+            messages = [*request["messages"], {"role": "assistant", "content": start}]
+            seed = request["seed"] + len(tokens)  # with a temperature, each choice needs chance of its own
+            body = {**sampling, "seed": seed, "messages": messages, "grammar": grammar, "max_tokens": max_tokens}
+            made = _generate(server, body, deadline, cancelled)
+            if made.end is None:
+                raise self._error(made.last, deadline)
+            tokens.extend(one._replace(start=len(start) if i == 0 else None) for i, one in enumerate(made.tokens))
+            prompt_tokens = prompt_tokens or made.prompt_tokens
+            return made
 
-        stream = {"stream": True, "return_progress": True, "cache_prompt": True, "logprobs": True}
-        server.handle_chat_completions({**request, **stream, "top_logprobs": TOP_LOGPROBS}, take)
-        if "end" not in last or last["end"] is None:
-            raise self._error(last, deadline)
-        count = last.get("timings", {})
-        return Completion(
-            prefix + "".join(written),
-            int(count.get("prompt_n", 0)) + int(count.get("cache_n", 0)),
-            int(count.get("predicted_n", 0)),
-            truncated=last["end"] == "length",
-            tokens=tokens,
-            prefix_chars=len(prefix),
-        )
+        truncated = False
+        if all(field.choices for field in answer.fields):
+            text = write(answer, lambda start, grammar: generate(start, grammar).text)
+        else:  # a token has at least one character, so no answer is truncated
+            made = generate(answer.prefix, answer.grammar(after_prefix=True), answer.max_chars)
+            text, truncated = answer.prefix + made.text, made.end == "length"
+        if not tokens:  # an answer without any choice
+            return Completion(text, 0, 0)
+        return Completion(text, prompt_tokens, len(tokens), truncated=truncated, tokens=tokens)
 
     def _error(self, last: Mapping[str, Any], deadline: float) -> ProviderError:
         if time.monotonic() > deadline:
@@ -105,6 +103,39 @@ class Embedded:
         error = last.get("error", last)
         message = error.get("message", "no answer") if isinstance(error, Mapping) else str(error)
         return ProviderError(FailureKind.REFUSED, f"the embedded model refused: {clean(str(message), 200)}")
+
+
+class _Generated(NamedTuple):
+    text: str
+    tokens: list[Token]
+    prompt_tokens: int
+    end: str | None  # why the generation ended; None: it failed
+    last: Mapping[str, Any]  # the last chunk, which contains the error
+
+
+def _generate(server: Any, body: Mapping[str, Any], deadline: float, cancelled: threading.Event) -> _Generated:
+    """One request to the engine, streamed so that it can be stopped between two batches or tokens."""
+    written: list[str] = []
+    tokens: list[Token] = []
+    last: dict[str, Any] = {}
+
+    def take(chunk: Any) -> bool:
+        """Take one streamed chunk; True ends the generation."""
+        chunk = json.loads(chunk) if isinstance(chunk, (str, bytes)) else chunk
+        last.update(chunk)
+        for choice in chunk.get("choices", []):
+            written.append(choice.get("delta", {}).get("content") or "")
+            for entry in (choice.get("logprobs") or {}).get("content") or []:
+                alternatives = {one["token"]: one["logprob"] for one in [*entry["top_logprobs"], entry]}
+                tokens.append(Token(entry["token"], alternatives))
+            last["end"] = choice.get("finish_reason") or last.get("end")
+        return cancelled.is_set() or time.monotonic() > deadline
+
+    stream = {"stream": True, "return_progress": True, "cache_prompt": True, "logprobs": True}
+    server.handle_chat_completions({**body, **stream, "top_logprobs": TOP_LOGPROBS}, take)
+    count = last.get("timings", {})
+    read = int(count.get("prompt_n", 0)) + int(count.get("cache_n", 0))
+    return _Generated("".join(written), tokens, read, last.get("end"), last)
 
 
 _servers: dict[tuple[str, int, int], Any] = {}
@@ -120,10 +151,7 @@ def _server(file: Path, sha256: str, threads: int, context: int) -> Any:
 
 
 def _load(file: Path, threads: int, context: int) -> Any:
-    try:
-        xllamacpp = import_module("xllamacpp")
-    except ImportError:
-        raise BadInput("xllamacpp is not installed; run `kibitz llm install`.") from None
+    xllamacpp = _engine()
     params = xllamacpp.CommonParams()
     params.model.path = str(file)
     params.n_ctx, params.n_parallel = context, 1
@@ -138,3 +166,16 @@ def _load(file: Path, threads: int, context: int) -> Any:
             return xllamacpp.Server(params)
         except RuntimeError:
             raise BadInput(f"xllamacpp cannot load {file}; check that it is a complete GGUF file.") from None
+
+
+def _engine() -> Any:
+    """Its threads must sleep while they wait for each other: spinning ones stall on a core that others also use."""
+    policy = os.environ.get("OMP_WAIT_POLICY")
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # read when the library is loaded
+    try:
+        return import_module("xllamacpp")
+    except ImportError:
+        raise BadInput("xllamacpp is not installed; run `kibitz llm install`.") from None
+    finally:
+        if policy is None:
+            del os.environ["OMP_WAIT_POLICY"]

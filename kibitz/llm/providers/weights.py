@@ -31,6 +31,7 @@ WHEEL_FILE_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea37372811
 SIZE_BYTES = 144_811_072
 SHA256 = "e4fd1658237e74fc228f6a5bf352f48af7c14c094197136007c22147ec118f2e"
 ADAPTER_SHA256 = "5532250f9eb8f37c79f9eab6799735aae87b21b97c04ebdf1604393403c895c0"
+TAUGHT_SIZE_BYTES = 144_811_136
 TAUGHT_SHA256 = "601b980ef9af37f5acd9d1d46be8f4843b41ea8eca6ce012fa9572122255c97a"
 
 
@@ -42,7 +43,7 @@ def installed_path(model: str = SMOLLM2) -> Path:
 def locate(model: str = SMOLLM2) -> Path:
     """The file of an embedded model; BadInput says how to get it."""
     if model == TAUGHT:
-        if (path := installed_path(TAUGHT)).is_file():
+        if (path := installed_path(TAUGHT)).is_file() and path.stat().st_size == TAUGHT_SIZE_BYTES:
             return path
         raise BadInput("The taught weights are not installed; run `kibitz llm install`.")
     if model not in ("", SMOLLM2):
@@ -104,10 +105,16 @@ def install_taught(say: Callable[[str], None] = print) -> Path:
         return target
     if not taught.FILE.is_file() or sha256(taught.FILE) != ADAPTER_SHA256:
         raise BadInput(f"The adapter {taught.FILE} is damaged or missing; install kibitz again.")
+    base = locate()
     say("Merging the adapter for both games into them.")
     with _writing(target), tempfile.TemporaryDirectory(dir=target.parent) as folder:
         fresh = Path(folder) / "fresh.gguf"
-        gguf.merge(locate(), fresh, taught.read(), {gguf.TAUGHT_KEY: "yes"})
+        try:
+            gguf.merge(base, fresh, taught.read(), {gguf.TAUGHT_KEY: "yes"})
+        except (ValueError, struct.error):  # another model of the same size
+            raise BadInput(
+                f"{base} is not the model that the adapter was made for; run `kibitz llm install`."
+            ) from None
         if sha256(fresh) != TAUGHT_SHA256:
             raise BadInput("The merged weights do not have the expected SHA-256; nothing was installed.")
         fresh.replace(target)
@@ -124,11 +131,14 @@ def is_taught(file: Path) -> bool:
 
 
 def identity(file: Path) -> str:
-    """The SHA-256 of a model file. That of our own weights was checked at installation."""
+    """The SHA-256 of a model file; BadInput if it is not that of the taught weights in their place."""
     state = file.stat()
     if file == installed_path() and state.st_size == SIZE_BYTES:
         return SHA256
-    return _cached_sha256(file, state.st_mtime_ns, state.st_size)
+    found = _cached_sha256(file, state.st_mtime_ns, state.st_size)
+    if file == installed_path(TAUGHT) and found != TAUGHT_SHA256:
+        raise BadInput(f"The taught weights in {file} are damaged (wrong SHA-256); run `kibitz llm install`.")
+    return found
 
 
 @lru_cache

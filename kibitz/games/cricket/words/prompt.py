@@ -55,7 +55,7 @@ def prompt_variables(settings: Any, view: Any, history: list[Mapping[str, Any]])
     """Prompt variables. All are strings and none reveals more than the view."""
     left, second = int(view.balls_left), bool(view.second)
     needed = int(view.first) + 1 - int(view.score)
-    chance = _chance(settings, view)
+    batting_chance = chance(settings, view)
     bats = bool(view.bats)
     batters, bowlers = roster.side(view.batting_team_id), roster.side(view.bowling_team_id)
     overs, era, model = int(settings.overs), int(settings.era), int(settings.fitted)
@@ -81,7 +81,7 @@ def prompt_variables(settings: Any, view: Any, history: list[Mapping[str, Any]])
         "bowler": "to be chosen" if int(view.bowler) == NOBODY else _bowler_text(bowlers, int(view.bowler)),
         "free_hit": "yes" if bool(view.free_hit) else "no",
         "last_ball": last_ball_text(view),
-        "win_probability": f"{chance if bats else 1 - chance:.2f}",
+        "win_probability": f"{batting_chance if bats else 1 - batting_chance:.2f}",
         "history_str": "\n".join(history_line(entry) for entry in history[-12:]),
         "legal_fields": ", ".join(
             name for name, up in zip(FIELDS, open_in_powerplay(), strict=True) if up or not bool(view.powerplay)
@@ -154,7 +154,8 @@ def position_text(view: Any) -> str:
     return f"{doing}: {board}{chasing if bool(view.second) else ''}; {middle}.{extra}"
 
 
-def _chance(settings: Any, view: Any) -> float:
+def chance(settings: Any, view: Any) -> float:
+    """The batting side's win probability."""
     return winprob.win_probability(
         second=bool(view.second),
         score=int(view.score),

@@ -60,7 +60,7 @@ def bot(max_count: int) -> Bot:
 
     def precompute(settings: Settings, seat: int) -> Settings:
         ladders = list(settings.ladders)
-        ladders[seat] = _ladder_for(settings, 1 - seat, max_count)
+        ladders[seat] = ladder_for(settings, 1 - seat, max_count)
         return settings._replace(ladders=tuple(ladders))
 
     def choose(settings: Settings, fits: Array, view: View, masks: Masks, u: Array) -> tuple[Array, Act]:
@@ -68,7 +68,7 @@ def bot(max_count: int) -> Bot:
         span = settings.max_count - settings.min_count + 1
         digits = Items(*(count - settings.min_count for count in view.counts))
         pool = digits.books + span * (digits.hats + span * digits.balls)
-        fits = _fitting(ladder, fits, view, pool, base)
+        fits = fitting(ladder, fits, view, pool, base)
         accepts = ladder.accepts[_time(ladder, view.turns_left - 1), 1, pool]  # u32[offers, WORDS]
         mine = dot(view.my_utilities, kept).astype(jnp.float32)
 
@@ -122,7 +122,7 @@ def _plan(accepts: Array, fits: Array, mine: Array, floor: Array, rungs: Array) 
     return first, jnp.sum(paid * _size(sets)) / jnp.maximum(_size(fits), 1)
 
 
-def _fitting(ladder: Ladder, fits: Array, view: View, pool: Array, base: int) -> Array:
+def fitting(ladder: Ladder, fits: Array, view: View, pool: Array, base: int) -> Array:
     """Drops the hypotheses that would have accepted the last offer or made another counter-offer."""
 
     def index(items: Items) -> Any:
@@ -157,7 +157,7 @@ def _time(ladder: Ladder, turns_left: Array) -> Array:
     return jnp.clip(turns_left, 0, ladder.accepts.shape[0] - 1)
 
 
-def _ladder_for(settings: Settings, seat: int, max_count: int) -> Ladder:
+def ladder_for(settings: Settings, seat: int, max_count: int) -> Ladder:
     """The tables about the player of a seat, from the style that the settings disclose."""
     kinds = np.asarray(settings.styles.weight)[seat]
     row = tuple(float(np.asarray(column)[seat, int(kinds.argmax())]) for column in settings.styles)
