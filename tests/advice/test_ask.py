@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kibitz.advice.ask import PositionAsker
+from kibitz.advice.ask import Position, PositionAsker
 from kibitz.core.act import Head
 from kibitz.core.errors import BadInput
+from kibitz.core.game import first_view
 from kibitz.core.words import act_of_fields
 from kibitz.games import get_game
 from kibitz.llm.answers.prompt import Prompt
@@ -43,3 +44,15 @@ def test_a_template_with_an_unknown_name_is_refused_before_anything_is_asked(tmp
     file.write_text("{{ partner_secret }}", encoding="utf-8")
     with pytest.raises(BadInput, match="partner_secret"):
         PositionAsker(get_game("deal_or_no_deal"), "embedded", prompt=Prompt.read(file))
+
+
+@pytest.mark.usefixtures("presets")
+def test_agreeing_with_numbers_that_do_not_matter_is_legal() -> None:
+    """The fake server's answer is AGREE with three books, of which the pool has one."""
+    game = get_game("deal_or_no_deal")
+    settings = game.default_options.settings()
+    view, masks = first_view(game, settings)
+    masks = (np.array([1, 1, 1, 1, 1], bool), *masks[1:])
+    with PositionAsker(game, "fake-agree-above-cap") as asker:
+        (advice,) = asker.ask([Position(settings, view, masks, [])])
+    assert advice.act == (2, 0, 0, 0)

@@ -79,9 +79,11 @@ def test_hints_evaluate_prints_one_object() -> None:
 
 
 @pytest.mark.usefixtures("presets")
-def test_a_person_plays_against_a_model_by_name(kibitz: Command) -> None:
+def test_a_person_plays_against_a_model_and_hears_another(kibitz: Command) -> None:
     typed = "insist 0 0 0\nagree\nend 0 0 0\n"
-    done = kibitz("play", "--seed", "3", "--opponent", "llm:fake-good", "--json", typed=typed)
+    players = ("--opponent", "llm:fake-good", "--adviser", "llm:fake-good")
+    done = kibitz("play", "--seed", "3", *players, "--json", typed=typed)
     assert done.returncode == 0, done.stderr
+    assert "Your adviser: " in done.stderr
     assert json.loads(done.stdout)["players"] == ["human", "llm:fake-good"]
     assert KEY not in done.stdout + done.stderr

@@ -179,6 +179,7 @@ MODELS: dict[str, Callable[[Request], CannedResponse]] = {
     "missing-key": reply_with('{"act_type":0,"oA":[1,0,2]}'),
     "short-array": reply_with(changed(oA=[1, 0])),
     "illegal-act": reply_with(changed(act_type=2)),
+    "agree-above-cap": reply_with(changed(act_type=2, oA=[99, 0, 5])),
     "no-such-act": reply_with(changed(act_type=9)),
     "above-cap": reply_with(changed(oA=[1, 5, 2])),
     "negative": reply_with(changed(oA=[-1, 0, 2])),

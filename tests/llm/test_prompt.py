@@ -52,7 +52,9 @@ def test_the_rules_come_first_and_are_the_same_in_every_position() -> None:
 
 def test_the_shipped_prompt_contains_examples_with_legal_answers() -> None:
     """Among them: the partner offers everything of value, so AGREE with high confidence."""
-    found = re.findall(r"^Pool ([\d,]+)\. Your values ([\d,]+)\..*?(?:leaving you ([\d,]+).*)?\n(\{.*\})$", Prompt.read().text, re.M)
+    found = re.findall(
+        r"^Pool ([\d,]+)\. Your values ([\d,]+)\..*?(?:leaving you ([\d,]+).*)?\n(\{.*\})$", Prompt.read().text, re.M
+    )
     assert len(found) >= 3
     agreed = []
     for pool, values, offer, line in found:

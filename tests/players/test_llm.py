@@ -12,6 +12,7 @@ from typing import Any, cast
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import yaml
 from rich.console import Console
 
 from kibitz.advice.ask import PositionAsker
@@ -19,16 +20,20 @@ from kibitz.cli.output import evaluation_table
 from kibitz.core.errors import BadInput
 from kibitz.core.game import Game
 from kibitz.core.play.episode import play_episode, table_for
-from kibitz.core.play.player import Turn
+from kibitz.core.play.player import Choice, Turn
 from kibitz.evaluate.match import evaluate
 from kibitz.evaluate.packs import evaluate_pack
 from kibitz.games import get_game, get_pack
 from kibitz.games.deal_or_no_deal.envs.gym_env import first_state
+from kibitz.llm import presets
 from kibitz.llm.answers.answer import Answer
 from kibitz.llm.client.types import ProviderError, Reply
+from kibitz.llm.presets import Preset
 from kibitz.players import player_named
+from kibitz.players.human import HumanPlayer
 from kibitz.players.llm import LLMPlayer, NoAnswer, llm_player
-from tests.advice.conftest import KEY, Prompts
+from tests.advice.conftest import KEY, QUICK, Prompts
+from tests.llm.fake_server import FakeServer
 
 POOL = {"counts": [1, 2, 3], "my_utilities": [4, 2, 2]}
 
@@ -98,6 +103,8 @@ def test_the_fallback_plays_for_a_model_that_fails_and_the_event_says_why(game: 
 
 class Aloud:
     """A model that reveals its seat's private values in its reasoning and writes no JSON."""
+
+    game, preset = get_game("deal_or_no_deal"), Preset(provider="embedded")
 
     def ask(self, positions: list[Any]) -> list[Any]:
         position = positions[0]
@@ -197,6 +204,51 @@ def test_a_preset_that_cannot_be_used_is_refused_before_anything_is_played(game:
         player_named(game, "llm:nobody")
     with pytest.raises(BadInput, match="llm:PRESET"):
         player_named(game, "nobody")
+
+
+@pytest.fixture
+def taught(fake: FakeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The presets `taught` and `embedded`, both the good model of the fake server."""
+    good = {"provider": "openai", "base_url": fake.url, "model": "good", "limits": QUICK}
+    games = {"deal_or_no_deal": {"settings": {"max_turns": [1, 10]}}}
+    own = {"taught": {**good, "taught": True, "games": games}, "embedded": good}
+    (tmp_path / "presets.yaml").write_text(yaml.safe_dump({"presets": own}), encoding="utf-8")
+    monkeypatch.setenv("KIBITZ_LLM_PRESETS", str(tmp_path / "presets.yaml"))
+    monkeypatch.delenv("GROQ_API_KEY", raising=False)
+    monkeypatch.setattr(presets, "_logged", set())
+
+
+@pytest.mark.usefixtures("taught")
+@pytest.mark.parametrize("name", ["llm:taught", "llm:auto"])
+def test_a_taught_models_choice_is_explained_by_the_references_numbers(game: Game, name: str) -> None:
+    choice = player_named(game, name).choose(turn(game, [1, 1, 1]))
+    assert choice.source == "llm:taught"
+    assert choice.reason.startswith("It gives you 8 of 14 points; ")
+    assert "possible values of the partner would accept it." in choice.reason
+    assert choice.confidence == 0.7
+
+
+@pytest.mark.usefixtures("taught")
+def test_the_plain_model_answers_for_settings_that_were_not_taught_and_the_choice_names_it(
+    game: Game, caplog: pytest.LogCaptureFixture
+) -> None:
+    player, asked = player_named(game, "llm:taught"), turn(game, [1, 1, 1])
+    longer = asked._replace(settings=game.options(max_turns=20).settings())
+    assert [player.choose(one).source for one in (longer, asked, longer)] == [
+        "llm:embedded",
+        "llm:taught",
+        "llm:embedded",
+    ]
+    assert '"confidence": 0.7' in player.choose(longer).reason
+    told = [record.message for record in caplog.records if "llm:taught" in record.message]
+    assert told == ["llm:taught was taught deal_or_no_deal only with max_turns 1 to 10; using llm:embedded"]
+
+
+def test_a_person_at_the_terminal_sees_the_hint_and_its_reason(game: Game) -> None:
+    lines: list[str] = []
+    hint = Choice((0, 1, 0, 2), "llm:taught", "It gives you 8 of 14 points.", confidence=0.71)
+    HumanPlayer(game, lambda prompt: "disagree", lines.append).choose(turn(game, [1, 1, 1])._replace(hint=hint))
+    assert "Your adviser: PROPOSE: I keep 1 book and 2 balls (71% sure). It gives you 8 of 14 points." in lines
 
 
 @pytest.mark.usefixtures("embedded")

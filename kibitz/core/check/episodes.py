@@ -69,6 +69,8 @@ def _check_words(game: Game, settings: Any, seed: int) -> None:
             acts[seat] = tuple(int(rng.choice(np.flatnonzero(mask))) for mask in masks)
             _check_position(game, settings, view, masks, history)
             _check_text("words.act_text", game.words.act_text(acts[seat]))
+            reason = game.words.reason(settings, view, history, acts[seat])
+            assert isinstance(reason, str), f"`words.reason` should give text, which may be empty, not {reason!r}."
         history += [{"seat": seat, "act": acts[seat]} for seat in to_act]
         both = tuple(act or acts[1 - seat] for seat, act in enumerate(acts))
         state = table.step(settings, state, both, luck, turn)[0]

@@ -28,6 +28,7 @@ ARGUMENTS = {
     "words.parse": "view, masks, text",
     "words.position_text": "view",
     "words.choices_text": "view, masks",
+    "words.reason": "settings, view, history, act",
     "drawing.frame": "settings, state",
     "drawing.commentary": "event, frame",
     "drawing.private": "settings, state, seat",

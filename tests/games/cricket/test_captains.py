@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from kibitz.core.errors import BadInput
+from kibitz.core.game import first_view
 from kibitz.core.play.episode import play_episode
 from kibitz.core.play.recorder import Stopped
 from kibitz.games.cricket import captains, game
@@ -278,3 +283,19 @@ def test_a_prompt_names_players_and_legal_values_and_starts_with_a_constant_part
     assert len(head) > 1500
     for word in (*INTENTS, *PLANS, *FIELDS):
         assert word in head
+
+
+@pytest.mark.parametrize("side", ["bat", "bowl"])
+def test_the_reason_beside_a_hint_states_how_often_the_reference_chooses_so(side: str) -> None:
+    record, settings = game(), CricketOptions(captain_side=side).settings()
+    view, masks = first_view(record, settings)
+    bot = record.bot(record.reference)
+    chance = jnp.linspace(0, 1, 400, endpoint=False)
+    _, acts = jax.jit(jax.vmap(lambda u: bot.choose(settings, jnp.int32(0), view, masks, jnp.stack([u, u]))))(chance)
+    head, names, verb = (0, INTENTS, "chooses") if side == "bat" else (1, PLANS, "bowls")
+    for value, name in enumerate(names):
+        act = tuple(value if i == head else int(np.argmax(mask)) for i, mask in enumerate(masks))
+        text = record.words.reason(settings, view, [], act)
+        stated = re.search(rf"You win with probability 0\.\d\d; the reference {verb} {name} in (\d+)% of such", text)
+        assert stated, text
+        assert abs(int(stated[1]) / 100 - float((acts[head] == value).mean())) < 0.02

@@ -30,7 +30,7 @@ def reason(settings: Any, view: Any, history: list[Mapping[str, Any]], act: Any,
     if act_type == END:
         claim = counts - np.array([int(x) for x in view.offer_for_me])
         fit = "fits" if int(view.other_act) != SILENT and (kept + claim == counts).all() else "does not fit"
-        return f"It would give you {int(kept @ points)} of {whole} points, but {fit} the partner's last claim."
+        return f"It would give you {int(kept @ points)} of {whole} points, and {fit} the partner's last claim."
     turn = min(max(int(view.turns_left) - 1, 0), ladder.accepts.shape[0] - 1)
     accepts = np.asarray(ladder.accepts[turn, int(act_type != 0), pool])  # u32[offers, words]
     if act_type == AGREE:
