@@ -7,6 +7,7 @@ same luck. It can be negative for a single position, because the reference does 
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from functools import lru_cache
