@@ -9,7 +9,7 @@ import sys
 
 import typer
 
-from kibitz.cli import bench, cricket, demo, evaluate, hints, judge, live, llm, new_game, play, teach, train
+from kibitz.cli import bench, cricket, demo, evaluate, hints, judge, live, llm, new_game, play, study, teach, train
 from kibitz.core import interrupt
 from kibitz.core.errors import BadInput
 
@@ -31,6 +31,7 @@ app.add_typer(llm.app, name="llm")
 app.add_typer(hints.app, name="hints")
 app.add_typer(judge.app, name="judge")
 app.add_typer(teach.app, name="teach")
+app.add_typer(study.app, name="study")
 live.add_to(app, bench.app)
 
 

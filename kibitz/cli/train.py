@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 def train(
     algo: Annotated[str | None, typer.Option("--algo", help="Algorithm: ppo, reinforce or supervised")] = None,
-    hint: Annotated[str | None, typer.Option("--hint", help="Source of hints: none, random, llm or expert")] = None,
+    hint: Annotated[
+        str | None, typer.Option("--hint", help="Source of hints: none, random, llm, expert or shuffled")
+    ] = None,
     config: Annotated[str | None, typer.Option("--config", help="Config file in YAML, like those in configs/")] = None,
     game: Annotated[str | None, typer.Option("--game", help="Game to train on; overrides env.id")] = None,
     opponent: Annotated[

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -14,6 +14,7 @@ from jax import Array
 from kibitz.core.act import Act, Masks, sample
 
 NO_HINTS = "none"
+BATCH = "batch"  # the axis over which a program maps its games
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,22 @@ def mixed(parts: tuple[tuple[Bot, float], ...]) -> Bot:
         bit_widths=((len(bots) - 1).bit_length(), tuple(bot.bit_widths for bot in bots)),
         hints_from=" or ".join(dict.fromkeys(bot.hints_from for bot in bots)),
     )
+
+
+@lru_cache(maxsize=64)
+def shuffled(bot: Bot) -> Bot:
+    """An adviser whose act goes to the next game of the batch: as good in sum, but for another position.
+
+    It needs a program that maps its games over the axis BATCH. The act may be illegal where it arrives.
+    """
+
+    def choose(settings: Any, memory: Any, view: Any, masks: Masks, u: Array) -> tuple[Any, Act]:
+        memory, act = bot.choose(settings, memory, view, masks, u)
+        games = jax.lax.axis_size(BATCH)
+        order = [(game, (game + 1) % games) for game in range(games)]
+        return memory, tuple(jax.lax.ppermute(jnp.asarray(part), BATCH, order) for part in act)
+
+    return replace(bot, name=f"shuffled {bot.name}", choose=choose)
 
 
 def seated(settings: Any, players: Mapping[int, Bot], advisers: Mapping[int, Bot] | None = None) -> Any:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from kibitz.core.bots import Bot, where
+from kibitz.core.bots import BATCH, Bot, where
 from kibitz.core.chance import episode_luck, seat_luck, uniforms
 from kibitz.core.game import SEATS, Game, blank
 from kibitz.core.play.packs import Regret
@@ -133,9 +133,8 @@ class Loop:
 
     def _turn(self, settings: Any, tables: Any, lucks: Lucks, carry: Any, seats: tuple[int, ...], one: Array) -> Any:
         packed, returns, lost = carry
-        chosen = fusion_barrier(
-            one, lambda: jax.vmap(lambda luck, m: self._choose(settings, luck, m, seats))(lucks, packed)
-        )
+        choose: Any = jax.vmap(lambda luck, m: self._choose(settings, luck, m, seats), axis_name=BATCH)
+        chosen = fusion_barrier(one, lambda: choose(lucks, packed))
         regret = self.regret
         if regret is not None:
             judge = regret.lost

@@ -19,7 +19,7 @@ from kibitz.games import get_game
 from kibitz.llm.client.limits import Budget
 
 Algo = Literal["ppo", "reinforce", "supervised"]
-HintMode = Literal["none", "random", "llm", "expert"]
+HintMode = Literal["none", "random", "llm", "expert", "shuffled"]
 Expert = Literal["auto", "checkpoint", "reference", "greedy"]
 RewardMode = Literal["payoff", "style", "llm_judge"]
 
@@ -173,7 +173,7 @@ class RewardOptions(ModelOptions):
 class HintOptions(ModelOptions):
     """The source of hints, and how often they come."""
 
-    mode: HintMode = Field("none", description="none, random, llm or expert")
+    mode: HintMode = Field("none", description="none, random, llm, expert or shuffled")
     cadence_k: int = Field(1, ge=1, description="a hint on reset and after every k steps")
     expert: Expert = Field("auto", description="who gives expert hints; auto: the checkpoint, else the reference")
     checkpoint: str | None = Field(None, description="a run or file that gives expert hints; null: none")

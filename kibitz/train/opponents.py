@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from kibitz.advice.ask import PositionAsker, prompt_path
 from kibitz.advice.batch import LLMHints
 from kibitz.advice.judge import LLMJudge, judge_prompt
-from kibitz.core.bots import NO_HINTS, Bot
+from kibitz.core.bots import NO_HINTS, Bot, shuffled
 from kibitz.core.errors import BadInput
 from kibitz.core.game import Game
 from kibitz.core.logs import log_once
@@ -139,7 +139,9 @@ def _bot_of(named: Named) -> tuple[Bot, list[str]]:
     if named.llm_advised:
         if named.hint is None:
             log_once(log, f"{named.place} was trained with hints of an LLM; as a player it gets none")
-    elif job.algo != "supervised" and named.hint != "none":
+    elif (
+        job.algo != "supervised" and named.hint != "none" and job.hints.mode != "shuffled"
+    ):  # a single game has no other
         adviser, advice = adviser_for(job.hints, game, notes)
     bot = policy_bot(game, policy, f"policy:{named.name}", adviser, job.hints.cadence_k, hints_from=advice)
     return bot, notes
@@ -174,6 +176,10 @@ def adviser_for(
     if hints.mode == "llm":
         preset = preset_of(hints, game, settings)
         return None, f"the language model {preset.model or preset.provider} ({preset.provider})"
+    if hints.mode == "shuffled":
+        adviser, advice = adviser_for(hints.model_copy(update={"mode": "expert"}), game, notes)
+        assert adviser is not None
+        return shuffled(adviser), f"{advice}, for the position of another game"
     if hints.expert == "greedy":
         if not game.greedy:
             raise BadInput(f"{game.name} has no greedy player; set hints.expert to reference.")

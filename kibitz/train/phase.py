@@ -46,6 +46,7 @@ from kibitz.train.rollout import Learner, Practice, StyleReward, max_learner_ste
 
 ALGORITHMS: dict[str, Any] = {"ppo": ppo, "reinforce": reinforce, "supervised": supervised}
 MAX_SELVES = 16  # earlier selves in the pool
+EVALUATION_SEED = 2**40  # plus the job's seed: no learner trains on contexts of this seed
 AXIS = "games"
 
 
@@ -241,7 +242,7 @@ class TrainingPhase:
 
     def judge(self, weights: Array, heard: bool = True) -> tuple[Array, dict[str, Array]]:
         """weights -> returns f32[seeds, episodes, 2] and scores of greedy play on fresh contexts."""
-        key = seed_key(2**40 + self.job.seed)  # no learner trains on contexts of this seed
+        key = seed_key(EVALUATION_SEED + self.job.seed)
         numbers = jnp.arange(self.job.logging.eval_episodes, dtype=jnp.int32)
         return self.compiled.judge(weights, self.settings, key, numbers, heard)
 

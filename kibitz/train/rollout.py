@@ -18,7 +18,7 @@ from jax import Array, lax
 from kibitz.advice.features import Hint, HintEncoder
 from kibitz.core import act as acts
 from kibitz.core.act import Act, Masks
-from kibitz.core.bots import Bot, where
+from kibitz.core.bots import BATCH, Bot, where
 from kibitz.core.chance import block
 from kibitz.core.game import Game, game_over
 from kibitz.core.solo import Against, Reply, Solo, against
@@ -119,7 +119,7 @@ class Practice:
         def one(u: Array) -> Games:
             return self._enter(settings, self._deal(settings, u), None, jnp.int32(0), u[self.play.new_uniforms :])
 
-        return jax.vmap(one, in_axes=-1)(u)
+        return jax.vmap(one, in_axes=-1, axis_name=BATCH)(u)
 
     def unpack(self, games: Games) -> Solo:
         solo: Solo = jax.vmap(self.play.layout.unpack)(games.solo)
@@ -141,7 +141,7 @@ class Practice:
         def one(games: Games, solo: Solo, act: Act, u: Array) -> tuple[Games, Stepped]:
             return self._step(settings, games, solo, act, u)
 
-        return jax.vmap(one, in_axes=(0, 0, 0, -1))(games, solo, act, u)
+        return jax.vmap(one, in_axes=(0, 0, 0, -1), axis_name=BATCH)(games, solo, act, u)
 
     def _step(self, settings: Any, games: Games, solo: Solo, act: Act, u: Array) -> tuple[Games, Stepped]:
         play = self.play

@@ -31,6 +31,29 @@ def prepare(
     """A checked run with its folder, into which nothing has been written yet."""
     if resume and out is None:
         raise BadInput("--resume needs --out, the folder of the run to continue.")
+    changes = changes_of(
+        algo=algo, hint=hint, game=game, opponent=opponent, seed=seed, seeds=seeds, steps=steps, options=options
+    )
+    if resume:
+        return _resumed(Path(str(out)), config, changes)
+    job = read_job(config, changes)
+    run = Run(job, Path(out) if out else _folder(job))
+    run.check(resume=False)
+    return run
+
+
+def changes_of(
+    *,
+    algo: str | None = None,
+    hint: str | None = None,
+    game: str | None = None,
+    opponent: str | None = None,
+    seed: int | None = None,
+    seeds: int | None = None,
+    steps: int | None = None,
+    options: Sequence[str] = (),  # `name=value`
+) -> dict[str, Any]:
+    """What these arguments change in a config."""
     changes: dict[str, Any] = parse_settings(list(options))
     flags = {"algo": algo, "opponent": opponent, "seed": seed, "seeds": seeds}
     changes |= {name: value for name, value in flags.items() if value is not None}
@@ -39,12 +62,7 @@ def prepare(
             if not isinstance(changes.setdefault(group, {}), dict):
                 raise BadInput(f"{group!r} is a table of keys, not {changes[group]!r}; set {group}.{name}.")
             changes[group][name] = value
-    if resume:
-        return _resumed(Path(str(out)), config, changes)
-    job = read_job(config, changes)
-    run = Run(job, Path(out) if out else _folder(job))
-    run.check(resume=False)
-    return run
+    return changes
 
 
 def _resumed(folder: Path, config: str | None, changes: dict[str, Any]) -> Run:

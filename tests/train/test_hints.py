@@ -95,6 +95,16 @@ def test_expert_hints_come_on_reset_and_after_every_kth_step_and_are_zeros_betwe
         assert (hint[number, 3:] == 1).all(), "confidence and availability"
 
 
+def test_shuffled_hints_are_the_experts_for_another_game_of_the_batch() -> None:
+    base, hint = hinted("shuffled", cadence=3, rounds=5, steps=12)
+    due = np.array([True, False, False, True, False] * 2 + [True, False])
+    assert (hint[~due] == 0).all()
+    lucky = np.roll(base[due, 0], 1, axis=1)  # of the game before
+    np.testing.assert_array_equal(hint[due, 0], lucky == 0)
+    np.testing.assert_array_equal(hint[due, 1], lucky == 1)
+    assert (hint[due, 1] != (base[due, 0] == 1)).any(), "most of them do not fit"
+
+
 def test_random_hints_are_legal_and_vary_and_no_hints_are_zeros() -> None:
     base, hint = hinted("random", cadence=1, rounds=5, steps=12)
     assert (hint[:, :2].sum(1) == 1).all()
