@@ -10,6 +10,7 @@ import sys
 import typer
 
 from kibitz.cli import bench, cricket, demo, evaluate, hints, judge, live, llm, new_game, play, study, teach, train
+from kibitz.cli.studies import tournament
 from kibitz.core import interrupt
 from kibitz.core.errors import BadInput
 
@@ -21,6 +22,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command()(evaluate.evaluate)
+app.command()(tournament.tournament)
 app.command()(play.play)
 app.command()(train.train)
 app.command()(demo.demo)

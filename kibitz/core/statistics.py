@@ -152,8 +152,16 @@ def bootstrap_ci95(
     if min(map(len, samples)) < 2:
         return value, NO_INTERVAL
     resampled = stratified_bootstrap(statistic, *samples, resamples=resamples, seed=seed)
-    half = t_quantile(freedom) * _standard_error(resampled, runs, len(samples))
+    half = t_quantile(freedom) * bootstrap_error(resampled, runs, len(samples))
     return value, (value - half, value + half)
+
+
+def bootstrap_error(resampled: NDArray[Any], runs: int, samples: int) -> float:
+    """The standard error of a resampled statistic.
+
+    Resampling n values understates their variance by (n - 1) / n; `runs` counts those of all samples.
+    """
+    return float(np.std(resampled)) * math.sqrt(runs / (runs - samples))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -165,11 +173,6 @@ def holm(p_values: Sequence[float]) -> list[float]:
         highest = max(highest, min(1.0, (len(order) - rank) * float(p[i])))
         adjusted[i] = highest
     return adjusted
-
-
-def _standard_error(resampled: NDArray[Any], runs: int, samples: int) -> float:
-    """Resampling n values understates their variance by (n - 1) / n; `runs` counts those of all samples."""
-    return float(np.std(resampled)) * math.sqrt(runs / (runs - samples))
 
 
 def _worth(share: float, variance: float, count: float) -> float:

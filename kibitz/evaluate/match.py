@@ -47,16 +47,17 @@ def play_bots(
     seed: int,
     progress: Progress,
     styles: bool = False,
+    start: int = 0,
 ) -> Played:
-    """Episodes between two bots, in compiled batches; identical to those of `play_episode`.
+    """Episodes from number `start` on between two bots, in compiled batches; identical to those of `play_episode`.
 
     With `styles`, the scores include which styles each seat showed.
     """
     program = _program(game, bots, styles)
     key = seed_key(seed)
     returns, scores = [], []
-    for first in range(0, episodes, CHUNK):
-        count = min(CHUNK, episodes - first)
+    for first in range(start, start + episodes, CHUNK):
+        count = min(CHUNK, start + episodes - first)
         paid, score = program(settings, key, jnp.arange(first, first + CHUNK, dtype=jnp.int32))
         returns.append(np.asarray(paid, float)[:count])
         scores.append({name: np.asarray(value, float)[:count] for name, value in score.items()})

@@ -20,6 +20,7 @@ class Tally:
     prompt_tokens: int = 0
     completion_tokens: int = 0
     money: float = 0.0
+    seconds: float = 0.0  # from the question to the decision
 
     def add(self, decision: Mapping[str, Any]) -> None:
         """The payload of a decision event."""
@@ -31,6 +32,7 @@ class Tally:
         self.prompt_tokens += int(usage.get("prompt_tokens") or 0)
         self.completion_tokens += int(usage.get("completion_tokens") or 0)
         self.money += float(usage.get("money") or 0.0)
+        self.seconds += float(decision["latency"])
 
     def as_dict(self) -> dict[str, Any]:
         return {

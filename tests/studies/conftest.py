@@ -1,9 +1,9 @@
-"""The toy game of the training tests, and a tiny study of it."""
+"""The toy game of the training tests, a tiny study of it, and a fake model server."""
 
-from tests.advice.conftest import embedded
+from tests.advice.conftest import embedded, fake
 from tests.train.conftest import command, toy_game
 
-__all__ = ["command", "embedded", "toy_game"]
+__all__ = ["command", "embedded", "fake", "toy_game"]
 
 # 8 games x 4 steps: an update is 32 steps, an episode one update
 TINY = [

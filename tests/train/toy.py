@@ -118,6 +118,7 @@ def answer_fields(view: View, masks: Any) -> dict[str, Any]:
 
 def prompt_variables(settings: Any, view: View, history: Any) -> dict[str, str]:
     words = {name: str(int(value)) for name, value in view._asdict().items()}
+    words |= {"rules": "", "keys": "arm, stake, confidence"}
     return words | {"history_str": "\n".join(f"{said['seat']}: {said['act']}" for said in history)}
 
 

@@ -1,0 +1,121 @@
+"""What a tournament has done so far, one JSON object per line, on disk before anything depends on it.
+
+A process that ends at any moment, even with `kill -9`, loses at most the line it was writing. Decisions of players that
+cost time or money are kept as they arrive, so that an interrupted game continues without asking for them again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Self
+
+from kibitz.core.errors import BadInput
+from kibitz.core.play.player import Choice, Player, PlayerFailed, Turn
+
+FILE = "record.jsonl"
+BUDGET = "budget"  # the kind of failure that says nothing about the player
+GameId = tuple[str, str, int]  # first player, second player, number of the match between them
+
+
+class Journal:
+    """The record in a folder, which the caller has locked."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / FILE
+        self._lock = threading.Lock()
+        self.header: dict[str, Any] = {}
+        self.games: list[dict[str, Any]] = []  # finished, one game or one compiled batch each
+        self.decisions: dict[GameId, dict[tuple[int, int], dict[str, Any]]] = {}  # by turn and seat
+        self.money = 0.0
+        whole = self._read()
+        self._file = self.path.open("ab")
+        self._file.truncate(whole)  # the line that a crash cut off
+
+    def _read(self) -> int:
+        """Returns the length of the whole lines."""
+        if not self.path.exists():
+            return 0
+        whole = 0
+        with self.path.open("rb") as file:
+            for number, line in enumerate(file, 1):
+                if not line.endswith(b"\n"):
+                    break
+                try:
+                    self._take(json.loads(line))
+                except (ValueError, KeyError, TypeError):
+                    raise BadInput(f"{self.path} is damaged in line {number}; choose another --out.") from None
+                whole += len(line)
+        return whole
+
+    def _take(self, row: dict[str, Any]) -> None:
+        match row["kind"]:
+            case "tournament":
+                self.header = row
+            case "decision":
+                game = (row["one"], row["other"], row["match"])
+                self.decisions.setdefault(game, {})[row["turn"], row["seat"]] = row
+                self.money += float(row["usage"].get("money") or 0.0)
+            case "games":
+                self.games.append(row)
+
+    def add(self, row: dict[str, Any]) -> None:
+        """Returns once the row is on the disk. Safe to call from any thread."""
+        line = json.dumps(row, allow_nan=False, separators=(",", ":")).encode() + b"\n"
+        with self._lock:
+            self._file.write(line)
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            self._take(row)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+
+class JournalledPlayer:
+    """A player of one game whose answers are recorded as they arrive, and repeated from the record after a crash."""
+
+    def __init__(self, player: Player, game: GameId, journal: Journal) -> None:
+        self.name, self.player, self.game, self.journal = player.name, player, game, journal
+        self.known = dict(journal.decisions.get(game, {}))
+        self.out_of_budget = ""
+
+    def begin(self, settings: Any, seat: int, luck: Any) -> None:
+        self.player.begin(settings, seat, luck)
+
+    def choose(self, turn: Turn) -> Choice:
+        row = self.known.get((turn.number, turn.seat))
+        if row is not None:
+            follow = getattr(self.player, "follow", None)
+            if follow is not None:
+                follow(turn)
+            return _repeat(row)
+        try:
+            choice = self.player.choose(turn)
+        except PlayerFailed as failed:
+            if failed.kind == BUDGET:
+                self.out_of_budget = str(failed)
+            else:
+                self._record(turn, {"failure": failed.kind, "message": str(failed)}, failed.usage)
+            raise
+        said = asdict(choice) | {"act": [int(head) for head in choice.act]}
+        self._record(turn, {"choice": said}, choice.usage)
+        return choice
+
+    def _record(self, turn: Turn, what: dict[str, Any], usage: Mapping[str, float]) -> None:
+        one, other, match = self.game
+        place = {"one": one, "other": other, "match": match, "turn": turn.number, "seat": turn.seat}
+        self.journal.add({"kind": "decision"} | place | what | {"usage": dict(usage)})
+
+
+def _repeat(row: Mapping[str, Any]) -> Choice:
+    if "choice" in row:
+        return Choice(**(row["choice"] | {"act": tuple(row["choice"]["act"])}))
+    raise PlayerFailed(row["message"], row["failure"], usage=row["usage"])
