@@ -7,15 +7,15 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 # installed modules are ever imported: Python compiles those on first import and caches the result.
 INSTALL := $(PIP) install --no-compile --constraint requirements.lock
 unexport PYTHONDONTWRITEBYTECODE
-# One file at a time per worker, slow files first (tests/conftest.py). Quick tests wait for servers and browsers often
-# enough to keep three workers busy on two cores; the heavy ones compute, so they get one worker per core.
-SPREAD := --durations 20 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
+# One file at a time per worker, slow files first (tests/conftest.py). Tests wait for servers and browsers often enough
+# to keep three workers busy on two cores.
+SPREAD := -n 3 --durations 20 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 # Seconds after which a test of a third-party suite counts as hung.
 THIRD_PARTY_TIMEOUT := -o faulthandler_timeout=1200
 # Python packages and the model's weights install while apt installs system packages.
-SETUP := +@$(MAKE) --no-print-directory -j2
+SETUP := +@$(MAKE) --no-print-directory -j3
 
-.PHONY: demo test conformance weights ready-test ready-conformance system browser examples screenshots check lint types lock clean
+.PHONY: demo test conformance heavy weights modules ready-test ready-conformance system browser examples screenshots check lint types lock clean
 
 demo: $(VENV)/.demo weights
 	$(BIN)/kibitz demo
@@ -25,13 +25,15 @@ demo: $(VENV)/.demo weights
 test: export XLA_FLAGS += --xla_backend_optimization_level=0
 test:
 	$(SETUP) ready-test system
-	$(BIN)/python -m pytest -m "not conformance" -n 3 $(SPREAD)
+	$(BIN)/python -m pytest -m "not conformance" $(SPREAD)
 
 conformance:
 	$(SETUP) ready-conformance system
-	$(BIN)/python -m pytest -m "conformance and not timed" -n 2 $(SPREAD) $(THIRD_PARTY_TIMEOUT)
-	$(BIN)/python -m pytest -m "conformance and timed" $(THIRD_PARTY_TIMEOUT)
-	$(MAKE) --no-print-directory examples
+	+@$(MAKE) --no-print-directory -j2 heavy examples
+	$(BIN)/python -m pytest -m "conformance and timed" --durations 20 $(THIRD_PARTY_TIMEOUT)
+
+heavy:
+	$(BIN)/python -m pytest -m "conformance and not timed" $(SPREAD) $(THIRD_PARTY_TIMEOUT)
 
 # Every example is a game in a package of its own: installed beside kibitz, as a user would, and tested from outside.
 examples: $(VENV)/.test
@@ -66,10 +68,15 @@ $(VENV)/.conformance: $(VENV)/.test
 	@touch $@
 
 ready-test: $(VENV)/.test
-	@$(MAKE) --no-print-directory weights
+	@$(MAKE) --no-print-directory weights modules
 
 ready-conformance: $(VENV)/.conformance
 	@$(MAKE) --no-print-directory weights
+
+# pytest rewrites the assertions of every test module and caches the result: once here, while others download, instead
+# of in every worker. The run itself reports what cannot be collected.
+modules: $(VENV)/.test
+	@$(BIN)/python -m pytest --collect-only -q >/dev/null 2>&1 || true
 
 # The embedded language model, in the user's cache folder. Only hints and players that use it need it.
 weights: | $(VENV)/bin/python

@@ -32,7 +32,7 @@ main()
 
 def test_evaluate_prints_one_object_with_everything(kibitz: Command) -> None:
     done = kibitz("evaluate", "--game", "deal_or_no_deal", "--player", "bayes", "--opponent", "heuristic",
-                  "--episodes", "300", "--json")  # fmt: skip
+                  "--episodes", "64", "--json")  # fmt: skip
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     names = ("return_mean", "return_ci95", "share_of_ceiling", "share_of_bayes", "ceiling_gap", "agreement", "pareto",

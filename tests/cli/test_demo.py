@@ -18,7 +18,7 @@ from tests.cli.test_commands import AT_A_TERMINAL
 from tests.conftest import Finished
 
 Command = Callable[..., Finished]
-SHORT = ("demo", "--no-browser", "--steps", "20000", "--episodes", "64")
+SHORT = ("demo", "--no-browser", "--steps", "4096", "--episodes", "64")
 
 
 @pytest.mark.conformance  # about a minute with empty caches
