@@ -173,6 +173,8 @@ def why_plain(preset: Preset, game: str, settings: Any = None) -> str:
     if preset.games and game not in preset.games:
         return f"was not taught {game}"
     for name, (low, high) in preset.games[game].settings.items() if preset.games and settings is not None else ():
+        if not hasattr(settings, name):
+            raise BadInput(f"The preset {preset.name} gives a range for {name!r}, which is no setting of {game}.")
         values = np.asarray(getattr(settings, name))
         if values.min() < low or values.max() > high:
             span = f"{low:g}" if low == high else f"{low:g} to {high:g}"

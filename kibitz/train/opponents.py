@@ -154,11 +154,11 @@ def _hinted_policy(named: Named) -> HintedPolicy:
     recorded = Path(named.place) / "prompt.txt"
     if not named.job.curriculum and recorded.is_file():
         hints = hints.model_copy(update={"prompt_path": str(recorded)})
-    asker = PositionAsker(
-        game, preset_of(hints, game), prompt=prompt_of(hints, game), cache=answers_of(hints), budget=hints.budget
-    )
+    settings = game_of(named.job)[1].settings()
+    preset, prompt = preset_of(hints, game, settings), prompt_of(hints, game, settings)
+    asker = PositionAsker(game, preset, prompt=prompt, cache=answers_of(hints), budget=hints.budget)
     atexit.register(asker.close)
-    advice = adviser_for(hints, game)[1]
+    advice = adviser_for(hints, game, settings=settings)[1]
     return HintedPolicy(game, named.policy(game), f"policy:{named.name}", asker, hints.cadence_k, advice)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import statistics
+import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,6 +14,7 @@ import jax
 import numpy as np
 import pytest
 
+from kibitz.advice.ask import Position, PositionAsker
 from kibitz.games import get_game
 from kibitz.llm.answers.answer import Answer
 from kibitz.llm.answers.prompt import Prompt
@@ -89,6 +91,51 @@ def test_every_answer_parses_and_is_legal() -> None:
 @pytest.mark.conformance
 def test_forty_random_positions_all_parse_and_are_legal() -> None:
     all_legal(positions(40, seed=2))
+
+
+@pytest.mark.conformance
+def test_answers_written_choice_by_choice_equal_those_of_one_grammar(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The taught model in both games; the fixed parts of an answer take no generation."""
+    from kibitz.llm.providers import embedded as module
+
+    weights.install_taught(lambda line: None)
+    bodies: list[Any] = []
+    generate = module._generate
+
+    def counted(server: Any, body: Any, *rest: Any) -> Any:
+        bodies.append(body)
+        return generate(server, body, *rest)
+
+    monkeypatch.setattr(module, "_generate", counted)
+    for name in ("deal_or_no_deal", "cricket"):
+        game = get_game(name)
+        settings, chance = game.default_options.settings(), np.random.default_rng(7)
+        new = jax.jit(lambda u, game=game, settings=settings: seen(game, settings, game.rules.new(settings, u)))
+        with PositionAsker(game, "taught") as asker:
+            for _ in range(3):
+                bodies.clear()
+                view, masks = jax.device_get(new(chance.random(game.rules.new_uniforms, np.float32)))
+                one = Position(settings, view, masks, [])
+                asked, (advice,) = asker.question(one), asker.ask([one])
+                answer = asked.answer.without("confidence")
+                start = {"role": "assistant", "content": answer.prefix}
+                whole = {"messages": [*asked.messages, start], "grammar": answer.grammar(after_prefix=True)}
+                sampling = {"temperature": 0.0, "top_p": 1.0, "seed": 0, "max_tokens": answer.max_chars}
+                server = module._server(weights.locate(weights.TAUGHT), weights.TAUGHT_SHA256, *_loaded(module))
+                made = generate(server, whole | sampling, time.monotonic() + 60, threading.Event())
+                expected = answer.parse(answer.prefix + made.text)
+                assert advice.reply.fields == expected | {"confidence": advice.confidence}
+                assert all(body["max_tokens"] == 1 for body in bodies)
+                assert len(bodies) < len(made.tokens) / 2
+
+
+def seen(game: Any, settings: Any, state: Any) -> Any:
+    return game.rules.view(settings, state, 0), game.rules.legal(settings, state, 0)
+
+
+def _loaded(module: Any) -> tuple[int, int]:
+    """Threads and context of the loaded model, so that it is not loaded again."""
+    return next((threads, context) for sha256, threads, context in module._servers if sha256 == weights.TAUGHT_SHA256)
 
 
 @pytest.mark.conformance

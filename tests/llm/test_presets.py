@@ -14,7 +14,7 @@ from kibitz.games.cricket.options import CricketOptions
 from kibitz.games.deal_or_no_deal.options import NegotiationOptions
 from kibitz.llm import presets
 from kibitz.llm.client.client import connect
-from kibitz.llm.presets import Preset, get_preset, read_presets, why_not
+from kibitz.llm.presets import Preset, TaughtGame, get_preset, read_presets, why_not, why_plain
 from kibitz.llm.providers import weights
 from tests.llm.fake_server import FakeServer
 from tests.llm.test_gguf import written
@@ -82,6 +82,15 @@ def test_the_plain_model_answers_what_the_taught_one_was_not_taught(
     assert len(told) == 1  # logged once
     assert reason in told[0]
     assert told[0].endswith("; using llm:embedded")
+
+
+def test_a_range_of_an_unknown_setting_is_bad_input() -> None:
+    games = {"deal_or_no_deal": TaughtGame(settings={"turns": [1, 2]})}
+    preset = Preset(name="mine", provider="local_hf", model="x", taught=True, games=games)
+    with pytest.raises(
+        BadInput, match="The preset mine gives a range for 'turns', which is no setting of deal_or_no_deal"
+    ):
+        why_plain(preset, "deal_or_no_deal", NegotiationOptions().settings())
 
 
 def test_the_plain_model_answers_where_the_taught_one_is_not_installed(
