@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kibitz.core.play.events import mostly_fallback
 from kibitz.core.statistics import holm, mean_ci95, paired_difference, win_share_ci95
 from kibitz.studies.plot import intervals
 from kibitz.studies.ratings import DRAWN_GAMES, Rating, rate
@@ -18,13 +19,7 @@ from kibitz.studies.report import Column, Figure, Interval, Report, Table, Verdi
 
 # an answer came, but no legal act
 ILLEGAL_KINDS = ("illegal", "not_json", "wrong_shape", "empty")
-MAX_FALLBACK_SHARE = 0.5  # of a player's turns in a game; above it, the fallback played the game
 Floats = NDArray[np.float64]
-
-
-def mostly_fallback(fallbacks: int, turns: int) -> bool:
-    """Whether a seat was mostly played by the fallback bot, so that its result says nothing about the player."""
-    return fallbacks > MAX_FALLBACK_SHARE * turns
 
 
 @dataclass

@@ -149,9 +149,46 @@ def test_the_leaderboard_counts_finished_episodes_of_both_seats(open_again: Open
         store.load(row(f"ep-{i}"), stored_events(f"ep-{i}"))
     store.begin(row("ep-running"))
     assert store.leaderboard() == [
-        {"game": "deal_or_no_deal", "player": "bayes", "episodes": 3, "mean_return": 3.0, "wins": 3, "draws": 0},
-        {"game": "deal_or_no_deal", "player": "heuristic", "episodes": 3, "mean_return": 1.0, "wins": 0, "draws": 0},
+        {
+            "game": "deal_or_no_deal",
+            "player": "bayes",
+            "episodes": 3,
+            "mean_return": 3.0,
+            "wins": 3,
+            "draws": 0,
+            "fallback_episodes": 0,
+        },
+        {
+            "game": "deal_or_no_deal",
+            "player": "heuristic",
+            "episodes": 3,
+            "mean_return": 1.0,
+            "wins": 0,
+            "draws": 0,
+            "fallback_episodes": 0,
+        },
     ]
+
+
+def test_a_player_that_the_fallback_played_for_does_not_lead_the_leaderboard(open_again: Open) -> None:
+    store = open_again()
+    for i, failing in enumerate(([], [0], [0, 0], [0, 0, 0])):
+        name = f"ep-{i}"
+        first, *_, last = (event.event for event in stored_events(name))
+        kinds = [(0, "x") for _ in failing] + [(0, "")] * (3 - len(failing)) + [(1, "")]
+        turns = [
+            replace(first, seq=seq, type="decision", payload={"seat": seat, "fallback": why})
+            for seq, (seat, why) in enumerate(kinds, 1)
+        ]
+        listed = [first, *turns, replace(last, seq=5)]
+        players = ("llm:down", "bayes") if len(failing) == 3 else ("llm:shaky", "bayes")
+        store.load(replace(row(name), players=players), [StoredEvent(event) for event in listed])
+    found = {line["player"]: line for line in store.leaderboard()}
+    assert list(found)[-1] == "llm:down"
+    assert found["llm:down"]["episodes"] == 0 and found["llm:down"]["mean_return"] is None
+    assert found["llm:down"]["fallback_episodes"] == 1
+    assert found["llm:shaky"]["episodes"] == 2 and found["llm:shaky"]["fallback_episodes"] == 1
+    assert found["bayes"]["episodes"] == 4 and found["bayes"]["fallback_episodes"] == 0
 
 
 def test_an_episode_from_elsewhere_counts_once_it_is_verified(open_again: Open) -> None:

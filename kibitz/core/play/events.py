@@ -60,6 +60,11 @@ class Event:
         return json.dumps(self.as_dict(), separators=(",", ":"), allow_nan=False)
 
 
+def mostly_fallback(fallbacks: int, turns: int) -> bool:
+    """Whether the fallback bot played most of a seat's turns, so that the result says nothing about the player."""
+    return 2 * fallbacks > turns
+
+
 def spoken(event: Event) -> str:
     """The line of commentary that an event carries, or ""."""
     return event.payload["text"] if event.type in ("commentary", "episode.ended") else ""

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import secrets
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 
 import orjson
 
+from kibitz.core.play.events import mostly_fallback
 from kibitz.live.store.base import MAX_READ_BYTES, EpisodeClosed, Query, Row, SequenceGap, StoreDamaged
 from kibitz.live.store.stored_event import PackedEvent, StoredEvent
 from kibitz.live.store.writer import Writer
@@ -28,15 +30,22 @@ COUNTED = f"""status = 'ended' and {VERIFIED} and replace(about, '"branched_from
 SELECT_ROWS = f"""
 select {COLUMNS}, (select coalesce(max(seq), -1) from events where episode_id = id), {VERIFIED} from episodes
 """
+DECISION = b'"type":"decision"'  # as `StoredEvent` encodes it
 TABLES = {  # and their columns
     "episodes": set(COLUMNS.split(", ")), "events": {"episode_id", "seq", "body"}, "verified": {"episode_id"},
 }  # fmt: skip
+FALLBACK_SEAT = "fallback_seat_{}"  # a key of `about`: the fallback bot played most of this seat's turns
+REPLACED = [
+    f"""case when replace(about, '"{FALLBACK_SEAT.format(seat)}":', '') = about then 0 else 1 end""" for seat in (0, 1)
+]
 LEADERBOARD = f"""
-select game, player, count(*), avg(mine),
-  sum(case when mine > theirs then 1 else 0 end), sum(case when mine = theirs then 1 else 0 end) from (
-  select game, player0 as player, return0 as mine, return1 as theirs from episodes where {COUNTED}
-  union all select game, player1, return1, return0 from episodes where {COUNTED}) as sides
-group by game, player order by game, avg(mine) desc
+select game, player, sum(1 - replaced), avg(case when replaced = 0 then mine end),
+  sum(case when replaced = 0 and mine > theirs then 1 else 0 end),
+  sum(case when replaced = 0 and mine = theirs then 1 else 0 end), sum(replaced) from (
+  select game, player0 as player, return0 as mine, return1 as theirs, {REPLACED[0]} as replaced
+    from episodes where {COUNTED}
+  union all select game, player1, return1, return0, {REPLACED[1]} from episodes where {COUNTED}) as sides
+group by game, player order by game, sum(1 - replaced) = 0, avg(case when replaced = 0 then mine end) desc, player
 """
 
 
@@ -140,17 +149,18 @@ class Store(ABC):
         return int(found[0][0])
 
     def leaderboard(self) -> list[dict[str, Any]]:
-        """By game and player: episodes, mean return, wins, draws."""
+        """By game and player: episodes, mean return, wins, draws; episodes that the fallback played count apart."""
         return [
             {
                 "game": game,
                 "player": player,
                 "episodes": int(episodes),
-                "mean_return": float(mean),
+                "mean_return": None if mean is None else float(mean),
                 "wins": int(wins),
                 "draws": int(draws),
+                "fallback_episodes": int(replaced),
             }
-            for game, player, episodes, mean, wins, draws in self._read(LEADERBOARD)
+            for game, player, episodes, mean, wins, draws, replaced in self._read(LEADERBOARD)
         ]
 
     def _rows(self, where: str, values: tuple[Any, ...]) -> list[Row]:
@@ -209,6 +219,7 @@ def _finish(db: Any, last: StoredEvent | PackedEvent) -> None:
         status, text = "ended", payload.get("text", "")
         first, second = (float(points) for points in payload["returns"])
         returns: tuple[float | None, float | None] = (first, second)
+        _mark_fallbacks(db, last.episode_id)
     else:
         status = "interrupted" if payload.get("kind") == "interrupted" else "failed"
         text, returns = payload.get("reason", ""), (None, None)
@@ -216,6 +227,21 @@ def _finish(db: Any, last: StoredEvent | PackedEvent) -> None:
         "update episodes set status = ?, ended_at = ?, return0 = ?, return1 = ?, text = ? where id = ?",
         (status, event.ts, *returns, str(text).replace("\0", ""), last.episode_id),
     )
+
+
+def _mark_fallbacks(db: Any, episode_id: str) -> None:
+    """Notes which seats the fallback bot mostly played: their results do not count."""
+    turns, fallbacks = Counter[int](), Counter[int]()
+    for (body,) in db.execute("select body from events where episode_id = ?", (episode_id,)).fetchall():
+        if DECISION in bytes(body):
+            payload = orjson.loads(body)["payload"]  # a driver of another version may omit keys
+            turns[payload.get("seat", 0)] += 1
+            fallbacks[payload.get("seat", 0)] += bool(payload.get("fallback"))
+    seats = [seat for seat in sorted(turns) if mostly_fallback(fallbacks[seat], turns[seat])]
+    if seats:
+        about = orjson.loads(db.execute("select about from episodes where id = ?", (episode_id,)).fetchone()[0])
+        about |= {FALLBACK_SEAT.format(seat): True for seat in seats}
+        db.execute("update episodes set about = ? where id = ?", (orjson.dumps(about).decode(), episode_id))
 
 
 def _row(found: Any) -> Row:
