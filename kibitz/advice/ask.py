@@ -108,9 +108,16 @@ class PositionAsker(Asker):
     def question(self, position: Position) -> Question:
         return self._question(position, self.game.words.answer_fields(position.view, position.masks))
 
-    def ask(self, positions: Iterable[Position], within: float | None = None) -> list[Advice]:
+    def ask(
+        self,
+        positions: Iterable[Position],
+        within: float | None = None,
+        arrived: dict[int, Advice] | None = None,  # by the position's place; after Ctrl-C it has what was answered
+        waiting: Callable[[int], None] | None = None,  # called several times a second with the number of answers so far
+    ) -> list[Advice]:
         """Asks concurrently; advice comes in order. The client sends the first questions while others are written."""
         asked: list[tuple[Position, Mapping[str, Any]]] = []
+        answered: dict[int, Reply] = {}
 
         def questions() -> Iterator[Question]:
             for position in positions:
@@ -118,7 +125,12 @@ class PositionAsker(Asker):
                 asked.append((position, declared))
                 yield self._question(position, declared)
 
-        replies = self.client.ask_many(questions(), within)
+        try:
+            replies = self.client.ask_many(questions(), within, answered, waiting)
+        except KeyboardInterrupt:
+            if arrived is not None:
+                arrived |= {i: self._advice(*asked[i], reply) for i, reply in dict(answered).items()}
+            raise
         return [self._advice(*pair, reply) for pair, reply in zip(asked, replies, strict=True)]
 
     def share(self, advice: Advice, ledger: UsageLedger | None = None) -> None:

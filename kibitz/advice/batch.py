@@ -16,9 +16,9 @@ from kibitz.core.errors import BadInput
 from kibitz.core.game import Game, first_view
 from kibitz.core.words import question_variables
 from kibitz.llm.answers.prompt import Prompt
-from kibitz.llm.client.client import Client, connect
+from kibitz.llm.client.client import Client, connect, max_usage_of
 from kibitz.llm.client.limits import Budget, FailurePolicy
-from kibitz.llm.client.types import FailureKind
+from kibitz.llm.client.types import FailureKind, Usage
 from kibitz.llm.client.usage import UsageLedger
 from kibitz.llm.presets import Preset, why_not
 
@@ -53,9 +53,14 @@ class HintSource(Protocol):
     about: str
     prompt: Prompt
     ledgers: list[UsageLedger]  # one per seed
+    waiting: Callable[[int], None]  # called several times a second with the number of questions not yet answered
 
     def hints(self, due: NDArray[np.bool_], keys: NDArray[np.uint32], context: Callable[[], HintContext]) -> Hints:
         """`due` is [seeds, games], `keys` u32[seeds, games, 4]; `context` is only computed for unknown positions."""
+        ...
+
+    def max_usage(self) -> Usage:
+        """The most that one question may cost."""
         ...
 
     def close(self) -> None: ...
@@ -83,6 +88,7 @@ class LLMHints:
         self.cache, self.budget, self.policy, self.connect = cache, budget, policy, connect
         self.ledger = UsageLedger()
         self.ledgers = [UsageLedger(parent=self.ledger) for _ in range(seeds)]
+        self.waiting: Callable[[int], None] = lambda count: None
         self._asker: PositionAsker | None = None
         self._positions: PositionCache | None = None
         view, masks = first_view(game, settings)
@@ -114,6 +120,11 @@ class LLMHints:
         confidence[seeds, games] = self.positions.confidence[rows]
         available[seeds, games] = True
         return Hints(act, confidence, available)
+
+    def max_usage(self) -> Usage:
+        """The most that one question about a first position may cost."""
+        variables = question_variables(self.game.words, self.prompt.names, *self._example[:4])
+        return max_usage_of(self.preset, self.prompt.messages(variables))
 
     def open(self) -> None:
         """Connects and reads the cache, which the first hints would do otherwise."""
@@ -153,7 +164,10 @@ class LLMHints:
         first: dict[bytes, tuple[int, int]] = {}
         for seed, game, key in missing:
             first.setdefault(key, (seed, game))
-        advice = dict(zip(first, self.asker.ask(self._position(context, *at) for at in first.values()), strict=True))
+        self.waiting(len(first))
+        positions = (self._position(context, *at) for at in first.values())
+        found = self.asker.ask(positions, waiting=lambda answered: self.waiting(len(first) - answered))
+        advice = dict(zip(first, found, strict=True))
         for key, one in advice.items():
             if one.act is not None:
                 self.positions.add(key, one.act, one.confidence)

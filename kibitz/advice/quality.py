@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import jax
@@ -19,13 +20,14 @@ import numpy as np
 from jax import Array, lax
 from numpy.typing import NDArray
 
-from kibitz.advice.ask import History, Position, PositionAsker
+from kibitz.advice.ask import Advice, History, Position, PositionAsker
 from kibitz.advice.source import expert_bot
 from kibitz.core.act import Act, matter
 from kibitz.core.bots import Bot, seated, where
 from kibitz.core.chance import episode_luck, happens, pick, seat_luck, seed_key, uniforms
 from kibitz.core.errors import BadInput
 from kibitz.core.game import Game, game_over
+from kibitz.core.interrupt import finishing
 from kibitz.core.play.resolve import bot_named
 from kibitz.core.solo import Against, against
 from kibitz.core.statistics import mean_ci95
@@ -78,17 +80,24 @@ def evaluate_hints(
     try:
         adviser = reference if asker else _adviser(game, source, checkpoint)
         settings, drawn = draw_positions(game, options, states, opponent, seed, adviser)
-        progress(states // 2)
-        asked = _ask(game, asker, settings, drawn, states) if asker else _bot_answers(drawn, states)
+        follow = _follower(game, opponent, reference, adviser)
+        best = follow(settings, drawn, drawn.best)  # compiled before the first question: Ctrl-C then ends at once
+        if asker:
+            rows, asked = _ask(game, asker, settings, drawn, progress)
+            drawn, best = jax.tree.map(lambda leaf: leaf[rows], (drawn, best))
+        else:
+            asked = _bot_answers(drawn, states)
+            progress(states)
         acts = tuple(asked.acts[:, head].astype(np.int32) for head in range(len(game.heads)))
-        lost = regrets(game, settings, drawn, opponent, adviser, acts=acts)
-        progress(states - states // 2)
+        lost = best - follow(settings, drawn, acts)
     finally:
         if asker:
             asker.close()
     name = f"expert:{adviser.name}" if source == "expert" else source
-    about = {"game": game.name, "source": name, "states": states, "opponent": opponent, "seed": seed}
-    return about | {"reference": game.reference} | _scores(game, drawn, asked, lost)
+    count = len(drawn.alive)
+    about = {"game": game.name, "source": name, "states": count, "opponent": opponent, "seed": seed}
+    about |= {"reference": game.reference, "interrupted": count < states}
+    return about | _scores(game, drawn, asked, lost)
 
 
 def regrets(
@@ -101,11 +110,17 @@ def regrets(
     acts: Act | None = None,
 ) -> NDArray[np.float64]:
     """f64[n]: what the adviser's act, or `acts`, costs in each position; bots as in `draw_positions`."""
-    other, reference = bot_named(game, opponent), reference or game.bot(game.reference)
+    follow = _follower(game, opponent, reference or game.bot(game.reference), adviser)
+    return follow(settings, drawn, drawn.best) - follow(settings, drawn, acts or drawn.advice)
+
+
+def _follower(
+    game: Game, opponent: str, reference: Bot, adviser: Bot
+) -> Callable[[Any, Drawn, Act], NDArray[np.float64]]:
+    """settings, positions, acts -> what seat 0 earns with each act and the reference from then on."""
+    other = bot_named(game, opponent)
     assert other is not None, "draw_positions has used this opponent"
-    follow = _programs(game, other, reference, adviser)[1]
-    paid, best = (_followed(follow, settings, drawn, some) for some in (acts or drawn.advice, drawn.best))
-    return best - paid
+    return partial(_followed, _programs(game, other, reference, adviser)[1])
 
 
 class _Answers(NamedTuple):
@@ -132,16 +147,34 @@ def _bot_answers(drawn: Drawn, states: int) -> _Answers:
     return _Answers(acts, np.ones(states, bool), np.ones(states), None, None, {}, NO_COST)
 
 
-def _ask(game: Game, asker: PositionAsker, settings: Any, drawn: Drawn, states: int) -> _Answers:
-    began = time.perf_counter()
-    advice = asker.ask([position(game, settings, drawn, i) for i in range(states)])
+def _ask(
+    game: Game, asker: PositionAsker, settings: Any, drawn: Drawn, progress: Callable[[int], None]
+) -> tuple[NDArray[np.int64], _Answers]:
+    """The positions that were answered, which are all of them unless Ctrl-C comes, and their answers."""
+    began, arrived, shown = time.perf_counter(), dict[int, Advice](), 0
+
+    def waiting(answered: int) -> None:
+        nonlocal shown
+        progress(answered - shown)
+        shown = answered
+
+    rows = list(range(len(drawn.alive)))
+    try:
+        advice = asker.ask((position(game, settings, drawn, i) for i in rows), arrived=arrived, waiting=waiting)
+    except KeyboardInterrupt:
+        if not arrived:
+            raise
+        finishing()
+        rows = sorted(arrived)
+        advice = [arrived[i] for i in rows]
     seconds = time.perf_counter() - began
-    best = np.stack([np.asarray(head) for head in drawn.best], axis=1).astype(np.int64)
+    waiting(len(rows))
+    best = np.stack([np.asarray(head)[rows] for head in drawn.best], axis=1).astype(np.int64)
     there = np.array([one.act is not None for one in advice])
     acts = np.array([best[i] if one.act is None else one.act for i, one in enumerate(advice)])
     latency = np.array([one.reply.latency for one in advice if one.reply.attempts and one.reply.source == "model"])
     usage = asker.ledger.as_dict()
-    failures = {kind: count for kind, count in usage["failures"].items() if count}
+    failures = dict(Counter(str(one.reply.failure.kind) for one in advice if one.reply.failure is not None))
     cost = {
         "prompt_tokens": usage["prompt_tokens"],
         "completion_tokens": usage["completion_tokens"],
@@ -153,7 +186,7 @@ def _ask(game: Game, asker: PositionAsker, settings: Any, drawn: Drawn, states: 
     confidence = np.array([one.confidence for one in advice])
     measured = [math.prod(one.reply.likelihood.values()) for one in advice if one.reply.likelihood]
     likelihood = np.array(measured) if asker.calibration and len(measured) == there.sum() else None
-    return _Answers(acts, there, confidence, likelihood, latency, failures, cost)
+    return np.array(rows), _Answers(acts, there, confidence, likelihood, latency, failures, cost)
 
 
 def position(game: Game, settings: Any, drawn: Drawn, i: int) -> Position:

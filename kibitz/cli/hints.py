@@ -42,4 +42,7 @@ def evaluate(
         found = evaluate_hints(
             record, chosen, source, states, other, seed, checkpoint=checkpoint, prompt=template, progress=advance
         )
-    output.result(found, as_json, output.values_table(f"Hints of {found['source']} on {states:,} positions"))
+    title = f"Hints of {found['source']} on {found['states']:,} positions{output.early(found)}"
+    output.result(found, as_json, output.values_table(title))
+    if found["interrupted"]:
+        raise KeyboardInterrupt

@@ -242,5 +242,6 @@ def _hint_costs(usage: dict[str, Any] | None) -> dict[str, Any]:
     if usage is None:
         return {}
     failures = {kind: count for kind, count in usage["failures"].items() if count}
-    costs = {name: usage[name] for name in ("prompt_tokens", "completion_tokens", "money")}
-    return {"hints_asked": usage["asked"], "hints_failed": usage["failed"], "failures": failures} | costs
+    counts = {"hints_given": usage["asked"] - usage["failed"], "hints_from_the_cache": usage["hits"]}
+    counts |= {"hints_failed": usage["failed"], "failures": failures, "requests_sent": usage["calls"]}
+    return counts | {name: usage[name] for name in ("prompt_tokens", "completion_tokens", "money")}

@@ -39,6 +39,7 @@ def train(
     as_json: Json = False,
 ) -> None:
     """Train a policy and write metrics, checkpoints and the learning curve to the run's folder."""
+    from kibitz.train.llm_hints.plan import announcement
     from kibitz.train.start import prepare
 
     run = prepare(
@@ -54,6 +55,8 @@ def train(
         resume=resume,
         options=options or [],
     )
+    if costs := announcement(run.phases):
+        output.err.print(costs, markup=False, highlight=False, soft_wrap=True)
     found = train_with_progress(run, resume, quiet=as_json)
     output.result(found, as_json, output.training_table)
     if not found["finished"]:
@@ -80,8 +83,10 @@ def train_with_progress(run: Run, resume: bool, quiet: bool) -> dict[str, Any]:
         def report(metrics: dict[str, Any]) -> None:
             if metrics.get("eval_share_of_ceiling") is not None:  # a game may have no ceiling
                 bar.points.append((metrics["step"] / total, metrics["eval_share_of_ceiling"]))
-            done = min(metrics["step"], total)
-            bar.update(task, completed=done, description="training", summary=_summary(metrics))
+            done, doing = min(metrics["step"], total), "training"
+            if "hints_wanted" in metrics:
+                doing = f"asking {metrics['hints_answered']:,} of {metrics['hints_wanted']:,}"
+            bar.update(task, completed=done, description=doing, summary=_summary(metrics))
 
         run.report = report
         return run.train(resume)

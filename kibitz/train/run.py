@@ -33,6 +33,7 @@ from kibitz.train.config import Job
 from kibitz.train.evaluation import measures
 from kibitz.train.folder import new_folder, written_by_us
 from kibitz.train.llm_hints.accounting import NOTE, ModelAccounting
+from kibitz.train.llm_hints.plan import fitted
 from kibitz.train.logs import Curve, Rows, Tensorboard, read_rows
 from kibitz.train.phase import TrainingPhase, build_phases
 from kibitz.train.progress import Progress, StopRequest, stoppable
@@ -50,6 +51,10 @@ class Run:
     report: Report = lambda progress: None
     notes: list[str] = field(default_factory=list)
     _last_report: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.job, why = fitted(self.job)
+        self.notes += why
 
     def train(self, resume: bool = False) -> dict[str, Any]:
         """Trains to the end, or until Ctrl-C, and returns a summary."""
@@ -109,8 +114,7 @@ class Run:
             progress.learner = phase.deal_again(progress.learner)
         called = time.perf_counter()
         if phase.host is not None:
-            step = progress.step
-            phase.host.report = lambda rates: self.report({"step": step, **self._last_report, **rates})
+            phase.host.report = lambda asked: self._report_asking(progress.step, asked)
         progress.learner, _ = phase.advance(progress.learner, phase.settings, 0)
         progress.compile_seconds += time.perf_counter() - called
         if stop.asked:
@@ -142,6 +146,9 @@ class Run:
                 about = self.models.about
                 self._last_report[f"{about}_per_s"] = float(metrics[f"{about}_given"].sum()) / seconds
             self.report(self._last_report)
+
+    def _report_asking(self, step: int, asked: Mapping[str, float]) -> None:
+        self.report({**self._last_report, **asked, "step": step + asked.get("updates", 0) * self._batch})
 
     def _advance(self, phase: TrainingPhase, progress: Progress, updates: int) -> dict[str, NDArray[np.float64]]:
         try:

@@ -11,6 +11,7 @@ from kibitz.core.errors import BadInput
 from kibitz.core.options import parse_settings
 from kibitz.core.registry import env_ids, game_names
 from kibitz.train.config import Job, read_job
+from kibitz.train.llm_hints.plan import fitted
 from kibitz.train.run import Run
 
 
@@ -71,7 +72,7 @@ def _resumed(folder: Path, config: str | None, changes: dict[str, Any]) -> Run:
     if not path.is_file() or not path.stat().st_size:
         raise BadInput(f"There is no run to resume in {folder}; start it without --resume.")
     run = Run(read_job(path, {}), folder)
-    asked = read_job(config or path, changes)
+    asked, _ = fitted(read_job(config or path, changes))
     if asked != run.job:
         raise BadInput(f"{_difference(run.job, asked)} in {path}; --resume cannot change a run.")
     run.check(resume=True)

@@ -156,6 +156,21 @@ def test_an_evaluation_stopped_between_questions_reports_what_it_has(presets: Fa
 
 @pytest.mark.conformance
 @pytest.mark.timed
+def test_an_evaluation_of_hints_stopped_between_questions_reports_what_it_has(
+    presets: FakeServer, tmp_path: Path
+) -> None:
+    words = ("hints", "evaluate", "--source", "llm:fake-slow", "--states", "2000", "--json")
+    with Process(COMMAND, *words, cwd=tmp_path) as process:
+        process.wait_until(lambda: len(presets.of("slow")) > 60)
+        code, out, err = process.stop()
+        found = json.loads(out)
+        assert (code, err) == (130, "kibitz: stopped.\n")
+        assert found["interrupted"] and 30 < found["states"] < 2000
+        assert found["legal_share"] == 1 and found["hint_regret_mean"] is not None
+
+
+@pytest.mark.conformance
+@pytest.mark.timed
 def test_training_stopped_between_questions_is_saved_and_can_be_resumed(presets: FakeServer, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     options = ("hints.provider=fake-slow", "hints.cache=null", "train.rollout=8", "train.minibatch=64",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Iterable
+from concurrent.futures import wait
 from typing import Any, Self, TypeVar
 
 from kibitz.llm.answers.answer import Answer
@@ -16,6 +17,7 @@ from kibitz.llm.client.client import Client
 from kibitz.llm.client.types import Messages, Question, Reply
 
 T = TypeVar("T")
+WAITING_SECONDS = 0.2  # between two reports of a wait
 
 
 class BlockingClient:
@@ -43,9 +45,17 @@ class BlockingClient:
     def ask(self, messages: Messages, answer: Answer) -> Reply:
         return self._wait(self.client.ask(messages, answer))
 
-    def ask_many(self, questions: Iterable[Question], within: float | None = None) -> list[Reply]:
+    def ask_many(
+        self,
+        questions: Iterable[Question],
+        within: float | None = None,
+        arrived: dict[int, Reply] | None = None,
+        waiting: Callable[[int], None] | None = None,  # called several times a second with the number of replies so far
+    ) -> list[Reply]:
         """As `Client.ask_many`."""
-        return self._wait(self.client.ask_many(questions, within))
+        replies = {} if arrived is None else arrived
+        report = None if waiting is None else lambda: waiting(len(replies))
+        return self._wait(self.client.ask_many(questions, within, replies), report)
 
     def close(self) -> None:
         if not self.closed:
@@ -58,9 +68,11 @@ class BlockingClient:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _wait(self, work: Coroutine[Any, Any, T]) -> T:
+    def _wait(self, work: Coroutine[Any, Any, T], waiting: Callable[[], None] | None = None) -> T:
         future = asyncio.run_coroutine_threadsafe(work, self.loop)
         try:
+            while waiting is not None and not wait([future], WAITING_SECONDS).done:
+                waiting()
             return future.result()
         except KeyboardInterrupt:
             future.cancel()

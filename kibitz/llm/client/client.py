@@ -87,7 +87,12 @@ class Client:
         """Ask one question. A failure is returned as a Reply; only the failure policy raises."""
         return (await self.ask_many([Question(messages, answer)]))[0]
 
-    async def ask_many(self, questions: Iterable[Question], within: float | None = None) -> list[Reply]:
+    async def ask_many(
+        self,
+        questions: Iterable[Question],
+        within: float | None = None,
+        arrived: dict[int, Reply] | None = None,  # by the question's place; filled as replies arrive
+    ) -> list[Reply]:
         """Ask concurrently; replies come in order. Questions without a reply after `within` seconds fail."""
         replies: dict[str, Reply] = {}
         waits: dict[str, asyncio.Task[Reply]] = {}
@@ -104,6 +109,8 @@ class Client:
                 waits[key] = self.in_flight[key] = asyncio.create_task(self._call(key, question, request))
                 if len(waits) % QUESTIONS_PER_YIELD == 0:
                     await asyncio.sleep(0)  # send these while the rest is prepared
+            if arrived is not None:
+                _collect(arrived, len(asked), waits.get(key) or replies[key])
             asked.append((key, first, question.ledger or self.ledger))
         if waits:
             done, _ = await asyncio.wait(waits.values(), timeout=within)
@@ -244,7 +251,7 @@ class Client:
 
     async def _attempt(self, call: _Call) -> Completion:
         """One request, within the budget."""
-        max_usage = self._max_usage(call)
+        max_usage = max_usage_of(self.preset, call.question.messages)
         self.budget.reserve(max_usage)
         call.ledger.add(calls=1)
         call.attempts += 1
@@ -310,18 +317,29 @@ class Client:
             fields = complete.check({**fields, CONFIDENCE: first})
         return fields, measured
 
-    def _max_usage(self, call: _Call) -> Usage:
-        """The most that one attempt may cost."""
-        chars = sum(len(message["content"]) for message in call.question.messages) + 400
-        answer = self.preset.sampling.max_tokens or 1_024
-        return self.preset.price.of(chars // CHARS_PER_TOKEN, answer)
-
     def _used(self, max_usage: Usage, completion: Completion) -> Usage:
         prompt, written = completion.prompt_tokens, completion.completion_tokens
         return self.preset.price.of(
             max_usage.prompt_tokens if prompt is None else prompt,
             len(completion.text) // CHARS_PER_TOKEN + 1 if written is None else written,
         )
+
+
+def max_usage_of(preset: Preset, messages: Messages) -> Usage:
+    """The most that one attempt at a question may cost."""
+    chars = sum(len(message["content"]) for message in messages) + 400
+    return preset.price.of(chars // CHARS_PER_TOKEN, preset.sampling.max_tokens or 1_024)
+
+
+def _collect(arrived: dict[int, Reply], place: int, reply: Reply | asyncio.Task[Reply]) -> None:
+    def done(task: asyncio.Task[Reply]) -> None:
+        if not task.cancelled() and task.exception() is None:
+            arrived[place] = task.result()
+
+    if isinstance(reply, Reply):
+        arrived[place] = reply
+    else:
+        reply.add_done_callback(done)
 
 
 def _now() -> float:

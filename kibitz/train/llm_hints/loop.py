@@ -105,9 +105,12 @@ class HostHintLoop:
     def __init__(self, compiled: CompiledPhase, algorithm: Any, source: HintSource, seeds: int) -> None:
         self.compiled, self.source, self.seeds = compiled, source, seeds
         self.programs = step_programs(compiled, algorithm)
-        self.report: Callable[[dict[str, float]], None] = lambda progress: None
+        self.report: Callable[[dict[str, float]], None] = lambda progress: None  # several times within an update
         self._seen: Any = None  # the rollout's buffer, reused by the next
-        self._last_report = self._last_given = 0.0
+        self._last_report, self._last_answered = 0.0, 0
+        self._asked = self._asked_before = 0  # positions so far, answered or not; and before this update
+        self._updates = 0  # complete ones of this call of `advance`
+        source.waiting = self._report_progress
 
     def advance(self, learner: Learner, settings: Any, count: int) -> tuple[Learner, dict[str, Any]]:
         """learners, settings, number of updates -> learners, mean metrics f64[seeds] each, and hint usage.
@@ -119,7 +122,7 @@ class HostHintLoop:
             return learner, {}
         before = [ledger.snapshot() for ledger in self.source.ledgers]
         sums: dict[str, Any] = {}
-        for _ in range(count):
+        for self._updates in range(count):
             learner, metrics = self._update(learner, settings)
             sums = {name: sums.get(name, 0.0) + np.asarray(value, float) for name, value in metrics.items()}
         with np.errstate(invalid="ignore"):  # without an ended episode the return is NaN
@@ -135,15 +138,22 @@ class HostHintLoop:
         if not due.any():
             return games
         keys = np.asarray(games.adviser_memory.key)
+        self._asked += int(due.sum())
         given = self.source.hints(due, keys, lambda: self._hint_context(games, settings))
         self._report_progress()
         hint = Hint(tuple(given.act), given.confidence, given.available)
         return games._replace(hint=hint, adviser_memory=games.adviser_memory._replace(due=self._none_due))
 
+    @property
+    def max_hints(self) -> int:
+        """The most that an update asks for: a hint for every position of every game, its first one included."""
+        return self.seeds * self.compiled.config.num_envs * (self.compiled.config.rollout + 1)
+
     def close(self) -> None:
         self.source.close()
 
     def _update(self, learner: Learner, settings: Any) -> tuple[Learner, dict[str, Array]]:
+        self._asked_before = self._asked
         learner, index, keys = self.programs.begin(learner, settings)
         playing: NDArray[np.bool_] | None = None
         if self.compiled.algo == "reinforce":  # it omits what a game plays after its end, so no hint is needed there
@@ -159,12 +169,17 @@ class HostHintLoop:
             games = self.attach_hints(games, settings, playing)
         return self.programs.learn(learner._replace(games=games), index, self._seen, settings)  # type: ignore[no-any-return]
 
-    def _report_progress(self) -> None:
-        now, given = time.monotonic(), sum(ledger.given for ledger in self.source.ledgers)
-        if now - self._last_report >= REPORT_SECONDS:
-            if self._last_report:
-                self.report({"hints_per_s": (given - self._last_given) / (now - self._last_report)})
-            self._last_report, self._last_given = now, given
+    def _report_progress(self, waiting: int = 0) -> None:
+        """`waiting` is the number of questions that are not yet answered."""
+        now, answered = time.monotonic(), self._asked - waiting
+        if now - self._last_report < REPORT_SECONDS:
+            return
+        wanted, done = self.max_hints, max(0, answered - self._asked_before)
+        progress = {"hints_answered": done, "hints_wanted": wanted, "updates": self._updates + done / wanted}
+        if self._last_report:
+            progress["hints_per_s"] = max(0, answered - self._last_answered) / (now - self._last_report)
+        self.report(progress)
+        self._last_report, self._last_answered = now, answered
 
     def _compile(self, learner: Learner, settings: Any) -> None:
         """Runs every program once without asking for hints, and discards the results."""
