@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from kibitz.studies.report import Report, Verdict
 from tests.live.conftest import Served, start_server
 
 FLAGS = [
@@ -99,6 +100,8 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         about = {"game": "deal_or_no_deal", "seed": seed, "evaluation_hints_from": ["none", "the reference player"]}
         (run / "run.json").write_text(json.dumps(about), encoding="utf-8")
         (run / "evaluations.csv").write_text("\n".join(["step,seed,share_of_ceiling", *points]), encoding="utf-8")
+    made = Report("Do hints help?", "Two cells.", {"command": "x"}, [Verdict("It rose.", True), Verdict("No.", False)])
+    made.write(folder / "runs" / "study")
     quick = {"KIBITZ_SPEECH": "espeak"}  # the fastest voice
     one = start_server(folder / "kibitz.db", "--no-warm", "--pace", "0.05", "--runs", str(folder / "runs"), env=quick)
     yield one

@@ -282,15 +282,25 @@ def test_runs_show_their_curve_and_an_empty_leaderboard_says_what_to_do(stage: S
     page.locator(".plot .line.seat0").wait_for()
     assert "share of ceiling of first-try" in curve.get_attribute("aria-label")
     assert page.locator(".plot .thin").count() == 2  # each seed behind the mean
-    assert (
-        "18 evaluations, with hints from the reference player" in page.locator("kibitz-runs p.dim.small").inner_text()
-    )
+    assert "18 evaluations, with hints from the reference player" in page.locator(".runs p.dim.small").inner_text()
     page.get_by_text("As a table").click()
     page.locator(".alt tbody tr").nth(8).wait_for()
     page.route("**/leaderboard.json", lambda route: route.fulfill(json={"players": []}))
     page.get_by_role("link", name="Leaderboard").click()
     page.get_by_text("No results yet").wait_for()
     assert page.get_by_role("link", name="Start an episode").get_attribute("href") == "/custom"
+
+
+@pytest.mark.conformance
+def test_the_runs_page_lists_reports_and_opens_one(open_page: Open) -> None:
+    page = open_page("/runs")
+    card = page.get_by_label("Do hints help?")
+    card.get_by_text("It rose.").wait_for()
+    assert card.get_by_text("Nothing was shown in 1 of 2 comparisons.").is_visible()
+    card.get_by_role("link", name="Do hints help?").click()
+    page.get_by_role("heading", name="How this was made").wait_for()
+    assert page.url.endswith("/reports/study.html")
+    assert page.evaluate("getComputedStyle(document.querySelector('dl')).display") == "grid", "its own style applies"
 
 
 @pytest.mark.conformance

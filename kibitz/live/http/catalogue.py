@@ -1,10 +1,11 @@
-"""What can be played here: games, players, training runs and their learning curves."""
+"""What can be played and read here: games, players, training runs with their curves, reports of studies."""
 
 from __future__ import annotations
 
 import asyncio
 import csv
 import io
+import json
 import math
 import time
 from functools import cache
@@ -20,6 +21,8 @@ from kibitz.llm.client.types import clean
 REFRESH_SECONDS = 5.0  # after which a new run is listed
 MAX_POINTS = 500  # of a curve: more than a page can draw
 MAX_CURVE_BYTES = 16 << 20
+MAX_REPORT_BYTES = 16 << 20
+MAX_SUMMARY_CHARS = 1000
 MAX_TEXTS = 100  # one for each phase of a curriculum
 TITLES = {"llm": "Language model", "policy": "Trained"}  # by kind; a name without one is its own title
 
@@ -102,6 +105,41 @@ def run_named(folder: Path, name: str) -> dict[str, Any] | None:
             run = _run(path)
             return None if run is None else run | {"curve": _curve(path)}
     return None
+
+
+def reports_in(folder: Path) -> list[dict[str, Any]]:
+    """Reports of studies and tournaments, newest first."""
+    found = [_report(path) for path in _folders(folder)]
+    return sorted((report for report in found if report is not None), key=lambda report: -report["changed"])
+
+
+def report_page(folder: Path, name: str) -> bytes | None:
+    """A report's HTML file. The name is looked up, never joined into a path."""
+    for path in _folders(folder):
+        if path.name == name:
+            try:
+                return read_small(path / "report.html", MAX_REPORT_BYTES)
+            except OSError:
+                return None
+    return None
+
+
+def _report(path: Path) -> dict[str, Any] | None:
+    """None unless there is a valid report: the folder may contain anything."""
+    try:
+        about = json.loads(read_small(path / "report.json", MAX_REPORT_BYTES))
+        changed = (path / "report.html").stat().st_mtime
+        title, summary = str(about["title"]), str(about["summary"])
+        verdicts = [(str(verdict["text"]), verdict["shown"] is True) for verdict in about["verdicts"][:MAX_TEXTS]]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return {
+        "name": path.name,
+        "title": clean(title),
+        "summary": clean(summary, MAX_SUMMARY_CHARS),
+        "verdicts": [{"text": clean(text, MAX_SUMMARY_CHARS), "shown": shown} for text, shown in verdicts],
+        "changed": changed,
+    }
 
 
 def _folders(folder: Path) -> list[Path]:

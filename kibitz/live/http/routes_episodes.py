@@ -1,4 +1,4 @@
-"""/episodes/*: what the store holds, replay, branches, the person's seat; leaderboard and training runs."""
+"""/episodes/*: what the store holds, replay, branches, the person's seat; leaderboard, training runs and reports."""
 
 from __future__ import annotations
 
@@ -35,6 +35,7 @@ Since = Annotated[int, Query(ge=-1, le=1_000_000)]
 NONE: Responses = {404: {"model": Problem, "description": "no such episode"}}
 MAX_WAIT_SECONDS = 10.0  # between two events of a replay at speed 1
 REPLAY_BYTES = 16 << 10  # of a record, read at once for a replay, which holds them as long as it waits
+REPORT_POLICY = "sandbox; default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; frame-ancestors 'none'"
 NO_SEAT = {"error": "No person takes that seat here; check the episode's id and the seat_token."}
 
 
@@ -204,6 +205,21 @@ def _add_lists(routes: APIRouter) -> None:
         """One run with its learning curve."""
         found = await asyncio.to_thread(catalogue.run_named, request.app.state.config.runs, name)
         return JSONResponse({"error": "There is no such run."}, 404) if found is None else found
+
+    @routes.get("/reports.json")
+    async def reports(request: Request) -> dict[str, Any]:
+        """Reports of studies and tournaments in the runs folder."""
+        return {"reports": await asyncio.to_thread(catalogue.reports_in, request.app.state.config.runs)}
+
+    @routes.get("/reports/{name}.html", responses=NONE | {200: {"content": {"text/html": {}}}}, response_class=Response)
+    async def report(request: Request, name: Annotated[str, Path(max_length=200)]) -> Response:
+        """One report as its own page, which may run nothing and load nothing."""
+        found = await asyncio.to_thread(catalogue.report_page, request.app.state.config.runs, name)
+        if found is None:
+            return JSONResponse({"error": "There is no such report."}, 404)
+        return Response(
+            found, media_type="text/html; charset=utf-8", headers={"Content-Security-Policy": REPORT_POLICY}
+        )
 
 
 async def _row(request: Request, episode_id: str) -> Row | None:

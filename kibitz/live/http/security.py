@@ -185,7 +185,9 @@ def _limited(scope: Scope, receive: Receive) -> Receive:
 def _with_headers(send: Send) -> Send:
     async def send_with_headers(message: MutableMapping[str, Any]) -> None:
         if message["type"] in ("http.response.start", "websocket.http.response.start"):
-            message["headers"] = [*message.get("headers", []), *HEADERS]
+            own = list(message.get("headers", []))
+            given = {name for name, _ in own}  # two policies would both apply, and a report has a stricter one
+            message["headers"] = [*own, *(header for header in HEADERS if header[0] not in given)]
         await send(message)
 
     return send_with_headers

@@ -63,7 +63,7 @@ async function route() {
 
 document.addEventListener("click", (event) => {
   const anchor = event.target.closest("a[href]");
-  if (!anchor || anchor.origin !== location.origin || event.ctrlKey || event.metaKey || event.shiftKey || anchor.hash) return;
+  if (!anchor || anchor.origin !== location.origin || event.ctrlKey || event.metaKey || event.shiftKey || anchor.hash || anchor.pathname.startsWith("/reports/")) return; // a report is a page of its own
   event.preventDefault();
   app.go(anchor.pathname + anchor.search);
   scrollTo(0, 0);

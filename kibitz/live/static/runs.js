@@ -1,5 +1,5 @@
-// Training runs with their learning curves.
-import { ask, h, many, put, s, style, styled, text, words } from "./dom.js";
+// Training runs with their learning curves, and reports of studies and tournaments.
+import { ask, h, many, put, s, signed, style, styled, text, words } from "./dom.js";
 import { ago, empty, tidy } from "./pages.js";
 import { chart, line, ticks } from "./chart.js";
 
@@ -10,8 +10,9 @@ class Runs extends HTMLElement {
   async connectedCallback() {
     const place = h("div.page", null, h("h1", null, "Training runs"), h("p.dim", null, "Loading…"));
     this.append(place);
-    const { ok, data, error } = await ask("/runs.json");
-    const runs = data.runs || [];
+    const [{ ok, data, error }, answer] = await Promise.all([ask("/runs.json"), ask("/reports.json")]);
+    const runs = data.runs || [], reports = answer.data.reports || [];
+    if (reports.length) this.append(h("div.page", null, h("h2", null, "Reports"), reports.map(reportCard)));
     if (!ok || !runs.length) return place.replaceChildren(h("h1", null, "Training runs"), h("section.card", null, ok ? empty("No training runs yet", "Every run in the runs folder appears here with its learning curve, during training and afterwards.", h("code", null, "kibitz train --game GAME")) : text("p.error", error)));
     const curve = chart("Learning curve", 280);
     const about = h("p.dim.small");
@@ -31,6 +32,15 @@ class Runs extends HTMLElement {
     place.replaceChildren(h("h1", null, "Training runs"), h("div.runs", null, h("div.card.runlist", { role: "group", "aria-label": "Runs" }, buttons), h("section.card", { "aria-label": "Curve" }, curve.node, about)));
     buttons[0].click();
   }
+}
+
+function reportCard(report) {
+  const shown = report.verdicts.filter((verdict) => verdict.shown), rest = report.verdicts.length - shown.length;
+  return h("section.card.report", { "aria-label": report.title },
+    h("h3", null, h("a", { href: signed(`/reports/${encodeURIComponent(report.name)}.html`) }, report.title)),
+    text("p.dim.small", `${report.name} · ${ago(report.changed)}`), text("p", report.summary),
+    shown.length ? h("ul.small", null, shown.map((verdict) => text("li", verdict.text))) : null,
+    rest ? text("p.dim.small", `Nothing was shown in ${rest} of ${many(report.verdicts.length, "comparison")}.`) : null);
 }
 
 const MEASURES = ["share_of_ceiling", "win_share", "return_mean"];
