@@ -171,11 +171,15 @@ def test_tables_without_a_season_contain_the_other_seasons() -> None:
 def test_cross_validation_predicts_every_season_once() -> None:
     said: list[str] = []
     made = cross_validate(Tables(FOLDER), said.append, rounds=1, matches=64, folds=2)
-    assert len(made) == 3 * 13
+    assert len(made) == 4 * 13
     left_out = [year for line in said for year in line.split("without ")[1].split(", ")]
     assert sorted(left_out) == [str(year) for year in range(2008, 2027)]
     real = {(line.era, line.name): line.real for line in made}
     assert real["pre2018", "innings 2 all out, share"] == pytest.approx(0.125)
+    assert real["all", "innings 2 all out, share"] == pytest.approx(87 / 603)
+    ours = {line.era: line.ours for line in made if line.name == "innings 2 all out, share"}
+    matches = {era: len(Tables(FOLDER).rows("innings_rows", era=era)) / 2 for era in models.ERAS}
+    assert ours["all"] == pytest.approx(sum(ours[era] * n for era, n in matches.items()) / 603)
 
 
 @needs_tables

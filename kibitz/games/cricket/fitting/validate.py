@@ -36,7 +36,7 @@ def cross_validate(
     """Fits without some seasons and predicts those, until every season was predicted once.
 
     `ours` averages the predictions by the matches of the seasons left out, `real` is the mean of all
-    matches, and `within` half of its 95 % interval.
+    matches, and `within` half of its 95 % interval; `all` pools the eras.
     """
     innings = tables.rows("innings_rows")
     seasons = sorted({(row["era"], row["year"]) for row in innings})
@@ -55,11 +55,12 @@ def cross_validate(
 
 def _lines(tables: Tables, predicted: dict[tuple[str, str], list[tuple[float, float]]]) -> list[Line]:
     made = []
-    for era in ERAS:
-        rows = tables.rows("innings_rows", era=era)
+    for era in (*ERAS, "all"):
+        rows = tables.rows("innings_rows", **({} if era == "all" else {"era": era}))
         real = {name: column(rows, name) for name in ("inn", "target", *STATISTICS)}
         for name, values in figures(real).items():
-            ours, weight = zip(*predicted[era, name], strict=True)
+            eras = ERAS if era == "all" else (era,)
+            ours, weight = zip(*(fold for each in eras for fold in predicted[each, name]), strict=True)
             error = float(values.std(ddof=1) / np.sqrt(len(values)))
             mean = float(np.average(ours, weights=weight))
             made.append(Line(era, name, mean, float(values.mean()), error, t_quantile(len(values) - 1) * error))
