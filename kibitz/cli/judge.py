@@ -52,7 +52,7 @@ def evaluate(
     """Report how often a judge's yes or no agrees with the true style, with 95 % intervals."""
     from kibitz.advice.judge import judge_prompt
     from kibitz.core.paths import cache_folder
-    from kibitz.evaluate.judges.accuracy import evaluate_judge
+    from kibitz.evaluate.judges.accuracy import evaluate_judge, judge_named
     from kibitz.evaluate.judges.episodes import draw
     from kibitz.llm.client.limits import Budget
 
@@ -60,6 +60,7 @@ def evaluate(
     styles = record.styles.names(style or [], record.name)
     if prompt is not None and not judge.startswith("llm:"):
         raise BadInput(f"--prompt applies only to llm:PRESET; {judge} reads no prompt.")
+    judge_named(judge)
     with output.progress(f"{judge} on {record.name}", episodes * len(styles), quiet=as_json) as advance:
         drawn = draw(record, chosen, episodes, player or [], opponent or record.default_players[1], seed)
         found = evaluate_judge(

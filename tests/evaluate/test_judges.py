@@ -17,6 +17,7 @@ from kibitz.evaluate.judges.classifier import Classifier
 from kibitz.evaluate.judges.episodes import draw, finished
 from kibitz.evaluate.match import play_bots
 from kibitz.games import get_game
+from tests.advice.conftest import embedded  # noqa: F401
 from tests.train import toy
 
 TOY = toy.build(False)
@@ -84,6 +85,17 @@ def test_what_cannot_judge_is_refused_in_one_sentence(tmp_path: Path) -> None:
     learnt = Classifier("chess", 1, ("bold", "shy"), 1, {"centre": np.zeros(3, np.float32)})
     with pytest.raises(BadInput, match="was trained on chess"):
         learnt.judge(TOY, drawn, "bold")
+
+
+@pytest.mark.conformance
+@pytest.mark.usefixtures("embedded")
+def test_the_embedded_model_answers_yes_or_no_about_both_games() -> None:
+    for name, options in (("deal_or_no_deal", {}), ("cricket", {"max_overs": 1})):
+        game = get_game(name)
+        drawn = draw(game, game.options.read(options), 2, ["random"], "random", seed=4)
+        style = next(iter(game.styles.questions))
+        (row,) = evaluate_judge(game, drawn, "llm:embedded", [style])["styles"]
+        assert row["answered"] == 2 and row["failures"] == {} and row["prompt_tokens"] > 100
 
 
 def test_accuracy_counts_only_answers_and_names_the_majority() -> None:

@@ -19,6 +19,7 @@ from kibitz.evaluate.judges.episodes import Labelled, finished
 from kibitz.llm.answers.prompt import Prompt
 from kibitz.llm.client.limits import Budget
 from kibitz.llm.client.usage import UsageLedger
+from kibitz.llm.presets import Preset, get_preset, why_not
 
 QUESTIONS_PER_BATCH = 32  # between two moves of the progress bar
 COSTS = ("calls", "prompt_tokens", "completion_tokens", "money")
@@ -44,22 +45,31 @@ def evaluate_judge(
     progress: Callable[[int], None] = lambda count: None,
 ) -> dict[str, Any]:
     """`judge` is `llm:PRESET` or `classifier:FILE`; the same episodes are judged for each style."""
-    kind, _, name = judge.partition(":")
-    chosen = game.styles.names(styles, game.name)
-    if kind not in ("llm", "classifier") or not name:
-        raise BadInput(f"There is no judge {judge!r}; use llm:PRESET or classifier:FILE.")
-    classifier = Classifier.read(Path(name)) if kind == "classifier" else None
+    chosen, named = game.styles.names(styles, game.name), judge_named(judge)
     found = []
     for style in chosen:
         began = time.perf_counter()
-        if classifier is not None:
-            judged = Judged(classifier.judge(game, episodes, style), np.ones(len(episodes), bool))
+        if isinstance(named, Classifier):
+            judged = Judged(named.judge(game, episodes, style), np.ones(len(episodes), bool))
             progress(len(episodes))
         else:
-            with EpisodeJudge(game, style, name, prompt=prompt, cache=cache, budget=budget) as asker:
+            with EpisodeJudge(game, style, named, prompt=prompt, cache=cache, budget=budget) as asker:
                 judged = _asked(game, asker, episodes, progress)
         found.append({"style": style} | _scores(episodes.shown[style], judged) | _cost(judged, began))
     return {"game": game.name, "judge": judge, "episodes": len(episodes), "styles": found}
+
+
+def judge_named(judge: str) -> Classifier | Preset:
+    """Raises BadInput for what cannot judge, before any episode is played."""
+    kind, _, name = judge.partition(":")
+    if kind not in ("llm", "classifier") or not name:
+        raise BadInput(f"There is no judge {judge!r}; use llm:PRESET or classifier:FILE.")
+    if kind == "classifier":
+        return Classifier.read(Path(name))
+    preset = get_preset(name)
+    if reason := why_not(preset):
+        raise BadInput(f"The preset {name} cannot be used: {reason}")
+    return preset
 
 
 def _asked(game: Game, asker: EpisodeJudge, episodes: Labelled, progress: Callable[[int], None]) -> Judged:

@@ -1,0 +1,62 @@
+"""Teaching a judge: rows with the right answers, a tiny model that learns them, and its label accuracy."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from kibitz.core.errors import BadInput
+from kibitz.evaluate.judges.accuracy import evaluate_judge
+from kibitz.evaluate.judges.episodes import draw
+from kibitz.teach.data import Lesson, write_rows
+from tests.teach.models import tiny_model
+from tests.train import toy
+
+pytestmark = [pytest.mark.conformance, pytest.mark.usefixtures("one_thread")]
+TOY = toy.build(False)
+OPTIONS = toy.ToyOptions(rounds=2)
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("rows") / "rows.jsonl"
+    write_rows(file, TOY, OPTIONS, Lesson(styles=("bold", "shy"), seed=7), 400)
+    return file
+
+
+def test_rows_hold_the_right_answers_half_of_them_yes(rows: Path) -> None:
+    answers = []
+    for line in rows.read_text().splitlines():
+        question, answer = (message["content"] for message in json.loads(line)["messages"])
+        pulled = set(question.split("Alice pulled ")[1].split(" and won")[0].split(", "))
+        said = json.loads(answer)["answer"]
+        assert (said == "yes") == (pulled == ({"1"} if "always" in question else {"0"}))
+        answers.append(said)
+    assert len(answers) == 400 and abs(answers.count("yes") - 200) <= 2
+
+
+def test_a_style_that_the_game_lacks_is_refused_before_a_file_exists(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="two_arms has no style 'calm'"):
+        write_rows(tmp_path / "rows.jsonl", TOY, OPTIONS, Lesson(styles=("calm",)), 4)
+    assert not (tmp_path / "rows.jsonl").exists()
+
+
+def test_a_taught_model_judges_and_its_accuracy_is_measured(
+    rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from kibitz.teach.batches import RowOptions
+    from kibitz.teach.sft import train
+
+    given = {"data": (str(rows),), "base": str(tiny_model(tmp_path / "base")), "batch": 80}
+    taught = train(RowOptions.read(given | {"rank": None}), tmp_path / "run")
+    assert taught["finished"]
+    preset = {"provider": "local_hf", "model": str(tmp_path / "run" / "model"), "limits": {"timeout": 60}}
+    (tmp_path / "presets.yaml").write_text(yaml.safe_dump({"presets": {"tiny": preset}}))
+    monkeypatch.setenv("KIBITZ_LLM_PRESETS", str(tmp_path / "presets.yaml"))
+    found = evaluate_judge(TOY, draw(TOY, OPTIONS, 4, ["random"], "heuristic", seed=3), "llm:tiny", ["bold"])
+    (row,) = found["styles"]
+    assert row["answered"] == 4 and row["failures"] == {}
+    assert 0 <= row["accuracy"] <= 1 and row["calls"] <= 4
