@@ -11,6 +11,7 @@ from typing import Any
 
 from kibitz.core.errors import BadInput
 from kibitz.train.config import Job, read_job
+from kibitz.train.llm_hints.plan import whole_updates
 from kibitz.train.start import changes_of
 
 FUNCTIONS = ("none", "random", "shuffled", "expert")  # sources of hints inside the compiled program
@@ -82,7 +83,8 @@ def _job(asked: Mapping[str, Any], algo: str, seeds: int, changed: Mapping[str, 
     job = read_job(_config(asked["configs"], algo), changes | {"logging": logging})
     if job.curriculum:
         raise BadInput("A study compares single configurations; remove the curriculum from its config.")
-    return job
+    models = any(source.startswith(MODEL) for source in asked.get("sources", ()))
+    return whole_updates(job) if models else job  # all cells learn in equal updates
 
 
 def _config(paths: Sequence[str], algo: str) -> str | None:

@@ -13,7 +13,7 @@ from rich.console import Console
 from kibitz.cli import output
 from kibitz.cli.train import _summary
 from kibitz.train.config import Job
-from kibitz.train.llm_hints.plan import announcement, fitted
+from kibitz.train.llm_hints.plan import announcement, fitted, whole_updates
 from kibitz.train.phase import build_phases
 from kibitz.train.run import Run
 from tests.llm.fake_server import FakeServer
@@ -59,6 +59,14 @@ def test_a_run_with_a_models_hints_plays_no_more_steps_than_asked_for(steps: int
 def test_a_run_without_a_model_keeps_its_updates() -> None:
     assert fitted(job(64, "expert")) == (job(64, "expert"), [])
     assert fitted(job(16_384)) == (job(16_384), [])
+
+
+@pytest.mark.parametrize("algo", ["ppo", "reinforce"])
+def test_whole_updates_are_not_changed_so_that_runs_can_be_compared(algo: str) -> None:
+    whole = whole_updates(job(10_000, algo=algo))
+    assert fitted(whole) == (whole, [])
+    assert 10_000 <= whole.train.num_train_steps < 10_000 + 8192
+    assert whole.train.num_envs == 64 and whole_updates(whole) == whole
 
 
 def hinted(prompt: Path, model: str = "good", **changes: Any) -> Job:

@@ -25,9 +25,7 @@ def fitted(job: Job) -> tuple[Job, list[str]]:
     if all(part.hints.mode != "llm" for part in parts):
         return job, []
     train, steps = job.train, job.train.num_train_steps
-    games, rollout = train.num_envs, train.rollout
-    if job.algo == "reinforce":  # its updates play episodes to their end
-        rollout = max(max_learner_steps(game, options.settings()) for game, options in map(game_of, parts))
+    games, rollout = train.num_envs, _rollout(job)
     if steps % (games * rollout) == 0:
         return job, []
     updates = -(-steps // (games * rollout))
@@ -44,6 +42,21 @@ def fitted(job: Job) -> tuple[Job, list[str]]:
     changed["minibatch"] = next(size for size in range(min(train.minibatch, batch), 0, -1) if batch % size == 0)
     why = f"an update has {games:,} games x {rollout:,} steps, so that the run ends after {steps:,} steps or earlier"
     return job.model_copy(update={"train": train.model_copy(update=changed)}), [why]
+
+
+def whole_updates(job: Job) -> Job:
+    """The job with as many steps as its updates have in all, which `fitted` does not change: to compare with others."""
+    batch = job.train.num_envs * _rollout(job)
+    steps = -(-job.train.num_train_steps // batch) * batch
+    return job.model_copy(update={"train": job.train.model_copy(update={"num_train_steps": steps})})
+
+
+def _rollout(job: Job) -> int:
+    """Steps of every game between updates."""
+    if job.algo != "reinforce":
+        return job.train.rollout
+    games = (game_of(part) for _, part in job.phases())  # its updates play episodes to their end
+    return max(max_learner_steps(game, options.settings()) for game, options in games)
 
 
 def announcement(phases: Sequence[tuple[int, TrainingPhase]]) -> str:
