@@ -148,7 +148,7 @@ def final_table(cells: Sequence[Found], yardstick: Yardstick) -> Table:
         for cell in cells
     ]  # fmt: skip
     note = (
-        f"At the end of training, {yardstick.name} and return: greedy acts on deals that no learner has trained on, "
+        f"At the end of training, {yardstick.name} and return: greedy acts on fresh deals, "
         "mean over seeds with its 95 % t interval; the middle half is the interquartile mean with a bootstrap interval."
     )
     return Table("Final results", columns, rows, note)

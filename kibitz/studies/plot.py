@@ -91,7 +91,7 @@ def curves(
     )
     columns = 2
     for number, line in enumerate(lines):
-        x, y = LEFT + (number % columns) * 230, HEIGHT + LEGEND_ROW * (number // columns) + 8
+        x, y = 12 + (number % columns) * WIDTH // columns, HEIGHT + LEGEND_ROW * (number // columns) + 8
         drawn.append(
             f'<path class="line" d="M{x} {y - 4}h26" {_stroke(number)}/>' + _text(x + 32, y, line.name, "start")
         )

@@ -186,7 +186,7 @@ def test_a_late_curve_does_not_replace_the_chosen_one(stage: Served, open_page: 
     curve.wait_for()
     held.release()
     assert curve.is_visible() and second.get_attribute("aria-pressed") == "true"
-    assert "seed 7" in page.locator("kibitz-runs p.dim.small").inner_text()
+    assert "seed 7" in page.locator(".runs p.dim.small").inner_text()
 
 
 @pytest.mark.conformance
