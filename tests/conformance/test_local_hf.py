@@ -63,7 +63,7 @@ def preset(folder: Path, temperature: float = 0.0, **limits: Any) -> Preset:
             "provider": "local_hf",
             "model": str(folder),
             "sampling": {"temperature": temperature},
-            "limits": {"deadline": 60.0, "timeout": 60.0, "attempts": 1, **limits},
+            "limits": {"deadline": 600.0, "timeout": 600.0, "attempts": 1, **limits},
         }
     )
 

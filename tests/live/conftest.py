@@ -69,7 +69,7 @@ class Served:
     def stop(self) -> int:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
-        code = self.process.wait(60)
+        code = self.process.wait(240)
         self.process.stdout.close()
         return code
 
@@ -80,7 +80,7 @@ Serve = Callable[..., Served]
 def start_server(store: Path | str, *more: str, env: dict[str, str] | None = None) -> Served:
     """Returns once the server answers."""
     process = Child(["serve", "--port", "0", "--store", str(store), "--json", *more], env or {})
-    line = process.first_line(60)
+    line = process.first_line(240)
     assert line, "the server did not start"
     return Served(json.loads(line)["url"], process)
 
