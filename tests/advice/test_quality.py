@@ -13,6 +13,7 @@ from kibitz.games import get_game
 from tests.advice.conftest import KEY, Prompts
 
 GAME = get_game("deal_or_no_deal")
+STATES = 16  # the same everywhere, so that they share compiled programs
 
 
 @pytest.mark.conformance
@@ -43,10 +44,10 @@ def test_a_position_comes_with_the_dialogue_that_led_to_it() -> None:
 
 
 def test_the_score_of_a_model_includes_failures_and_cost(prompts: Prompts) -> None:
-    found = evaluate_hints(GAME, GAME.options(), "llm:fake-good", 40)
+    found = evaluate_hints(GAME, GAME.options(), "llm:fake-good", STATES)
     assert 0 < found["legal_share"] < 1  # it always keeps 1, 0 and 2, which not every pool allows
     assert found["failures"] == {"illegal": found["failed"]}
-    assert found["legal_share"] == pytest.approx(1 - found["failed"] / 40)
+    assert found["legal_share"] == pytest.approx(1 - found["failed"] / STATES)
     assert found["confidence_mean"] == pytest.approx(0.7)
     assert found["calls"] == len(prompts()) == len(set(prompts()))
     assert found["money"] == pytest.approx(found["calls"] * 340e-6, rel=0.01)
@@ -56,10 +57,10 @@ def test_the_score_of_a_model_includes_failures_and_cost(prompts: Prompts) -> No
 
 @pytest.mark.usefixtures("presets")
 def test_an_unreachable_model_gives_a_result_not_an_error() -> None:
-    found = evaluate_hints(GAME, GAME.options(), "llm:refused", 5)
+    found = evaluate_hints(GAME, GAME.options(), "llm:refused", STATES)
     assert (found["legal_share"], found["failed"], found["agreement"], found["hint_regret_mean"]) == (
         0.0,
-        5,
+        STATES,
         None,
         None,
     )
