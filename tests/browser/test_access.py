@@ -304,6 +304,24 @@ def test_the_runs_page_lists_reports_and_opens_one(open_page: Open) -> None:
 
 
 @pytest.mark.conformance
+def test_the_leaderboard_shows_tournaments_with_ratings_and_head_to_head_records(open_page: Open) -> None:
+    record = {"games": 4, "win_share": 0.75, "win_share_ci95": [0.3, 0.9], "return_mean": 1.5}
+    cost = {"illegal_share": 0.0, "fallback_share": 0.0, "tokens": 0, "money": 0.0, "seconds": 0.0}
+    best = record | cost | {"name": "bayes", "rating": 1600.4, "rating_ci95": [1550.0, 1650.0], "rated": True}
+    down = record | cost | {"name": "llm:down", "rating": None, "rating_ci95": None, "rated": False, "win_share": None}
+    told = {"name": "mine", "game": "cricket", "episodes": 4, "seed": 0, "unfinished": "", "changed": 1.0}
+    told |= {"players": [best, down | {"fallback_share": 1.0}], "matrix": {"bayes": {"llm:down": record}}}
+    page = open_page("/runs")
+    page.route("**/tournaments.json", lambda route: route.fulfill(json={"tournaments": [told]}))
+    page.get_by_role("link", name="Leaderboard").click()
+    ratings = page.get_by_role("group", name="mine: cricket, ratings").get_by_role("row")
+    assert ratings.nth(1).inner_text().split("\t")[:4] == ["1", "bayes", "1600", "1550 to 1650"]
+    assert "not rated" in ratings.nth(2).inner_text() and "100 %" in ratings.nth(2).inner_text()
+    met = page.get_by_role("group", name="mine: cricket, head to head").get_by_role("row")
+    assert "75 %" in met.nth(1).inner_text()
+
+
+@pytest.mark.conformance
 def test_a_private_server_asks_for_the_token_before_it_shows_anything(tmp_path: Path, open_page: Open) -> None:
     """Also when the token's role does not suffice: the page names the role and takes another token."""
     (tmp_path / "tokens").write_text("watch wanda secret-of-wanda\nstart stella secret-of-stella", encoding="utf-8")

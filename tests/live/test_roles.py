@@ -60,6 +60,7 @@ REQUESTS = [
     ("watch", "GET", "/episodes"),
     ("watch", "GET", "/custom/status"),
     ("watch", "GET", "/leaderboard.json"),
+    ("watch", "GET", "/tournaments.json"),
     ("watch", "GET", "/metrics"),
     ("play", "POST", "/envs/deal_or_no_deal/step"),
     ("play", "DELETE", "/mcp"),

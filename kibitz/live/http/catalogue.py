@@ -15,6 +15,7 @@ from typing import Any
 from kibitz.core.paths import read_json, read_small
 from kibitz.core.registry import import_jax
 from kibitz.live.episodes.request import HUMAN
+from kibitz.live.http.models import Tournament
 from kibitz.live.public_text import public_text
 from kibitz.llm.client.types import clean
 
@@ -24,6 +25,7 @@ MAX_CURVE_BYTES = 16 << 20
 MAX_REPORT_BYTES = 16 << 20
 MAX_SUMMARY_CHARS = 1000
 MAX_TEXTS = 100  # one for each phase of a curriculum
+MAX_TOURNAMENTS = 20
 TITLES = {"llm": "Language model", "policy": "Trained"}  # by kind; a name without one is its own title
 
 
@@ -118,17 +120,23 @@ def report_page(folder: Path, name: str) -> bytes | None:
     for path in _folders(folder):
         if path.name == name:
             try:
-                return read_small(path / "report.html", MAX_REPORT_BYTES)
+                return read_small(_report_file(path, "html"), MAX_REPORT_BYTES)
             except OSError:
                 return None
     return None
 
 
+def _report_file(folder: Path, ending: str) -> Path:
+    """A study's report or, in the folder of a tournament, the tournament's."""
+    study = folder / f"report.{ending}"
+    return study if study.exists() else folder / f"tournament.{ending}"
+
+
 def _report(path: Path) -> dict[str, Any] | None:
     """None unless there is a valid report: the folder may contain anything."""
     try:
-        about = json.loads(read_small(path / "report.json", MAX_REPORT_BYTES))
-        changed = (path / "report.html").stat().st_mtime
+        about = json.loads(read_small(_report_file(path, "json"), MAX_REPORT_BYTES))
+        changed = _report_file(path, "html").stat().st_mtime
         title, summary = str(about["title"]), str(about["summary"])
         verdicts = [(str(verdict["text"]), verdict["shown"] is True) for verdict in about["verdicts"][:MAX_TEXTS]]
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
@@ -140,6 +148,19 @@ def _report(path: Path) -> dict[str, Any] | None:
         "verdicts": [{"text": clean(text, MAX_SUMMARY_CHARS), "shown": shown} for text, shown in verdicts],
         "changed": changed,
     }
+
+
+def tournaments_in(folder: Path) -> list[dict[str, Any]]:
+    """The newest tournaments of the runs folder; omits files that are damaged or of another version."""
+    found = []
+    for path in _folders(folder):
+        file = path / "tournament.json"
+        try:
+            told = Tournament.model_validate(read_json(file))
+            found.append(told.model_dump() | {"name": clean(path.name), "changed": file.stat().st_mtime})
+        except (ValueError, OSError):
+            continue
+    return sorted(found, key=lambda one: -one["changed"])[:MAX_TOURNAMENTS]
 
 
 def _folders(folder: Path) -> list[Path]:

@@ -116,3 +116,44 @@ class Envelope(BaseModel):
     ts: float
     type: str
     payload: dict[str, Any]
+
+
+class TournamentRecord(BaseModel):
+    """Games of one player, against all others or one of them. Reads files that anyone may have written."""
+
+    model_config = ConfigDict(allow_inf_nan=False)
+
+    games: int = Field(ge=0)
+    win_share: float | None = Field(description="a tie counts half")
+    win_share_ci95: tuple[float | None, float | None]
+    return_mean: float | None
+
+
+class TournamentPlayer(TournamentRecord):
+    name: str = Field(max_length=200)
+    rating: float | None = Field(description="on Elo's scale; null if the player is not rated")
+    rating_ci95: tuple[float | None, float | None] | None
+    rated: bool = Field(description="false: the fallback mostly played for it")
+    illegal_share: float
+    fallback_share: float
+    tokens: int
+    money: float
+    seconds: float
+
+
+class Tournament(BaseModel):
+    game: str = Field(max_length=64)
+    episodes: int = Field(description="games of every pairing")
+    seed: int
+    unfinished: str = Field(max_length=500, description="why games are missing")
+    players: list[TournamentPlayer] = Field(max_length=64, description="best first")
+    matrix: dict[str, dict[str, TournamentRecord]] = Field(description="by player and opponent")
+
+
+class ListedTournament(Tournament):
+    name: str = Field(description="its folder")
+    changed: float = Field(description="seconds since 1970")
+
+
+class TournamentList(BaseModel):
+    tournaments: list[ListedTournament] = Field(description="newest first")

@@ -195,6 +195,11 @@ def _add_lists(routes: APIRouter) -> None:
         """By game and player, over all finished episodes."""
         return {"players": await asyncio.to_thread(request.app.state.bus.store.leaderboard)}
 
+    @routes.get("/tournaments.json", response_model=models.TournamentList)
+    async def tournaments(request: Request) -> Any:
+        """Tournaments in the runs folder, with ratings and head-to-head records."""
+        return {"tournaments": await asyncio.to_thread(catalogue.tournaments_in, request.app.state.config.runs)}
+
     @routes.get("/runs.json")
     async def runs(request: Request) -> dict[str, Any]:
         """Training runs of this server."""
