@@ -45,17 +45,21 @@ def data(
         float, typer.Option("--random-share", min=0, max=1, help="Share of random acts in every second episode")
     ] = 0.5,
     min_return: Annotated[
-        float | None, typer.Option("--min-return", help="Keep only episodes in which seat 0 earns at least this")
+        float | None, typer.Option("--min-return", help="Keep only episodes that earn at least this")
     ] = None,
     pairs: Annotated[bool, typer.Option("--pairs", help="Write pairs of chosen and rejected answers")] = False,
-    min_regret: Annotated[
-        float, typer.Option("--min-regret", min=0, help="Smallest regret of a rejected answer, for --pairs")
+    min_margin: Annotated[
+        float, typer.Option("--min-margin", min=0, help="Points that a rejected answer must cost, for --pairs")
     ] = 0.0,
     style: Annotated[
         list[str] | None,
         typer.Option(
             "--style", help="Write judgements of this style instead: whole episodes with yes or no; repeatable"
         ),
+    ] = None,
+    from_store: Annotated[
+        str | None,
+        typer.Option("--from-store", help="Read stored episodes instead: SQLite file, postgresql://..., or events"),
     ] = None,
     contexts: Contexts = "uniform",
     seed: Seed = 0,
@@ -76,12 +80,13 @@ def data(
         random_share=random_share,
         min_return=min_return,
         pairs=pairs,
-        min_regret=min_regret,
         styles=tuple(record.styles.names(style, record.name)) if style else (),
+        min_margin=min_margin,
+        stored=from_store or "",
         seed=seed,
     )
-    if style and (pairs or student or expert or min_return is not None):
-        raise BadInput("--style cannot be combined with --pairs, --student, --expert or --min-return.")
+    if style and (pairs or student or expert or from_store or min_return is not None):
+        raise BadInput("--style cannot be combined with --pairs, --student, --expert, --from-store or --min-return.")
     template = None if prompt is None else judge_prompt(prompt) if style else Prompt.read(prompt)
     with output.progress("rows", rows, quiet=as_json) as advance, _writing(out):
         found = write_rows(Path(out), record, chosen, lesson, rows, template, advance)

@@ -17,16 +17,20 @@ from kibitz.core.act import matter
 from kibitz.core.bots import Bot, seated
 from kibitz.core.errors import BadInput
 from kibitz.core.game import Game
+from kibitz.core.paths import named
 from kibitz.core.play.episode import play_episode
 from kibitz.core.play.player import BotPlayer, Choice, Player, Turn
 from kibitz.core.play.resolve import bot_for, bot_named, player_named
 from kibitz.llm.answers.prompt import Prompt
 from kibitz.teach.judging import judgements
+from kibitz.teach.lockstep import Lockstep
 from kibitz.teach.rows import RowWriter
+from kibitz.teach.stored import Stored, stored_examples
 from kibitz.teach.walk import Example, Source, examples
 
 Row = Mapping[str, Any]
 PAIR_BATCH = 1024  # positions per draw of pairs
+STUDENT_BATCH = 32  # episodes of a student that PyTorch runs
 MAX_EMPTY_BATCHES = 200  # in a row; on a CPU that is 25,600 episodes
 
 
@@ -40,8 +44,9 @@ class Lesson:
     random_share: float = 0.5  # of seat 0's turns, in every second episode
     min_return: float | None = None  # drops episodes in which seat 0 earned less
     pairs: bool = False  # chosen and rejected acts instead of single answers
-    min_regret: float = 0.0  # of a rejected act; at most this much worse is no pair
     styles: tuple[str, ...] = ()  # judgements of whole episodes instead of acts
+    min_margin: float = 0.0  # points between the two; a rejected act that costs no more is no pair
+    stored: str = ""  # a store or a file of events, instead of new episodes
     seed: int = 0
 
 
@@ -57,30 +62,53 @@ def write_rows(
     """Writes the rows; after an interrupt the file holds the whole rows written so far."""
     if path.exists():
         raise BadInput(f"{path} exists; name another file or delete it.")
-    stream = _rows(game, options, lesson, prompt)
+    notes: list[str] = []
+    stream = _rows(game, options, lesson, prompt, notes.append)
     path.parent.mkdir(parents=True, exist_ok=True)
-    written, empty = 0, 0
-    with path.open("wb") as file:
-        for batch in stream:
-            taken = batch[: rows - written]
-            _append(file, b"".join(json.dumps(row, separators=(",", ":")).encode() + b"\n" for row in taken))
-            written += len(taken)
-            progress(len(taken))
-            if written >= rows:
-                break
-            empty = 0 if taken else empty + 1
-            if empty == MAX_EMPTY_BATCHES:
-                limits = "--min-regret, or name another --student" if lesson.pairs else "--min-return"
-                raise BadInput(f"No position qualifies after {written:,} rows, which {path} holds; lower {limits}.")
-    return {"file": str(path), "rows": written, "bytes": path.stat().st_size}
+    written = 0
+    try:
+        with path.open("wb") as file:
+            for batch in _until_dry(stream, lesson, path):
+                taken = batch[: rows - written]
+                _append(file, b"".join(json.dumps(row, separators=(",", ":")).encode() + b"\n" for row in taken))
+                written += len(taken)
+                progress(len(taken))
+                if written >= rows:
+                    break
+        if not written:
+            reason = f" ({notes[0]})" if notes else ""
+            raise BadInput(f"No stored episode of {game.name} qualifies{reason}; lower --min-return or ask for others.")
+    except BadInput:
+        if not written:
+            path.unlink(missing_ok=True)
+        raise
+    skipped = {"skipped_episodes": len(notes)} if lesson.stored else {}
+    return {"file": str(path), "rows": written, "bytes": path.stat().st_size} | skipped
 
 
-def _rows(game: Game, options: Any, lesson: Lesson, prompt: Prompt | None) -> Iterator[Sequence[Row]]:
+def _until_dry(stream: Iterator[Sequence[Row]], lesson: Lesson, path: Path) -> Iterator[Sequence[Row]]:
+    """The stream's batches; BadInput after many empty ones, unless a store ends by itself."""
+    empty = written = 0
+    for batch in stream:
+        yield batch
+        written += len(batch)
+        empty = 0 if batch or lesson.stored else empty + 1
+        if empty == MAX_EMPTY_BATCHES:
+            limits = "--min-margin, or name another --student" if lesson.pairs else "--min-return"
+            kept = f" after {written:,} rows, which {path} holds" if written else ""
+            raise BadInput(f"No position qualifies{kept}; lower {limits}.")
+
+
+def _rows(
+    game: Game, options: Any, lesson: Lesson, prompt: Prompt | None, skipped: Callable[[str], None]
+) -> Iterator[Sequence[Row]]:
     if lesson.styles:
         styles = game.styles.names(lesson.styles, game.name)
         opponent = next(iter(_shares(game, lesson)))
         return judgements(game, options, styles, opponent, lesson.seed, prompt or judge_prompt())
     writer = RowWriter(game, prompt)
+    if lesson.stored:
+        return _stored(game, lesson, writer, skipped)
     return _pairs(game, options, lesson, writer) if lesson.pairs else _taught(game, options, lesson, writer)
 
 
@@ -111,6 +139,16 @@ def _taught(game: Game, options: Any, lesson: Lesson, writer: RowWriter) -> Iter
         yield [writer.taught(one.position, one.act) for one in found]
 
 
+def _stored(game: Game, lesson: Lesson, writer: RowWriter, skipped: Callable[[str], None]) -> Iterator[list[Row]]:
+    """The acts of the player whom `expert` names, or of both seats."""
+    if not isinstance(lesson.expert, str) or lesson.student or lesson.pairs:
+        raise BadInput("--from-store takes one --expert at most, and neither --student nor --pairs.")
+    asked = Stored(lesson.stored, lesson.expert, frozenset(lesson.opponents or {}))
+    for found in stored_examples(game.name, asked, skipped):
+        kept = [one for one in found if lesson.min_return is None or one.paid >= lesson.min_return]
+        yield [writer.taught(one.position, one.act) for one in kept]
+
+
 def _examples(game: Game, options: Any, lesson: Lesson, opponent: str, number: int) -> Iterator[list[Example]]:
     """The opponents share a seed; each has its own part of its episodes."""
     other = _compiled(game, opponent, "an opponent")
@@ -119,7 +157,29 @@ def _examples(game: Game, options: Any, lesson: Lesson, opponent: str, number: i
     if not lesson.student or (student := bot_named(game, lesson.student)) is not None:
         source = Source(expert, other, student if lesson.student else None, lesson.random_share)
         return examples(game, options, source, lesson.seed, start)
+    if named(lesson.student).is_dir():
+        return _model_play(game, options, expert, other, lesson, start)
     return _shadowed(game, options, expert, other, player_named(game, lesson.student), lesson.seed, start)
+
+
+def _model_play(
+    game: Game, options: Any, expert: Bot, opponent: Bot, lesson: Lesson, number: int
+) -> Iterator[list[Example]]:
+    """Episodes of a folder of transformers or of `kibitz teach`, which plays its most likely legal acts."""
+    from kibitz.teach.sampler import Sampler
+
+    sampler = Sampler.of(game, lesson.student, RowWriter(game))
+    table = Lockstep(game, options, opponent, expert)
+    while True:
+        numbers = range(number, number + STUDENT_BATCH)
+        played = table.play(lesson.seed, numbers, lambda asked: [one.act for one in sampler.answer(asked, None)])
+        decisions = sorted(played.decisions, key=lambda decision: decision.episode)  # stable: turns stay in order
+        yield [
+            Example(one.position, one.label, float(played.returns[one.episode, 0]))
+            for one in decisions
+            if one.label is not None
+        ]
+        number += STUDENT_BATCH
 
 
 def _shadowed(
@@ -152,7 +212,7 @@ class Shadow:
 
 
 def _pairs(game: Game, options: Any, lesson: Lesson, writer: RowWriter) -> Iterator[list[Row]]:
-    """The expert's act is chosen; the student's, or a random one, is rejected where it costs more than `min_regret`."""
+    """The expert's act is chosen; the student's, or a random one, is rejected where it costs more than `min_margin`."""
     worse = _compiled(game, lesson.student or "random", "a student for pairs")
     shares, seed = _shares(game, lesson), lesson.seed
     expert = bot_for(game, lesson.expert or game.reference)
@@ -166,8 +226,8 @@ def _pairs(game: Game, options: Any, lesson: Lesson, writer: RowWriter) -> Itera
             differs = ((best != other) & counts).any(1) | (best[:, 0] != other[:, 0])
             yield [
                 dict(writer.preferred(position(game, settings, drawn, int(i)), _act(best[i]), _act(other[i])))
-                | {"regret": round(float(lost[i]), 4)}
-                for i in np.flatnonzero(differs & (lost > lesson.min_regret))
+                | {"margin": round(float(lost[i]), 4)}
+                for i in np.flatnonzero(differs & (lost > lesson.min_margin))
             ]
         seed += 1_000_003  # draw_positions counts episodes from 0
 

@@ -85,7 +85,12 @@ def load_model(base: str, dtype: Any) -> Any:
             return peft.PeftModel.from_pretrained(load_model(taught[0], dtype), taught[1]).merge_and_unload()
     source = base_source(base)
     with _readable(base):
-        return transformers.AutoModelForCausalLM.from_pretrained(**source, dtype=dtype)
+        model = transformers.AutoModelForCausalLM.from_pretrained(**source, dtype=dtype)
+    if "gguf_file" in source:  # these are ordinary weights now, which transformers would still refuse to train
+        model.is_quantized, model.hf_quantizer = False, None
+        if hasattr(model.config, "quantization_config"):
+            del model.config.quantization_config
+    return model
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from kibitz.core.act import Masks
 from kibitz.core.errors import BadInput
 from kibitz.core.game import Game
 from kibitz.teach.batches import Encoder
+from kibitz.teach.libraries import find_device, load_model, require
 from kibitz.teach.rows import RowWriter
 
 MAX_LEGAL_ACTS = 20_000  # of one position; each is one answer
@@ -49,6 +50,15 @@ class Sampler:
         self.game, self.writer, self.encoder = game, writer, encoder
         self.model, self.torch, self.batch = model, torch, batch
         self._trees: OrderedDict[Any, Tree] = OrderedDict()
+
+    @classmethod
+    def of(cls, game: Game, base: str, writer: RowWriter, batch: int = 64) -> Sampler:
+        """A model as it is, on the best device."""
+        (torch,) = require("torch")
+        device = find_device("auto")
+        dtype = torch.float32 if device == "cpu" else torch.bfloat16
+        model = load_model(base, dtype).to(device).eval()
+        return cls(game, writer, Encoder.of(base, 1 << 30), model, torch, batch)
 
     def answer(self, positions: Sequence[Position], chance: np.random.Generator | None) -> list[Answered]:
         """Draws answers; without chance, takes the most likely token at each branch."""

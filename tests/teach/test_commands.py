@@ -45,7 +45,7 @@ def test_a_place_that_cannot_be_written_is_one_sentence(kibitz: Callable[..., An
 def test_a_return_that_no_episode_reaches_ends_the_drawing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(data, "MAX_EMPTY_BATCHES", 2)
     game = toy.build(False)
-    with pytest.raises(data.BadInput, match=r"No position qualifies after 0 rows, .*lower --min-return"):
+    with pytest.raises(data.BadInput, match="No position qualifies; lower --min-return"):
         write_rows(tmp_path / "rows.jsonl", game, game.default_options, Lesson(min_return=1e9), 10)
 
 

@@ -79,9 +79,9 @@ def test_low_returns_are_dropped(tmp_path: Path) -> None:
 
 
 def test_a_rejected_answer_differs_from_the_chosen_one_and_costs_something(tmp_path: Path) -> None:
-    for row in rows_of(tmp_path / "pairs", toy.build(False), Lesson(pairs=True, min_regret=0.5), 30):
+    for row in rows_of(tmp_path / "pairs", toy.build(False), Lesson(pairs=True, min_margin=0.5), 30):
         (chosen,), (rejected,) = row["chosen"], row["rejected"]
-        assert chosen["content"] != rejected["content"] and row["regret"] > 0.5
+        assert chosen["content"] != rejected["content"] and row["margin"] > 0.5
         assert row["prompt"][0]["role"] == "user"
 
 

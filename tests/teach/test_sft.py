@@ -139,3 +139,14 @@ def test_a_folder_without_weights_is_one_sentence(lesson: tuple[Path, Path], tmp
     (tmp_path / "config.json").write_text((lesson[0] / "config.json").read_text())
     with pytest.raises(BadInput, match="transformers cannot read"):
         train(options(lesson, base=str(tmp_path)), tmp_path / "run")
+
+
+def test_a_training_goes_on_from_an_earlier_one(lesson: tuple[Path, Path], tmp_path: Path) -> None:
+    """An adapter on top of an adapter begins where the first one ended."""
+    from kibitz.teach.sft import train
+
+    train(options(lesson, rank=8), tmp_path / "first")
+    train(options(lesson, rank=8, epochs=1, lr=1e-9, base=str(tmp_path / "first")), tmp_path / "second")
+    first, second = ((tmp_path / name / "metrics.csv").read_text().splitlines() for name in ("first", "second"))
+    begun, ended, then = (float(line.split(",")[2]) for line in (first[1], first[-1], second[1]))
+    assert ended < 0.7 * begun and then == pytest.approx(ended, rel=0.2)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from math import isclose
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kibitz.core.errors import BadInput
 from kibitz.core.registry import import_jax
@@ -33,7 +34,7 @@ def verify(store: Store, episode_id: str) -> bool:
         if row is None or row.returns is None or row.verified:
             return row is not None and row.verified
         request, whole = read_whole(store, row)
-        found = _returns(prepare(request, Limits(operator=False), StopSignal(), whole))
+        found = replay(prepare(request, Limits(operator=False), StopSignal(), whole))
         if all(isclose(a, b, rel_tol=TOLERANCE, abs_tol=TOLERANCE) for a, b in zip(found, row.returns, strict=True)):
             store.mark_verified(episode_id)
             return True
@@ -46,10 +47,13 @@ def verify(store: Store, episode_id: str) -> bool:
     return False
 
 
-def _returns(whole: PreparedEpisode) -> tuple[float, float]:
+def replay(
+    whole: PreparedEpisode, seen: Callable[[int, Any, list[tuple[int, ...] | None]], None] = lambda *step: None
+) -> tuple[float, float]:
     """What the recorded acts earn. BadInput if one is illegal, or if the game does not end with the last of them.
 
-    Unlike `play_episode`, asks no player and draws nothing.
+    Unlike `play_episode`, asks no player and draws nothing. Each step calls `seen` with its number, the state before
+    it and both seats' acts.
     """
     import numpy as np
 
@@ -69,6 +73,7 @@ def _returns(whole: PreparedEpisode) -> tuple[float, float]:
             within = all(0 <= value < len(mask) for value, mask in zip(act, masks, strict=False))
             if bool(to_act) != (acts[seat] is not None) or (to_act and not (within and table.is_legal(masks, act))):
                 raise BadInput(f"Step {number} is not possible in this game.")
+        seen(number, state, acts)
         given = tuple(act or acts[1 - seat] for seat, act in enumerate(acts))
         state, rewards, _ = table.step(settings, state, given, luck, number)
         returns += np.asarray(rewards, float)

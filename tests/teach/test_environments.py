@@ -1,0 +1,82 @@
+"""Games as TRL's environments: tools with schemas, an episode's return as the reward, here or on a server."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from kibitz.core.errors import BadInput
+from kibitz.games import game_names
+from kibitz.teach.environments import environment_factory, openenv_factory
+from tests.live.conftest import Serve, serve
+from tests.train import toy
+
+__all__ = ["serve"]
+
+
+@pytest.fixture(autouse=True)
+def registered() -> Iterator[None]:
+    toy.register()
+    yield
+    toy.unregister()
+
+
+def public(environment: Any) -> list[str]:
+    return [name for name, _ in inspect.getmembers(type(environment), inspect.isfunction) if not name.startswith("_")]
+
+
+def test_tools_play_and_the_return_is_the_reward() -> None:
+    environment = environment_factory(toy.NAME, rounds=2)()
+    assert public(environment) == ["act", "get_reward", "reset"]
+    shown = json.loads(environment.reset(prompt="ignored", seed=3, opponent="heuristic"))
+    assert "lucky" in shown["text"] and environment.get_reward() == 0
+    earned = 0.0
+    for _ in range(2):
+        lucky = int(shown["text"].split("lucky ")[1][0])
+        shown = json.loads(environment.act(arm=lucky, stake=0))
+        earned = environment.get_reward()
+    assert shown["done"] and earned > 0
+    assert environment.act(arm=0, stake=0) == "The episode is over." and environment.get_reward() == earned
+    environment.reset(seed=3)
+    assert environment.get_reward() == 0
+
+
+def test_a_wrong_call_is_an_answer_that_the_model_can_read() -> None:
+    environment = environment_factory(toy.NAME)()
+    environment.reset(seed=0)
+    assert environment.act(arm="left").startswith("Error: ")
+    assert "illegal" in json.loads(environment.act(arm=7, stake=0))["error"]
+
+
+@pytest.mark.conformance
+@pytest.mark.parametrize("game", [name for name in game_names() if name != toy.NAME])
+def test_every_game_has_tools_whose_schemas_transformers_can_write(game: str) -> None:
+    from transformers.utils import get_json_schema
+
+    environment = environment_factory(game)()
+    for name in set(public(environment)) - {"reset", "get_reward"}:
+        schema = get_json_schema(getattr(environment, name))["function"]
+        assert schema["name"] == name and schema["description"]
+        described = schema["parameters"]["properties"].values()
+        assert all(one["description"] and one["type"] in ("integer", "string", "array") for one in described)
+
+
+@pytest.mark.conformance
+def test_a_server_gives_the_same_episode(serve: Serve) -> None:
+    url = serve("--no-warm").url
+    here = environment_factory("deal_or_no_deal")()
+    there = openenv_factory(url, "deal_or_no_deal")()
+    assert public(here) == public(there)
+    assert here.reset(seed=1) == there.reset(seed=1)
+    assert there.propose(books="many", hats=0, balls=0).startswith("Error: ")
+    for environment in (here, there):
+        environment.agree()
+    assert here.get_reward() == there.get_reward() > 0
+    with pytest.raises(BadInput, match="name an OpenEnv server that has this game"):
+        openenv_factory(url, "no_such_game")
+    with pytest.raises(BadInput, match="cannot be reached"):
+        openenv_factory("http://127.0.0.1:1")
