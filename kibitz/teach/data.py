@@ -23,7 +23,7 @@ from kibitz.core.play.player import BotPlayer, Choice, Player, Turn
 from kibitz.core.play.resolve import bot_for, bot_named, player_named
 from kibitz.llm.answers.prompt import Prompt
 from kibitz.teach.judging import judgements
-from kibitz.teach.lockstep import Lockstep
+from kibitz.teach.play.lockstep import Lockstep
 from kibitz.teach.rows import RowWriter
 from kibitz.teach.stored import Stored, stored_examples
 from kibitz.teach.walk import Example, Source, examples
@@ -166,7 +166,7 @@ def _model_play(
     game: Game, options: Any, expert: Bot, opponent: Bot, lesson: Lesson, number: int
 ) -> Iterator[list[Example]]:
     """Episodes of a folder of transformers or of `kibitz teach`, which plays its most likely legal acts."""
-    from kibitz.teach.sampler import Sampler
+    from kibitz.teach.play.sampler import Sampler
 
     sampler = Sampler.of(game, lesson.student, RowWriter(game))
     table = Lockstep(game, options, opponent, expert)

@@ -6,7 +6,7 @@ each batch of episodes, so the policy that learns is the one that played: no rat
 
 TRL's GRPOTrainer also plays environments (`examples/trl_grpo.py`), but generates one conversation per episode, token
 by token and free to be illegal. Here a turn is a short question of its own, all games take their turns together, and
-the model chooses among legal acts only, which needs a rollout of our own (`lockstep.py`, `sampler.py`).
+the model chooses among legal acts only, which needs a rollout of our own (`play`).
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from kibitz.llm.answers.prompt import Prompt
 from kibitz.teach import job
 from kibitz.teach.batches import Encoder
 from kibitz.teach.job import JobOptions, Learner
-from kibitz.teach.lockstep import Lockstep, Played
+from kibitz.teach.play.lockstep import Lockstep, Played
+from kibitz.teach.play.sampler import Answered, Sampler, gathered
 from kibitz.teach.rows import RowWriter
-from kibitz.teach.sampler import Answered, Sampler, gathered
 
 SELF = "self"  # as an opponent: a frozen copy of the model
 

@@ -12,8 +12,8 @@ from kibitz.core.bots import seated
 from kibitz.core.play.episode import play_episode
 from kibitz.core.play.player import BotPlayer, Choice
 from kibitz.games import get_game
-from kibitz.teach.lockstep import Lockstep
-from kibitz.teach.sampler import legal_acts
+from kibitz.teach.play.lockstep import Lockstep
+from kibitz.teach.play.sampler import legal_acts
 from tests.train import toy
 
 

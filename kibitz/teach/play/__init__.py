@@ -1,0 +1,1 @@
+"""A language model at play: many games side by side, legal answers only."""
