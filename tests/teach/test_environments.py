@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 import inspect
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,10 +14,13 @@ import pytest
 from kibitz.core.errors import BadInput
 from kibitz.games import game_names
 from kibitz.teach.environments import environment_factory, openenv_factory
+from kibitz.teach.libraries import load_model
+from tests.advice.conftest import embedded
+from tests.conftest import ROOT
 from tests.live.conftest import Serve, serve
 from tests.train import toy
 
-__all__ = ["serve"]
+__all__ = ["embedded", "serve"]
 
 
 @pytest.fixture(autouse=True)
@@ -80,3 +85,26 @@ def test_a_server_gives_the_same_episode(serve: Serve) -> None:
         openenv_factory(url, "no_such_game")
     with pytest.raises(BadInput, match="cannot be reached"):
         openenv_factory("http://127.0.0.1:1")
+
+
+@pytest.mark.conformance
+@pytest.mark.usefixtures("embedded", "one_thread")
+def test_trl_trains_smollm2_on_a_game(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With six of its thirty layers and the smallest game: a whole step of the whole model takes minutes on a CPU."""
+    monkeypatch.setenv("TRL_EXPERIMENTAL_SILENCE", "1")
+    spec = importlib.util.spec_from_file_location("trl_grpo", ROOT / "examples" / "trl_grpo.py")
+    assert spec is not None and spec.loader is not None
+    example = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(example)
+
+    def first_layers(base: str, dtype: Any) -> Any:
+        model = load_model(base, dtype)
+        model.model.layers = model.model.layers[:6]
+        model.config.num_hidden_layers = 6
+        return model
+
+    monkeypatch.setattr(example, "load_model", first_layers)
+    given = ["--game", toy.NAME, "--steps", "2", "--group", "2", "--tokens", "8", "--out", str(tmp_path)]
+    trainer = example.main(given)
+    assert trainer.state.global_step == 2
+    assert "rewards/TwoArmsTools/mean" in trainer.state.log_history[0]
