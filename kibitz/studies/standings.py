@@ -173,6 +173,8 @@ def report(found: Standings, title: str, facts: dict[str, str], about: dict[str,
     parts += [_players_table(found.players), _matrix_table(found)]
     notes = [
         "Every deal is played twice with the same luck and the seats swapped; each pair is one observation.",
+        "A win is a higher return than the opponent's, so ratings say who out-earns whom. Where both can gain, as in a "
+        "negotiation, the return says who earns most.",
         "Ratings are Bradley-Terry's on Elo's scale (mean 1500; 400 points are odds of ten to one), with "
         f"{DRAWN_GAMES:g} drawn game added to every pairing. Intervals are 95 % and come from a bootstrap over pairs.",
         "Tokens and money include those of failed answers. Seconds are the time that decisions took; bots in compiled "
