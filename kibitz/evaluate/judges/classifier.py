@@ -29,13 +29,12 @@ WEIGHT_DECAY = 1e-3
 
 def episode_features(game: Game, episodes: Labelled) -> NDArray[np.float32]:
     """f32[n, features]: both seats' views of the end, how often each seat chose each value, and what both earned."""
-    settings = episodes.settings
 
-    def ends(state: Any) -> Array:
+    def ends(settings: Any, state: Any) -> Array:
         views = [game.learning.features(settings, game.rules.view(settings, state, seat)) for seat in SEATS]
         return jnp.concatenate(views)
 
-    views = np.asarray(jax.jit(jax.vmap(ends))(episodes.state))
+    views = np.asarray(jax.jit(jax.vmap(ends, in_axes=(None, 0)))(episodes.settings, episodes.state))
     made = np.arange(episodes.acts.shape[2]) < episodes.turns[..., None]  # bool[n, 2, turns]
     counts = [
         ((episodes.acts[..., head, None] == np.arange(size)) & made[..., None]).sum(2)
