@@ -89,13 +89,11 @@ def test_what_cannot_judge_is_refused_in_one_sentence(tmp_path: Path) -> None:
 
 @pytest.mark.conformance
 @pytest.mark.usefixtures("embedded")
-def test_the_embedded_model_answers_yes_or_no_about_both_games() -> None:
-    for name, options in (("deal_or_no_deal", {}), ("cricket", {"max_overs": 1})):
-        game = get_game(name)
-        drawn = draw(game, game.options.read(options), 2, ["random"], "random", seed=4)
-        style = next(iter(game.styles.questions))
-        (row,) = evaluate_judge(game, drawn, "llm:embedded", [style])["styles"]
-        assert row["answered"] == 2 and row["failures"] == {} and row["prompt_tokens"] > 100
+def test_the_embedded_model_answers_yes_or_no_about_a_transcript() -> None:
+    (row,) = evaluate_judge(TOY, draw(TOY, OPTIONS, 2, ["random"], "heuristic", seed=2), "llm:embedded", ["bold"])[
+        "styles"
+    ]
+    assert row["answered"] == 2 and row["failures"] == {} and row["prompt_tokens"] > 50
 
 
 def test_accuracy_counts_only_answers_and_names_the_majority() -> None:
