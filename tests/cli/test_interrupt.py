@@ -162,11 +162,12 @@ def test_an_evaluation_of_hints_stopped_between_questions_reports_what_it_has(
     words = ("hints", "evaluate", "--source", "llm:fake-slow", "--states", "2000", "--json")
     with Process(COMMAND, *words, cwd=tmp_path) as process:
         process.wait_until(lambda: len(presets.of("slow")) > 60)
-        code, out, err = process.stop()
+        code, out, err = process.stop(limit=10)  # scoring what has arrived takes 0.4 s of a processor
         found = json.loads(out)
         assert (code, err) == (130, "kibitz: stopped.\n")
         assert found["interrupted"] and 30 < found["states"] < 2000
-        assert found["legal_share"] == 1 and found["hint_regret_mean"] is not None
+        assert found["legal_share"] > 0.3 and found["hint_regret_mean"] is not None
+        assert found["failed"] == sum(found["failures"].values()) < found["states"]
 
 
 @pytest.mark.conformance
