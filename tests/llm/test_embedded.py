@@ -89,8 +89,8 @@ def test_every_answer_parses_and_is_legal() -> None:
 
 
 @pytest.mark.conformance
-def test_forty_random_positions_all_parse_and_are_legal() -> None:
-    all_legal(positions(40, seed=2))
+def test_eighty_random_positions_all_parse_and_are_legal() -> None:
+    all_legal(positions(80, seed=2))
 
 
 @pytest.mark.conformance

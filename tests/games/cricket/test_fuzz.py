@@ -85,5 +85,5 @@ def test_random_and_malformed_calls_are_all_answered() -> None:
 
 
 @pytest.mark.conformance
-def test_twenty_thousand_random_and_malformed_calls_are_all_answered() -> None:
-    assert fuzz(20_000, seed=2) > 8_000
+def test_forty_thousand_random_and_malformed_calls_are_all_answered() -> None:
+    assert fuzz(40_000, seed=2) > 16_000
