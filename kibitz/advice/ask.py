@@ -13,7 +13,7 @@ from kibitz.llm.answers.answer import CONFIDENCE, Answer
 from kibitz.llm.answers.prompt import Prompt
 from kibitz.llm.client.blocking import BlockingClient
 from kibitz.llm.client.client import Client, connect
-from kibitz.llm.client.limits import Budget, FailurePolicy
+from kibitz.llm.client.limits import Budget, BudgetTracker, FailurePolicy
 from kibitz.llm.client.types import Question, Reply
 from kibitz.llm.client.usage import UsageLedger
 from kibitz.llm.presets import Preset, get_preset
@@ -54,7 +54,7 @@ class Asker:
         *,
         calibration: Sequence[float] | None = None,  # of a taught model's confidence
         cache: str | Path | None = None,
-        budget: Budget | None = None,
+        budget: Budget | BudgetTracker | None = None,
         policy: FailurePolicy | None = None,
         ledger: UsageLedger | None = None,
         connect: Callable[..., Client] = connect,  # a preset and keywords -> a client

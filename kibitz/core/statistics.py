@@ -92,6 +92,18 @@ def win_share_ci95(values: Floats) -> tuple[float, Interval]:
     return mean, _wilson(mean, _worth(mean, float(known.var(ddof=1)) / count, count), t_quantile(count - 1))
 
 
+def win_share_p(values: Floats) -> float:
+    """Two-sided, for a true share of one half: below 0.05 where `win_share_ci95` excludes it; NaN for one pair."""
+    from scipy.special import stdtr
+
+    known = np.asarray(values, float)[~np.isnan(values)]
+    if len(known) < 2:
+        return math.nan
+    mean, count = float(known.mean()), len(known)
+    trials = _worth(mean, float(known.var(ddof=1)) / count, count)
+    return float(2 * stdtr(count - 1, -abs(mean - 0.5) / math.sqrt(0.25 / trials)))
+
+
 def interquartile_mean(scores: Floats) -> Any:
     """The mean of the middle half of all runs and tasks [..., runs, tasks]; less swayed by outliers than the mean."""
     flat = np.sort(scores.reshape(*scores.shape[:-2], -1), axis=-1)

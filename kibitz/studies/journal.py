@@ -79,13 +79,22 @@ class Journal:
         self._file.close()
 
 
+def is_begun(folder: Path) -> bool:
+    """Whether the folder has a record with at least its first line."""
+    path = folder / FILE
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.readline().endswith(b"\n")
+
+
 class JournalledPlayer:
     """A player of one game whose answers are recorded as they arrive, and repeated from the record after a crash."""
 
     def __init__(self, player: Player, game: GameId, journal: Journal) -> None:
         self.name, self.player, self.game, self.journal = player.name, player, game, journal
         self.known = dict(journal.decisions.get(game, {}))
-        self.out_of_budget = ""
+        self.out_of_budget = False
 
     def begin(self, settings: Any, seat: int, luck: Any) -> None:
         self.player.begin(settings, seat, luck)
@@ -101,7 +110,7 @@ class JournalledPlayer:
             choice = self.player.choose(turn)
         except PlayerFailed as failed:
             if failed.kind == BUDGET:
-                self.out_of_budget = str(failed)
+                self.out_of_budget = True
             else:
                 self._record(turn, {"failure": failed.kind, "message": str(failed)}, failed.usage)
             raise

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from importlib.util import find_spec
 from typing import NamedTuple
 
@@ -36,6 +36,7 @@ def rate(points: Mapping[tuple[int, int], Floats], players: int, seed: int = 0) 
     """Ratings from every pairing's pairs of games; points are what the first player won of each pair, 0..1.
 
     The bootstrap draws pairs from those played and from one won and one lost: ten wins of ten leave some doubt.
+    Ratings have no intervals while two groups of players have not met, as in an unfinished tournament.
     """
     import choix
 
@@ -43,18 +44,18 @@ def rate(points: Mapping[tuple[int, int], Floats], players: int, seed: int = 0) 
     met = {pairing: np.asarray(pairs, float) for pairing, pairs in points.items() if len(pairs)}
 
     def fit(means: Mapping[tuple[int, int], float], start: Floats | None) -> Floats:
-        wins = np.zeros((players, players))
+        wins = np.full((players, players), DRAWN_GAMES / 2) * (1 - np.eye(players))
         for (one, other), mean in means.items():
             games = 2.0 * len(met[one, other])
-            wins[one, other] = games * mean + DRAWN_GAMES / 2
-            wins[other, one] = games * (1 - mean) + DRAWN_GAMES / 2
+            wins[one, other] += games * mean
+            wins[other, one] += games * (1 - mean)
         strengths: Floats = choix.ilsr_pairwise_dense(wins, initial_params=start, max_iter=1000, tol=TOLERANCE)
         return np.asarray(strengths - strengths.mean())
 
     fitted = fit({pairing: float(pairs.mean()) for pairing, pairs in met.items()}, None)
     values = MEAN_RATING + ELO_PER_LOGIT * fitted
     counts = [len(pairs) for pairs in met.values()]
-    if min(counts) < 2:
+    if min(counts) < 2 or not _connected(met, players):
         return [Rating(float(value), NO_INTERVAL) for value in values]
     pools = {pairing: np.append(pairs, [0.0, 1.0]) for pairing, pairs in met.items()}
     resampled = np.array(
@@ -66,3 +67,14 @@ def rate(points: Mapping[tuple[int, int], Floats], players: int, seed: int = 0) 
     quantile = ELO_PER_LOGIT * t_quantile(sum(counts) - len(counts))
     halves = [quantile * bootstrap_error(column, sum(counts), len(counts)) for column in resampled.T]
     return [Rating(float(v), (float(v - half), float(v + half))) for v, half in zip(values, halves, strict=True)]
+
+
+def _connected(pairings: Collection[tuple[int, int]], players: int) -> bool:
+    """Whether games lead from every player to every other."""
+    group, waiting = {0}, [0]
+    while waiting:
+        one = waiting.pop()
+        found = {a + b - one for a, b in pairings if one in (a, b)} - group
+        group |= found
+        waiting += found
+    return len(group) == players

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kibitz.core.play.events import mostly_fallback
-from kibitz.core.statistics import holm, mean_ci95, paired_difference, win_share_ci95
+from kibitz.core.statistics import holm, mean_ci95, win_share_ci95, win_share_p
 from kibitz.studies.plot import intervals
 from kibitz.studies.ratings import DRAWN_GAMES, Rating, rate
 from kibitz.studies.report import Column, Figure, Interval, Report, Table, Verdict, finite
@@ -187,7 +187,7 @@ def _verdicts(rated: list[dict[str, Any]], points: dict[tuple[str, str], Floats]
     """Neighbours in the order, against each other; a family of comparisons."""
     neighbours = [(one["name"], other["name"]) for one, other in pairwise(rated)]
     between = [points[pair] for pair in neighbours]
-    p_values = holm([paired_difference(won, np.full(len(won), 0.5)).p for won in between])
+    p_values = holm(list(map(win_share_p, between)))
     verdicts = []
     for (one, other), games, p in zip(neighbours, between, p_values, strict=True):
         share = f"{100 * games.mean():.1f} % of {2 * len(games):,} games" if len(games) else "no games"

@@ -27,9 +27,10 @@ from kibitz.core.play.player import BotPlayer, Player
 from kibitz.evaluate import match, packs
 from kibitz.evaluate.match import CHUNK, Progress, Side, side_of
 from kibitz.evaluate.tally import Tallies
-from kibitz.llm.client.limits import Budget
+from kibitz.llm.client.limits import Budget, BudgetTracker
+from kibitz.llm.client.usage import UsageLedger
 from kibitz.players.llm import LLMPlayer
-from kibitz.studies.journal import GameId, Journal, JournalledPlayer
+from kibitz.studies.journal import FILE, GameId, Journal, JournalledPlayer, is_begun
 from kibitz.train.folder import new_folder, written_by_us
 
 FORMAT = 1  # of the record; raise it when old records can no longer be continued
@@ -109,29 +110,31 @@ def stored_header(folder: Path) -> dict[str, Any]:
 def _prepare(folder: Path, resume: bool) -> None:
     if folder.exists() and not folder.is_dir():
         raise BadInput(f"{folder} is a file; --out must name a folder.")
-    begun = folder.is_dir() and any(folder.iterdir())
+    with new_folder(folder):
+        begun = is_begun(folder)
+        others = folder.is_dir() and any(path.name != FILE for path in folder.iterdir())
     if resume and not begun:
         raise BadInput(f"There is no tournament to resume in {folder}; start it without --resume.")
-    if begun and not resume:
+    if (begun or others) and not resume:
         raise BadInput(f"{folder} is not empty; choose another --out, or --resume the tournament in it.")
     with new_folder(folder):
         folder.mkdir(parents=True, exist_ok=True)
 
 
 def _continue(journal: Journal, plan: Plan, folder: Path) -> None:
-    """More or fewer games may be wanted than at first; everything else must be the same."""
-    wanted, more = plan.header(), {"episodes": plan.episodes}
+    """More or fewer games may be wanted than at first, and another budget; everything else must be the same."""
+    wanted, more = plan.header(), {"episodes": plan.episodes, "money": plan.money}
     if not journal.header:
         journal.add(wanted | more | {"command": plan.command})
         return
-    if journal.header.get("episodes") != plan.episodes:
-        journal.add(journal.header | more)
     for name, value in wanted.items():
         if journal.header.get(name) != value:
             raise BadInput(
                 f"The tournament in {folder} has {name.replace('_', ' ')} {journal.header.get(name)!r}, not {value!r}; "
                 "choose another --out."
             )
+    if any(journal.header.get(name) != value for name, value in more.items()):
+        journal.add(journal.header | more)
 
 
 class _Session:
@@ -148,6 +151,8 @@ class _Session:
         self.stopping = threading.Event()
         self._seated: dict[Any, Any] = {}
         self._own = threading.local()  # players with a memory: one set for each thread
+        self._budget = BudgetTracker(Budget(money=plan.money))  # of all models and all sessions together
+        self._budget.ledgers.append(UsageLedger(money=journal.money))
         self._models = {name: self._within_budget(side.player, closing) for name, side in sides.items()}
 
     def run(self) -> Played:
@@ -284,16 +289,14 @@ class _Session:
         """The same model with a client that sends nothing beyond what is left to spend."""
         if self.plan.money is None or not isinstance(player, LLMPlayer):
             return player
-        left = max(0.0, self.plan.money - self.journal.money)
         preset = player.name.partition(":")[2]
-        asker = PositionAsker(self.plan.game, preset, budget=Budget(money=left))
+        asker = PositionAsker(self.plan.game, preset, budget=self._budget)
         return LLMPlayer(preset, closing.enter_context(asker))
 
     def _stop_if_asked(self, players: list[Player]) -> None:
         """A turn that the budget denied was not the player's failure, so its game does not count."""
-        denied = next((p.out_of_budget for p in players if isinstance(p, JournalledPlayer) and p.out_of_budget), "")
-        if denied:
-            self.unfinished = denied
+        if any(isinstance(player, JournalledPlayer) and player.out_of_budget for player in players):
+            self.unfinished = f"the budget of {self.plan.money:g} is spent"
             self.stopping.set()
         if self.stopping.is_set():
             raise Stopped("the tournament stops", "interrupted")

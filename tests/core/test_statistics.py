@@ -21,6 +21,7 @@ from kibitz.core.statistics import (
     share_ci95,
     stratified_bootstrap,
     win_share_ci95,
+    win_share_p,
 )
 
 EXPERIMENTS = 2000
@@ -71,6 +72,16 @@ def test_a_win_share_stays_within_its_bounds_and_three_of_three_prove_little() -
     many = np.random.default_rng(3).binomial(2, 0.6, 4000) / 2
     assert win_share_ci95(many)[1] == pytest.approx(mean_ci95(many)[1], abs=1e-4)
     assert np.isnan(win_share_ci95(np.ones(1))[1]).all()
+
+
+@pytest.mark.parametrize("wins", [[1, 1], [1] * 6, [1, 1, 1, 0.5], [0.5, 0.5], [0, 0, 0.5, 0, 0, 0, 0], [1, 0, 1, 1]])
+def test_a_win_share_differs_from_a_half_exactly_where_its_interval_excludes_it(wins: list[float]) -> None:
+    values = np.array(wins, float)
+    (low, high), p = win_share_ci95(values)[1], win_share_p(values)
+    assert (p < 0.05) == (not low <= 0.5 <= high) and 0 <= p <= 1
+    many = np.random.default_rng(3).binomial(2, 0.51, 4000) / 2
+    assert win_share_p(many) == pytest.approx(stats.ttest_1samp(many, 0.5).pvalue, rel=0.01)
+    assert math.isnan(win_share_p(values[:1]))
 
 
 @pytest.mark.parametrize("shape", [(5, 1), (10, 3), (7, 2)])

@@ -24,7 +24,7 @@ from kibitz.studies import tournament
 from kibitz.studies.journal import FILE, Journal
 from kibitz.studies.ratings import MEAN_RATING, rate
 from kibitz.studies.standings import report, standings
-from kibitz.studies.tournament import Plan, play
+from kibitz.studies.tournament import Plan, play, stored_header
 from tests.conftest import ROOT, Finished
 from tests.llm.fake_server import MODELS, CannedResponse, FakeServer, Request, obliging
 from tests.train import toy
@@ -76,6 +76,21 @@ def test_ratings_recover_the_odds_and_stay_finite_for_a_player_that_always_wins(
     assert best.value < 2500 and best.ci95[1] - best.ci95[0] > 100
     alone, _ = rate({(0, 1): np.ones(1)}, 2)
     assert np.isnan(alone.ci95).all()
+
+
+def test_an_unfinished_tournament_of_groups_that_never_met_is_rated_without_intervals() -> None:
+    found = rate({(0, 1): np.array([1.0, 1.0, 0.5]), (2, 3): np.array([0.0, 0.0])}, 4)
+    assert found[0].value > found[1].value and found[3].value > found[2].value
+    assert all(np.isnan(rating.ci95).all() for rating in found)
+    met = rate({(0, 1): np.array([1.0, 1.0, 0.5]), (1, 2): np.array([0.0, 0.5])}, 3)
+    assert not any(np.isnan(rating.ci95).any() for rating in met)
+
+
+def test_a_few_wins_are_no_proof_of_who_is_better() -> None:
+    few = standings(["a", "b"], 4, rows_of({("a", "b"): [(1.0, 0.0)] * 4}))
+    many = standings(["a", "b"], 40, rows_of({("a", "b"): [(1.0, 0.0)] * 40}))
+    shown = [report(one, "A", {"command": "kibitz"}, {"unfinished": ""}).verdicts[0].shown for one in (few, many)]
+    assert shown == [False, True]
 
 
 def test_the_order_agrees_with_the_pairwise_results() -> None:
@@ -191,6 +206,15 @@ def test_a_tournament_refuses_what_it_cannot_play(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").touch()
     with pytest.raises(BadInput, match="not empty"):
         play(Plan(GAME, OPTIONS, ("random", "oracle"), 4), tmp_path)
+    with pytest.raises(BadInput, match="no tournament to resume"):
+        stored_header(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+
+def test_a_start_that_was_killed_before_its_first_line_can_begin_again(tmp_path: Path) -> None:
+    (tmp_path / FILE).write_bytes(b'{"kind":"tournament","ga')
+    played = play(Plan(GAME, OPTIONS, ("oracle", "heuristic"), 2), tmp_path)
+    assert len(played.rows) == 1
 
 
 def test_the_command_writes_every_form_and_resumes_with_more_games(
@@ -213,8 +237,10 @@ def test_the_command_writes_every_form_and_resumes_with_more_games(
     more = kibitz("tournament", "--resume", "--out", out, "--episodes", "6", "--json")
     assert json.loads(more.stdout)["matrix"]["oracle"]["heuristic"]["games"] == 6
     assert len((tmp_path / "out" / FILE).read_text(encoding="utf-8").splitlines()) == 4  # two headers, two batches
-    other = kibitz(*words, "--resume", "--seed", "9")
+    record = (tmp_path / "out" / FILE).read_bytes()
+    other = kibitz(*words, "--resume", "--seed", "9", "--episodes", "8")
     assert other.returncode == 2 and "has seed 0, not 9" in other.stderr
+    assert (tmp_path / "out" / FILE).read_bytes() == record, "a refused command changes nothing"
 
 
 PRESET = {"provider": "openai", "model": "obliging", "structure": "schema", "price": {"prompt": 1.0, "completion": 2.0}}
@@ -247,6 +273,27 @@ def test_a_model_is_asked_within_a_budget_and_a_failing_one_is_not_rated(
     assert dead["name"] == "llm:dead" and not dead["rated"] and dead["failures"] == {"transport": 8}
     model = next(one for one in found.players if one["name"] == "llm:obliging")
     assert model["rated"] and model["tokens"] == 8 * 320 and model["money"] == pytest.approx(8 * 340e-6)
+
+
+def test_all_models_of_a_tournament_share_its_budget(
+    tmp_path: Path, fake: FakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    presets = yaml.safe_load(preset_file(tmp_path, fake).read_text(encoding="utf-8"))["presets"]
+    both = {"presets": {"one": presets["obliging"], "two": presets["obliging"]}}
+    (tmp_path / "two.yaml").write_text(yaml.safe_dump(both), encoding="utf-8")
+    monkeypatch.setenv("KIBITZ_LLM_PRESETS", str(tmp_path / "two.yaml"))
+    monkeypatch.setenv("FAKE_KEY", "sk-fake")
+    fake.counts.clear()
+    plan = Plan(GAME, OPTIONS, ("llm:one", "llm:two"), 8, money=0.0015)
+    played = play(plan, tmp_path / "out")
+    assert "budget" in played.unfinished
+    with Journal(tmp_path / "out") as journal:
+        assert 0 < journal.money <= plan.money
+    assert 340e-6 * fake.counts["obliging"] <= plan.money, "340 millionths for each answer"
+    assert stored_header(tmp_path / "out")["money"] == plan.money, "so that --resume does not lift the limit"
+    asked = fake.counts["obliging"]
+    assert play(plan, tmp_path / "out", resume=True).unfinished == "the budget of 0.0015 is spent"
+    assert 340e-6 * fake.counts["obliging"] <= plan.money and fake.counts["obliging"] <= asked + 1
 
 
 @pytest.mark.conformance

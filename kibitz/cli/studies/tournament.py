@@ -45,9 +45,7 @@ def tournament(
     options: GameOptions = None,
     budget_money: Annotated[
         float | None,
-        typer.Option(
-            "--budget-money", help="Stop once models have cost this much; default: no limit", show_default=False
-        ),
+        typer.Option("--budget-money", help="Stop before all models together cost more than this", show_default=False),
     ] = None,
     out: Annotated[
         Path | None,
@@ -74,6 +72,7 @@ def tournament(
         game, pack = game or stored.get("game"), pack or stored.get("pack")
         seed = stored.get("seed") if seed is None else seed
         episodes = episodes or stored.get("episodes")
+        budget_money = stored.get("money") if budget_money is None else budget_money
         if not options and stored.get("options"):
             options = [f"{name}={json.dumps(value)}" for name, value in stored["options"].items()]
     if not players:
@@ -111,7 +110,10 @@ def tournament(
     if not as_json:
         output.out.print(f"Report: {folder / 'tournament.html'}", markup=False, highlight=False, soft_wrap=True)
     if played.unfinished:
-        print(f"kibitz: unfinished, because {played.unfinished}; continue with --resume.", file=sys.stderr)
+        print(
+            f"kibitz: unfinished, because {played.unfinished}; continue with --resume and a larger --budget-money.",
+            file=sys.stderr,
+        )
 
 
 def _pack(game: str, name: str | None) -> Any:

@@ -64,7 +64,7 @@ class Client:
         provider: Provider,
         *,
         cache: Cache | None = None,
-        budget: Budget | None = None,
+        budget: Budget | BudgetTracker | None = None,  # a tracker is shared with other clients
         policy: FailurePolicy | None = None,
         prompt_version: str = "",
         calibration: Sequence[float] | None = None,  # of a taught model's confidence
@@ -75,7 +75,8 @@ class Client:
         self.cache, self.prompt_version, self.draw = cache, prompt_version, draw
         self.calibration = calibration
         self.ledger = UsageLedger() if ledger is None else ledger
-        self.budget = BudgetTracker(budget or Budget(), self.ledger, _now)
+        self.budget = budget if isinstance(budget, BudgetTracker) else BudgetTracker(budget or Budget(), _now)
+        self.budget.ledgers.append(self.ledger)
         self.breaker = Breaker(preset.limits, _now)
         self.window = FailureWindow(policy or FailurePolicy())
         self.paused_until = 0.0  # on the event loop's clock: a rate limit applies to all calls
@@ -365,7 +366,7 @@ def connect(
     preset: Preset | str,
     *,
     cache: str | Path | None = None,
-    budget: Budget | None = None,
+    budget: Budget | BudgetTracker | None = None,
     policy: FailurePolicy | None = None,
     prompt_version: str = "",
     calibration: Sequence[float] | None = None,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import Literal
@@ -55,10 +57,15 @@ class TooManyFailures(RuntimeError):
 
 
 class BudgetTracker:
-    """Enforces a budget. It reserves the most that a call may cost before the call, so nothing is overspent."""
+    """Enforces a budget. It reserves the most that a call may cost before the call, so nothing is overspent.
 
-    def __init__(self, budget: Budget, ledger: UsageLedger, clock: Clock) -> None:
-        self.budget, self.ledger, self.clock = budget, ledger, clock
+    Several clients, each in its own thread, may share one.
+    """
+
+    def __init__(self, budget: Budget, clock: Clock = time.monotonic) -> None:
+        self.budget, self.clock = budget, clock
+        self.ledgers: list[UsageLedger] = []  # of the clients that spend from it
+        self._lock = threading.Lock()
         self.started: float | None = None
         self.reserved_tokens, self.reserved_money = 0, 0.0
 
@@ -72,24 +79,29 @@ class BudgetTracker:
 
     def reserve(self, max_usage: Usage) -> None:
         """Reserve what a call may cost, or raise ProviderError."""
-        budget, ledger = self.budget, self.ledger
-        wanted = [
-            ("calls", budget.calls, ledger.calls + 1),
-            ("tokens", budget.tokens, ledger.tokens + self.reserved_tokens + max_usage.tokens),
-            ("money", budget.money, ledger.money + self.reserved_money + max_usage.money),
-        ]
-        for name, limit, amount in wanted:
-            if limit is not None and amount > limit:
-                raise _exhausted(name, limit)
-        if self.seconds_left() <= 0:
-            raise _exhausted("seconds", budget.seconds)
-        self.reserved_tokens += max_usage.tokens
-        self.reserved_money += max_usage.money
+        budget = self.budget
+        with self._lock:
+            calls, tokens, money = (
+                sum(getattr(ledger, name) for ledger in self.ledgers) for name in ("calls", "tokens", "money")
+            )
+            wanted = [
+                ("calls", budget.calls, calls + 1),
+                ("tokens", budget.tokens, tokens + self.reserved_tokens + max_usage.tokens),
+                ("money", budget.money, money + self.reserved_money + max_usage.money),
+            ]
+            for name, limit, amount in wanted:
+                if limit is not None and amount > limit:
+                    raise _exhausted(name, limit)
+            if self.seconds_left() <= 0:
+                raise _exhausted("seconds", budget.seconds)
+            self.reserved_tokens += max_usage.tokens
+            self.reserved_money += max_usage.money
 
     def release(self, max_usage: Usage) -> None:
         """The call is over and its actual cost is in the ledger."""
-        self.reserved_tokens -= max_usage.tokens
-        self.reserved_money -= max_usage.money
+        with self._lock:
+            self.reserved_tokens -= max_usage.tokens
+            self.reserved_money -= max_usage.money
 
 
 def _exhausted(name: str, limit: float | None) -> ProviderError:
