@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Answer a question with many training runs.", no_args_is_help=True)
 
 DEFAULTS: dict[str, Any] = {
-    "game": DEFAULT_GAME,
     "algos": ["ppo", "reinforce"],
     "configs": [],
     "opponent": None,
@@ -41,7 +40,9 @@ HINT_DEFAULTS: dict[str, Any] = {
     "model_episodes": 64,
 }
 
-GameName = Annotated[str | None, typer.Option("--game", help=f"Game to play; default: {DEFAULT_GAME}")]
+GameName = Annotated[
+    str | None, typer.Option("--game", help=f"Game to play; default: the config's, else {DEFAULT_GAME}")
+]
 Out = Annotated[Path, typer.Option("--out", help="Folder of the study and its report")]
 Algos = Annotated[str | None, typer.Option("--algos", help="Algorithms, separated by commas; default: ppo,reinforce")]
 Configs = Annotated[
@@ -140,13 +141,14 @@ def _names(text: str | None) -> list[str] | None:
 
 def _numbers(option: str, text: str | None) -> list[int] | None:
     names = _names(text)
-    if names is not None and not all(name.isdecimal() and 0 < int(name) < 10**6 for name in names):
+    if names is not None and not (names and all(name.isdecimal() and 0 < int(name) < 10**6 for name in names)):
         raise BadInput(f"{option} is {text!r}; it should be whole numbers from 1, separated by commas.")
     return None if names is None else [int(name) for name in names]
 
 
 def _run(kind: str, out: Path, given: dict[str, Any], defaults: dict[str, Any], resume: bool, as_json: bool) -> None:
     from kibitz.studies.answers import study_report
+    from kibitz.studies.cells import configured_game
     from kibitz.studies.study import Study
 
     known = {"kind": kind} | {name: value for name, value in given.items() if value is not None}
@@ -154,6 +156,7 @@ def _run(kind: str, out: Path, given: dict[str, Any], defaults: dict[str, Any], 
         study = Study.resumed(out, known)
     else:
         asked = defaults | known
+        asked.setdefault("game", configured_game(asked["configs"], asked["set"]) or DEFAULT_GAME)
         if kind == "hints" and asked["model_cadences"] is None:
             asked["model_cadences"] = asked["cadences"]
         study = Study.new(out, asked, sys.argv[1:])

@@ -90,7 +90,7 @@ def _hints(study: Study, results: Sequence[Mapping[str, Any]], yardstick: Yardst
     for algo in algos:
         own = [result for result in results if result["algorithm"] == algo]
         title = ALGORITHMS.get(algo, algo)
-        cells = [found(result, _label(result), result["source"] != "none") for result in own]
+        cells = [found(result, _label(result), result["source"] != "none", yardstick) for result in own]
         if not cells:
             continue
         figures.append(
@@ -107,7 +107,9 @@ def _hints(study: Study, results: Sequence[Mapping[str, Any]], yardstick: Yardst
         for one, other in _pairs(own):
             subject = f"{title}, {_phrase(own[one])} against {_phrase(own[other])}"
             comparisons += _measured(subject, cells[one], cells[other])
-        everything += [found(result, f"{title}: {_label(result)}", result["source"] != "none") for result in own]
+        everything += [
+            found(result, f"{title}: {_label(result)}", result["source"] != "none", yardstick) for result in own
+        ]
     family = corrected(comparisons)
     shown = sum(one.shown for one in family)
     summary = (
@@ -152,7 +154,7 @@ def _sweep(study: Study, results: Sequence[Mapping[str, Any]], yardstick: Yardst
     for algo in study.asked["algos"]:
         own = [result for result in results if result["algorithm"] == algo]
         title = ALGORITHMS.get(algo, algo)
-        cells = [found(result, result["setting"], False) for result in own]
+        cells = [found(result, result["setting"], False, yardstick) for result in own]
         if not cells:
             continue
         base, rest = cells[0], cells[1:]
@@ -162,7 +164,7 @@ def _sweep(study: Study, results: Sequence[Mapping[str, Any]], yardstick: Yardst
             compared(f"{title}, {cell.label} against the config", "final result", cell.final, base.final)
             for cell in rest
         ]
-        everything += [found(result, f"{title}: {result['setting']}", False) for result in own]
+        everything += [found(result, f"{title}: {result['setting']}", False, yardstick) for result in own]
     everything.sort(key=lambda cell: -cell.final.mean())
     family = corrected(comparisons)
     made = [verdict for verdict in verdicts(family, yardstick) if verdict.shown]

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kibitz.core.errors import BadInput
+from kibitz.core.options import parse_settings
 from kibitz.train.config import Job, read_job
 from kibitz.train.llm_hints.plan import whole_updates
 from kibitz.train.start import changes_of
@@ -30,8 +31,19 @@ class Cell:
     job: Job
 
 
+def configured_game(configs: Sequence[str], options: Sequence[str]) -> str | None:
+    """The game that the configs or `--set` name, as for `kibitz train`."""
+    paths: Sequence[str | None] = configs or [None]
+    jobs = [read_job(path, parse_settings(list(options))) for path in paths]
+    names = {job.env.game for job in jobs if job.env.id is not None}
+    if len(names) > 1:
+        raise BadInput(f"The configs are for different games ({', '.join(sorted(names))}); give one of them.")
+    return names.pop() if names else None
+
+
 def hint_cells(asked: Mapping[str, Any]) -> list[Cell]:
     """Algorithm x source x cadence. `none` has no cadence; models may have their own seeds and cadences."""
+    _check_configs(asked)
     sources: list[str] = asked["sources"]
     for source in sources:
         if source not in FUNCTIONS and not source.startswith(MODEL):
@@ -53,6 +65,7 @@ def hint_cells(asked: Mapping[str, Any]) -> list[Cell]:
 
 def sweep_cells(asked: Mapping[str, Any]) -> list[Cell]:
     """The config as it is, then the grid over the varied keys, or as many random settings as asked for."""
+    _check_configs(asked)
     axes = dict(map(_axis, asked["vary"]))
     if len(axes) < len(asked["vary"]):
         raise BadInput("Two --vary options name the same key; list all of its values in one.")
@@ -85,6 +98,12 @@ def _job(asked: Mapping[str, Any], algo: str, seeds: int, changed: Mapping[str, 
         raise BadInput("A study compares single configurations; remove the curriculum from its config.")
     models = any(source.startswith(MODEL) for source in asked.get("sources", ()))
     return whole_updates(job) if models else job  # all cells learn in equal updates
+
+
+def _check_configs(asked: Mapping[str, Any]) -> None:
+    for path in asked["configs"]:
+        if (algo := read_job(path, {}).algo) not in asked["algos"]:
+            raise BadInput(f"{path} is for {algo}, which is not among the algorithms; add it to --algos.")
 
 
 def _config(paths: Sequence[str], algo: str) -> str | None:

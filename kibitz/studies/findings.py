@@ -74,14 +74,14 @@ class Found:
         return np.asarray(self.alone.mean(axis=1), float)
 
 
-def found(result: Mapping[str, Any], label: str, hinted: bool) -> Found:
+def found(result: Mapping[str, Any], label: str, hinted: bool, yardstick: Yardstick) -> Found:
     returns = np.asarray(result["return"], float)
     heard_returns = None if result["heard_return"] is None else np.asarray(result["heard_return"], float)
+    unit = result["reference"] if result["share"] is None and yardstick.percent else 1.0
     if result["share"] is not None:
         alone = np.asarray(result["share"], float)
         heard = None if result["heard_share"] is None else np.asarray(result["heard_share"], float)
     else:
-        unit = reference if (reference := result.get("reference") or 0.0) > 0 else 1.0
         alone, heard = returns / unit, None if heard_returns is None else heard_returns / unit
     missing = np.full(len(returns), math.nan)
     if not hinted:
@@ -91,7 +91,7 @@ def found(result: Mapping[str, Any], label: str, hinted: bool) -> Found:
     elif result.get("heard_gain") is not None:
         gain = np.asarray(result["heard_gain"], float)
         share = result["heard_gain_share"]
-        apart = gain * (alone[:, -1] / returns[:, -1]) if share is None else np.asarray(share, float)
+        apart = gain / unit if share is None else np.asarray(share, float)
         ends = alone[:, -1] + apart, returns[:, -1] + gain
     else:
         ends = missing, missing

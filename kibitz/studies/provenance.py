@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import shlex
 import sys
 import time
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 
+# also within --out=/a/b and policy:/a/b,llm:/c.gguf
+ABSOLUTE = re.compile(r"(?<![^=:,])(?:~[^/,]*)?/(?!/)(?:[^/,]+/)*?([^/,]+)/?(?=,|$)")
 PACKAGES = ("kibitz", "jax", "numpy")
 
 
@@ -28,7 +30,7 @@ def provenance(seeds: str, seconds: float, argv: Sequence[str] | None = None) ->
 
 def command_line(argv: Sequence[str]) -> str:
     """The command as one could type it, with absolute paths reduced to their last part."""
-    return shlex.join(["kibitz", *(Path(word).name if Path(word).is_absolute() else word for word in argv)])
+    return shlex.join(["kibitz", *(ABSOLUTE.sub(r"\1", word) for word in argv)])
 
 
 def machine() -> str:

@@ -8,7 +8,7 @@ import pytest
 
 from kibitz.cli.study import DEFAULTS, HINT_DEFAULTS
 from kibitz.core.errors import BadInput
-from kibitz.studies.cells import hint_cells, sweep_cells
+from kibitz.studies.cells import configured_game, hint_cells, sweep_cells
 
 
 def hints(**changes: Any) -> Any:
@@ -62,6 +62,12 @@ def test_a_random_search_draws_within_its_ranges_the_same_for_the_same_seed() ->
     assert len(sweep("train.epochs=1,2", random=20)) == 3, "no setting twice"
 
 
+def test_a_study_plays_the_game_of_its_config() -> None:
+    assert configured_game(["configs/ppo_cricket.yaml"], []) == "cricket"
+    assert configured_game([], ["env.id=Cricket-v0"]) == "cricket"
+    assert configured_game([], []) is None
+
+
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
@@ -70,6 +76,9 @@ def test_a_random_search_draws_within_its_ranges_the_same_for_the_same_seed() ->
         (lambda: hints(sources=[]), "no cells"),
         (lambda: hints(set=["train.lrr=1"]), "train.lrr"),
         (lambda: hints(configs=["configs/ppo_config.yaml", "configs/ppo_fast.yaml"]), "both for ppo"),
+        (lambda: hints(configs=["configs/reinforce_fast.yaml"], algos=["ppo"]), "add it to --algos"),
+        (lambda: sweep("train.lr=1", configs=["configs/reinforce_fast.yaml"], algos=["ppo"]), "add it to --algos"),
+        (lambda: configured_game(["configs/ppo_cricket.yaml", "configs/ppo_style.yaml"], []), "different games"),
         (lambda: sweep("train.lr"), "not of the form"),
         (lambda: sweep("train.lr=1e-4..1e-2"), "is a range"),
         (lambda: sweep("train.lr=2..1", random=3), "should rise"),

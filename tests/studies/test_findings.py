@@ -96,6 +96,19 @@ def test_a_game_without_a_ceiling_is_measured_by_its_reference_or_by_returns(tmp
     assert by_return.data["yardstick"] == "return" and len(by_return.parts) == len(by_reference.parts) - 1
 
 
+def test_all_cells_are_in_the_unit_of_the_report_even_at_a_return_of_0(tmp_path: Path) -> None:
+    bare: dict[str, Any] = {"share": None, "heard_share": None}
+    model: dict[str, Any] = {"heard_gain": [0.5] * SEEDS, "heard_gain_share": None, "heard_episodes": 8}
+    still = bare | {"return": [[0.0, 0.0, 0.0]] * SEEDS}
+    mixed = reported(
+        tmp_path, result("none", 0, **bare, reference=8.0), result("llm:a", 0, **still, **model, reference=0)
+    )
+    assert mixed.data["yardstick"] == "return"
+    none, llm = mixed.data["cells"]
+    assert none["final_alone"] == [row[-1] for row in none["return"]]
+    assert llm["final_heard"] == [0.5] * SEEDS
+
+
 def test_steps_to_a_threshold_count_seeds_that_never_reach_it() -> None:
     curves = np.array([[0.5, 0.9, 0.8], [0.95, 0.9, 0.9], [0.1, 0.2, 0.3]])
     reached = steps_to(curves, [10, 20, 30], 0.9)

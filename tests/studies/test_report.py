@@ -103,4 +103,6 @@ def test_markdown_tables_keep_their_columns(report: Report) -> None:
 def test_a_report_states_its_command_and_machine_but_no_path(report: Report) -> None:
     assert report.facts["command"] == "kibitz study hints --out x"
     assert command_line(["a b"]) == "kibitz 'a b'"
+    words = ["--out=/home/me/x", "policy:/home/me/p,llm:/m/a.gguf,policy:runs/p", "~/x/", "http://a/b", "1/2"]
+    assert command_line(words) == "kibitz --out=x policy:p,llm:a.gguf,policy:runs/p x http://a/b 1/2"
     assert "core" in machine() and "secret" not in report.as_json()

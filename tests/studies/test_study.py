@@ -56,6 +56,7 @@ def test_a_study_trains_its_cells_and_writes_its_report(kibitz: Callable[..., An
         (["hints", "--resume"], "no study to resume"),
         (["sweep"], "needs --vary"),
         (["hints", "--cadences", "0"], "whole numbers from 1"),
+        (["hints", "--cadences", ""], "whole numbers from 1"),
         (["hints", "--game", "two_arms", "--sources", "llm:nobody"], "nobody"),
     ],
 )
