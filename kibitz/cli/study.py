@@ -156,7 +156,8 @@ def _run(kind: str, out: Path, given: dict[str, Any], defaults: dict[str, Any], 
         study = Study.resumed(out, known)
     else:
         asked = defaults | known
-        asked.setdefault("game", configured_game(asked["configs"], asked["set"]) or DEFAULT_GAME)
+        if "game" not in asked:
+            asked["game"] = configured_game(asked["configs"], asked["set"]) or DEFAULT_GAME
         if kind == "hints" and asked["model_cadences"] is None:
             asked["model_cadences"] = asked["cadences"]
         study = Study.new(out, asked, sys.argv[1:])

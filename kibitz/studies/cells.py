@@ -33,8 +33,10 @@ class Cell:
 
 def configured_game(configs: Sequence[str], options: Sequence[str]) -> str | None:
     """The game that the configs or `--set` name, as for `kibitz train`."""
+    env = parse_settings(list(options)).get("env")
+    named = {"env": {"id": env["id"]}} if isinstance(env, dict) and "id" in env else {}
     paths: Sequence[str | None] = configs or [None]
-    jobs = [read_job(path, parse_settings(list(options))) for path in paths]
+    jobs = [read_job(path, named) for path in paths]
     names = {job.env.game for job in jobs if job.env.id is not None}
     if len(names) > 1:
         raise BadInput(f"The configs are for different games ({', '.join(sorted(names))}); give one of them.")

@@ -29,6 +29,7 @@ from kibitz.studies.report import finite
 from kibitz.train import checkpoint
 from kibitz.train.config import Job
 from kibitz.train.evaluation import WITHOUT_HINTS
+from kibitz.train.folder import written_by_us
 from kibitz.train.llm_hints.player import HintedPolicy
 from kibitz.train.logs import read_rows
 from kibitz.train.opponents import game_of, policy_of, preset_of, prompt_of
@@ -96,7 +97,8 @@ class Study:
 
     def run(self) -> bool:
         """Trains every cell that has not finished; False if Ctrl-C stopped it."""
-        return all(self._finished(cell) or self._train(cell) for cell in self.cells)
+        with written_by_us(self.folder):
+            return all(self._finished(cell) or self._train(cell) for cell in self.cells)
 
     def _finished(self, cell: Cell) -> bool:
         return self._result(cell).is_file()

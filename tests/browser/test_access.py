@@ -296,7 +296,7 @@ def test_the_runs_page_lists_reports_and_opens_one(open_page: Open) -> None:
     page = open_page("/runs")
     card = page.get_by_label("Do hints help?")
     card.get_by_text("It rose.").wait_for()
-    assert card.get_by_text("Nothing was shown in 1 of 2 comparisons.").is_visible()
+    assert card.get_by_text("Nothing was shown in 1 of 2 verdicts.").is_visible()
     card.get_by_role("link", name="Do hints help?").click()
     page.get_by_role("heading", name="How this was made").wait_for()
     assert page.url.endswith("/reports/study.html")
@@ -309,16 +309,25 @@ def test_the_leaderboard_shows_tournaments_with_ratings_and_head_to_head_records
     cost = {"illegal_share": 0.0, "fallback_share": 0.0, "tokens": 0, "money": 0.0, "seconds": 0.0}
     best = record | cost | {"name": "bayes", "rating": 1600.4, "rating_ci95": [1550.0, 1650.0], "rated": True}
     down = record | cost | {"name": "llm:down", "rating": None, "rating_ci95": None, "rated": False, "win_share": None}
-    told = {"name": "mine", "game": "cricket", "episodes": 4, "seed": 0, "unfinished": "", "changed": 1.0}
+    told = {
+        "name": "mine",
+        "game": "cricket",
+        "episodes": 4,
+        "seed": 0,
+        "pack": "death",
+        "unfinished": "",
+        "changed": 1.0,
+    }
     told |= {"players": [best, down | {"fallback_share": 1.0}], "matrix": {"bayes": {"llm:down": record}}}
     page = open_page("/runs")
     page.route("**/tournaments.json", lambda route: route.fulfill(json={"tournaments": [told]}))
     page.get_by_role("link", name="Leaderboard").click()
     ratings = page.get_by_role("group", name="mine: cricket, ratings").get_by_role("row")
+    page.get_by_text("4 games of every pairing, pack death").wait_for()
     assert ratings.nth(1).inner_text().split("\t")[:4] == ["1", "bayes", "1600", "1550 to 1650"]
-    assert "not rated" in ratings.nth(2).inner_text() and "100 %" in ratings.nth(2).inner_text()
+    assert "not rated" in ratings.nth(2).inner_text() and "100.0 %" in ratings.nth(2).inner_text()
     met = page.get_by_role("group", name="mine: cricket, head to head").get_by_role("row")
-    assert "75 %" in met.nth(1).inner_text()
+    assert "75.0 %" in met.nth(1).inner_text()
 
 
 @pytest.mark.conformance

@@ -65,7 +65,7 @@ def test_a_random_search_draws_within_its_ranges_the_same_for_the_same_seed() ->
 def test_a_study_plays_the_game_of_its_config() -> None:
     assert configured_game(["configs/ppo_cricket.yaml"], []) == "cricket"
     assert configured_game([], ["env.id=Cricket-v0"]) == "cricket"
-    assert configured_game([], []) is None
+    assert configured_game([], ["env.points_budget=10"]) is None, "the default"
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,9 @@ from typing import Any
 
 import pytest
 
+from kibitz.core.errors import BadInput
+from kibitz.studies.study import Study
+from kibitz.train.folder import written_by_us
 from tests.studies.conftest import TINY
 from tests.train.conftest import Command
 
@@ -65,6 +68,13 @@ def test_a_mistake_ends_with_code_2_and_writes_nothing(
 ) -> None:
     done = kibitz("study", *words, "--out", str(tmp_path / "x"))
     assert done.returncode == 2 and sentence in done.stderr and not (tmp_path / "x").exists()
+
+
+def test_a_folder_holds_one_study_at_a_time(tmp_path: Path) -> None:
+    study = Study(tmp_path, {}, [], [])
+    with written_by_us(tmp_path), pytest.raises(BadInput, match="Another training writes"):
+        study.run()
+    assert study.run()
 
 
 @pytest.mark.conformance

@@ -98,7 +98,7 @@ def tournament(
     found = standings(names, count, played.rows)
     about = {
         "game": game,
-        "pack": pack,
+        "pack": None if matches is None else Path(matches.name).name,
         "episodes": count,
         "seed": seed,
         "version": __version__,

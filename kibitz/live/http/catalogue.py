@@ -156,9 +156,9 @@ def tournaments_in(folder: Path) -> list[dict[str, Any]]:
     for path in _folders(folder):
         file = path / "tournament.json"
         try:
-            told = Tournament.model_validate(read_json(file))
+            told = Tournament.model_validate(json.loads(read_small(file, MAX_REPORT_BYTES)))
             found.append(told.model_dump() | {"name": clean(path.name), "changed": file.stat().st_mtime})
-        except (ValueError, OSError):
+        except (ValueError, OSError, RecursionError):
             continue
     return sorted(found, key=lambda one: -one["changed"])[:MAX_TOURNAMENTS]
 

@@ -145,6 +145,7 @@ class Tournament(BaseModel):
     game: str = Field(max_length=64)
     episodes: int = Field(description="games of every pairing")
     seed: int
+    pack: str | None = Field(None, max_length=200, description="the scenarios, if they were fixed ones")
     unfinished: str = Field(max_length=500, description="why games are missing")
     players: list[TournamentPlayer] = Field(max_length=64, description="best first")
     matrix: dict[str, dict[str, TournamentRecord]] = Field(description="by player and opponent")

@@ -25,7 +25,7 @@ class Leaderboard extends HTMLElement {
   }
 }
 
-const percent = (value) => (value === null ? "–" : `${(100 * value).toFixed(0)} %`);
+const percent = (value) => (value === null ? "–" : `${(100 * value).toFixed(1)} %`);
 const between = (limits, show) => (limits && limits[0] !== null ? `${show(limits[0])} to ${show(limits[1])}` : "–");
 const whole = (value) => (value === null ? "–" : value.toFixed(0));
 
@@ -41,7 +41,7 @@ function tournament(one) {
   ]);
   const record = (row, column) => (row === column ? "" : percent(one.matrix[row]?.[column]?.win_share ?? null));
   return h("section.card", { "aria-label": title }, h("h2", null, `Tournament ${title}`),
-    h("p.dim.small", null, `${many(one.episodes, "game")} of every pairing, seed ${one.seed}, ${ago(one.changed)}.${one.unfinished ? ` Unfinished, because ${one.unfinished}.` : ""}`),
+    h("p.dim.small", null, `${many(one.episodes, "game")} of every pairing, ${one.pack ? `pack ${one.pack}` : `seed ${one.seed}`}, ${ago(one.changed)}.${one.unfinished ? ` Unfinished, because ${one.unfinished}.` : ""}`),
     scroll(`${title}, ratings`, table(head, lines, "", [1])),
     h("h2", null, "Head to head"),
     scroll(`${title}, head to head`, table(["Won by", ...names.map((name) => `against ${called(name)}`)], names.map((row) => [called(row), ...names.map((column) => record(row, column))]), "", [0])),

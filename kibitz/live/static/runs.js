@@ -40,7 +40,7 @@ function reportCard(report) {
     h("h3", null, h("a", { href: signed(`/reports/${encodeURIComponent(report.name)}.html`) }, report.title)),
     text("p.dim.small", `${report.name} · ${ago(report.changed)}`), text("p", report.summary),
     shown.length ? h("ul.small", null, shown.map((verdict) => text("li", verdict.text))) : null,
-    rest ? text("p.dim.small", `Nothing was shown in ${rest} of ${many(report.verdicts.length, "comparison")}.`) : null);
+    rest ? text("p.dim.small", `Nothing was shown in ${rest} of ${many(report.verdicts.length, "verdict")}.`) : null);
 }
 
 const MEASURES = ["share_of_ceiling", "win_share", "return_mean"];
