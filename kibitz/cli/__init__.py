@@ -6,10 +6,13 @@ Every command prints a table for people or, with `--json`, one object for machin
 from __future__ import annotations
 
 import sys
+from typing import Annotated
 
 import typer
 
+from kibitz import __version__
 from kibitz.cli import bench, cricket, demo, evaluate, hints, judge, live, llm, new_game, play, study, teach, train
+from kibitz.cli.setup import extras
 from kibitz.cli.studies import tournament
 from kibitz.core import interrupt
 from kibitz.core.errors import BadInput
@@ -18,9 +21,25 @@ app = typer.Typer(
     name="kibitz",
     help="Strategy games in which agents learn with an adviser in their ear and anyone can watch.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"kibitz {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and exit", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    pass
+
+
 app.command()(evaluate.evaluate)
 app.command()(tournament.tournament)
 app.command()(play.play)
@@ -43,6 +62,11 @@ def main() -> None:
         code = app(standalone_mode=False)
     except BadInput as error:
         print(f"kibitz: {error}", file=sys.stderr)
+        sys.exit(2)
+    except ModuleNotFoundError as error:
+        if not (text := extras.sentence(error)):
+            raise
+        print(f"kibitz: {text}", file=sys.stderr)
         sys.exit(2)
     except typer.TyperException as error:
         if text := error.format_message().strip():  # empty when Typer has printed the help instead

@@ -10,7 +10,6 @@ import time
 import webbrowser
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
@@ -20,6 +19,7 @@ from rich.table import Table
 
 from kibitz.cli.options import Json
 from kibitz.cli.output import interval, number, out, progress, result
+from kibitz.cli.setup import extras
 from kibitz.cli.train import train_with_progress
 from kibitz.core import interrupt
 from kibitz.core.errors import BadInput
@@ -54,8 +54,7 @@ def demo(
     as_json: Json = False,
 ) -> None:
     """Train a negotiator, compare it with other players, then watch it and a cricket match in the cockpit."""
-    if find_spec("uvicorn") is None:
-        raise BadInput('The demo opens the cockpit, which needs the "live" extra: pip install "kibitz[live]".')
+    extras.require("live")
     from kibitz.games import get_game
     from kibitz.train.start import prepare
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated
 
@@ -66,6 +67,8 @@ def serve(
     from kibitz.live.config import LiveConfig
     from kibitz.live.serve import serve as run
 
+    if bus:
+        import_module("redis")  # if it is missing, say so before the store is created
     run(
         LiveConfig(
             host=host, port=port, store=store, bus=bus, token=token or os.environ.get("KIBITZ_TOKEN", ""),

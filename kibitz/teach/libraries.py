@@ -21,7 +21,7 @@ EMBEDDED = "embedded"
 
 def require(*names: str) -> list[Any]:
     """The modules of these names; BadInput says what to install."""
-    missing = [name for name in (*NEEDED, *names) if find_spec(name) is None]
+    missing = [name for name in dict.fromkeys((*NEEDED, *names)) if find_spec(name) is None]
     if missing:
         raise BadInput(f"{', '.join(missing)} not installed; run `pip install 'kibitz[teach]'`.")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # rows are prepared in processes of their own

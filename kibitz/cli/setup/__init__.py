@@ -1,0 +1,1 @@
+"""What is installed here, and what there is: extras, `kibitz doctor`, `kibitz list`."""
