@@ -172,7 +172,7 @@ def test_every_page_is_accessible_and_fits_the_screen(
     stage: Served, open_page: Open, played: dict[str, str], width: int, theme: str
 ) -> None:
     page = open_page("/lobby", width=width, color_scheme=theme, bypass_csp=True, reduced_motion="reduce")
-    for address in (*(f"/e/{one}" for one in played.values()), "/custom", "/lobby", "/leaderboard", "/runs"):
+    for address in (*(f"/e/{one}" for one in played.values()), "/", "/custom", "/lobby", "/leaderboard", "/runs"):
         page.goto(stage.url + address)
         check_accessibility(page, width)
 

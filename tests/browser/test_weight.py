@@ -36,7 +36,7 @@ def weigh(page: Any, view: str) -> None:
 
 
 def test_every_page_fetches_at_most_sixty_kilobytes(open_page: Open) -> None:
-    for address in ("/custom", "/lobby", "/leaderboard", "/runs"):
+    for address in ("/", "/custom", "/lobby", "/leaderboard", "/runs"):
         page = open_page(address)
         page.locator("form .primary, .page .card").first.wait_for()
         weigh(page, address)

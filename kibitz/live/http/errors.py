@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
@@ -12,6 +12,7 @@ from starlette.routing import Match
 
 from kibitz.core.errors import BadInput, NotFound
 from kibitz.live.bodies import Problem
+from kibitz.live.http import pages
 from kibitz.live.http.driver_events import TooManyDrivers
 from kibitz.live.openenv.sessions import EnvironmentFailed, NoFreeSession, NoSession
 from kibitz.live.public_text import public_text
@@ -82,7 +83,7 @@ async def _store_unavailable(request: Request, error: Exception) -> JSONResponse
     return _problem(503, error.public)
 
 
-async def _http(request: Request, error: Exception) -> JSONResponse:
+async def _http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     headers, sentence = dict(error.headers or {}), str(error.detail)
     if error.status_code == 400:  # bytes that are not text
@@ -90,6 +91,8 @@ async def _http(request: Request, error: Exception) -> JSONResponse:
     if error.status_code == 405:  # the router names only the methods of the first route at this path
         headers["Allow"] = ", ".join(_methods(request.app, request.url.path))
     if error.status_code == 404 and sentence == "Not Found":
+        if page := pages.not_found(request):
+            return page
         sentence = "There is nothing at this address; /openapi.json lists every route."
     return JSONResponse({"error": sentence}, error.status_code, headers)
 

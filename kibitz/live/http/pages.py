@@ -27,6 +27,7 @@ log = logging.getLogger("kibitz.live")
 STATIC = Path(__file__).parent.parent / "static"
 # address -> the module that draws its view
 ADDRESSES = {
+    "/": "home.js",
     "/custom": "watch.js",
     "/e/{episode_id}": "watch.js",
     "/lobby": "episodes.js",
@@ -134,6 +135,14 @@ def preloads(view: str, game: str) -> str:
     links = ["</static/theme.js>; rel=preload; as=script"]
     links += [f"</static/{name}>; rel=preload; as=style" for name in ("cockpit.css", *styles)]
     return ", ".join(links + [f"</static/{name}>; rel=modulepreload" for name in modules])
+
+
+def not_found(request: Request) -> Response | None:
+    """The page for a person who opens an unknown address; None for a program, which gets JSON."""
+    if request.method not in ("GET", "HEAD") or "text/html" not in request.headers.get("accept", ""):
+        return None
+    headers = HEADERS | {"Vary": "Accept, Accept-Encoding"}
+    return Response(files()["page.html"].body, 404, headers, TYPES[".html"])
 
 
 async def _game(request: Request) -> str:

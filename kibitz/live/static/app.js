@@ -2,6 +2,7 @@
 import { button, h, icon, label, put, set } from "./dom.js";
 
 const THEMES = ["auto", "light", "dark"];
+const VIEWS = { "/": "home", "/custom": "watch", "/lobby": "episodes", "/leaderboard": "leaderboard", "/runs": "runs" };
 const ICONS = { auto: "half", light: "sun", dark: "moon" };
 const PAGES = [["/custom", "Watch"], ["/lobby", "Episodes"], ["/leaderboard", "Leaderboard"], ["/runs", "Runs"]];
 // how a connection state is shown, where its own name will not do
@@ -49,14 +50,20 @@ async function route() {
     sessionStorage.setItem(`seat:${episode}`, held);
     history.replaceState(null, "", pathname + search);
   }
-  const name = episode ? "watch" : { "/lobby": "episodes", "/leaderboard": "leaderboard", "/runs": "runs" }[pathname] || "watch";
+  const name = episode ? "watch" : VIEWS[pathname];
   for (const one of document.querySelectorAll("nav a")) set(one, "aria-current", one.pathname === pathname ? "page" : null);
-  if (!(await app.need(name)) || location.pathname !== pathname) return;
+  const part = await app.need(name || "pages");
+  if (location.pathname !== pathname) return;
+  document.title = "kibitz";
+  if (!part || !name) { // the old page must not stand under the new address
+    app.connection("gone");
+    main.replaceChildren(part ? part.noPage(pathname) : h("div.empty", null, h("h1", null, "The server is not responding"), h("button.primary", { onclick: () => location.reload() }, "Try again")));
+    return;
+  }
   const node = document.createElement(`kibitz-${name}`);
   const seq = new URLSearchParams(search).get("seq");
   Object.assign(node, { app, episode: episode || null, seq: seq === null ? null : Number(seq) || 0 });
   if (name !== "watch") app.connection("gone");
-  document.title = "kibitz";
   app.shown = node;
   main.replaceChildren(node);
 }

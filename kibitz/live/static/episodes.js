@@ -9,7 +9,8 @@ const STATUS = { running: "in play", ended: "finished", failed: "stopped", inter
 const PLACES = { driver: " · played elsewhere", import: " · imported" };
 
 function episodeRow(one) {
-  const score = (one.returns || []).map((x) => (Number.isInteger(x) ? x : x.toFixed(2))).join(" : ");
+  // a game's own words about its result say more than the points that learners are paid
+  const score = one.text ? "" : (one.returns || []).map((x) => (Number.isInteger(x) ? x : x.toFixed(2))).join(" : ");
   return h("li", null, h("a.episode", { href: `/e/${one.episode_id}` },
     h("span", { class: `status ${one.status}` }, STATUS[one.status] || one.status), h("span.names", null, badge(0), ` ${called(one.players[0])} `, h("span.dim", null, "v"), " ", badge(1), ` ${called(one.players[1])}`),
     h("span.num", null, score), one.text && text("span.line.dim", one.text), h("span.dim.small.when", null, `${words(one.game)} · ${ago(one.started_at)}${PLACES[one.origin] || ""}${one.returns && !one.verified ? ", result not verified" : ""}`)));
@@ -39,6 +40,9 @@ export function episodes(filter) {
   load();
   return root;
 }
+
+export const recent = () =>
+  h("section.card", { "aria-label": "Recent episodes" }, h("div.row", null, h("h2", null, "Recent episodes"), h("span.gap"), h("a", { href: "/lobby" }, "All episodes")), episodes({ limit: 8 }));
 
 class Lobby extends HTMLElement {
   async connectedCallback() {

@@ -1,5 +1,5 @@
 // Shared by the pages other than the match.
-import { h, many, style } from "./dom.js";
+import { h, many, style, text } from "./dom.js";
 
 await style(import.meta.url);
 
@@ -14,5 +14,7 @@ export function ago(ts) {
   return new Date(ts * 1000).toLocaleDateString();
 }
 
+export const noPage = (path) =>
+  h("div.empty", null, h("h1", null, "Page not found"), text("p", `There is no page at ${path}.`), h("a.primary", { href: "/" }, "Go to the home page"));
 export const noEpisode = (id) =>
   h("div.empty", null, h("h1", null, "Episode not found"), h("p", null, `No episode is stored under ${id}.`), h("a.primary", { href: "/lobby" }, "See recent episodes"));

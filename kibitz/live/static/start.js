@@ -1,6 +1,6 @@
 // The start panel: the game, its players and its options. The server describes every game; nothing here knows one.
 import { ask, called, capital, h, many, style, text, words } from "./dom.js";
-import { episodes } from "./episodes.js";
+import { recent } from "./episodes.js";
 import { openDialog } from "./dialog.js";
 import { field } from "./form.js";
 import { ago } from "./pages.js";
@@ -63,7 +63,7 @@ export function startPanel(app, done) {
     root.replaceChildren(games, body);
     return pick(first);
   };
-  build();
+  root.ready = build();
   return root;
 }
 
@@ -91,18 +91,13 @@ function gamePanel(app, name, game, speech, done) {
   const send = async (event) => {
     event.preventDefault();
     go.disabled = true;
-    trouble.replaceChildren();
     const request = {
       game: name, players: [first.select.value, second.select.value], eval_pack_id: pack.value || null, enable_tts: tts.checked,
       open: open.checked, adviser: advisers.value || null, options: options(), seed: seed.value === "" ? null : Number(seed.value),
     };
     if (pace.value !== "") request.pace = Number(pace.value);
-    const answer = await ask("/custom/start_episode", request);
+    await launch(app, request, trouble, done);
     go.disabled = false;
-    if (answer.status === 409) return trouble.replaceChildren(...busy(answer, () => send(event), done));
-    if (!answer.ok) return trouble.replaceChildren(text("p.error", answer.error));
-    if (done) done();
-    return goTo(app, answer.data);
   };
   const why = missing.length > 0 && h("details.missing", null, h("summary", null, `${many(missing.length, "player")} not available here`), h("dl", null, missing.flatMap((p) => [text("dt", titled(p)), text("dd", p.why || "not set up")])));
   const box = (input, line) => h("label.check", null, input, h("span", null, line));
@@ -110,6 +105,16 @@ function gamePanel(app, name, game, speech, done) {
     h("div.pair", null, main, packs.length > 1 && field("Pack", pack), field("Adviser of seat 0", advisers), field("Pace", pace)),
     box(tts, h("span", null, "Spoken commentary ", text("small.dim", voice ? `voice: ${speech.speaker}` : speech.why || ""))), box(open, "Open table: watchers see both sides' private values from the start"),
     h("details", null, h("summary", null, "More settings"), h("div.pair", null, field("Episode seed", seed), others)), trouble, go);
+}
+
+// Starts an episode and opens it; `trouble` shows why it did not start.
+export async function launch(app, request, trouble, done) {
+  trouble.replaceChildren();
+  const answer = await ask("/custom/start_episode", request);
+  if (answer.status === 409) return trouble.replaceChildren(...busy(answer, () => launch(app, request, trouble, done), done));
+  if (!answer.ok) return trouble.replaceChildren(text("p.error", answer.error));
+  if (done) done();
+  return goTo(app, answer.data);
 }
 
 // 409: names the running episode and offers to watch it or to stop it
@@ -132,9 +137,10 @@ function busy({ data, error }, again, done) {
 
 // the page that is shown while no episode is running
 export function home(app) {
-  return h("div.home", null,
-    h("section.card.hero", { "aria-label": "Start an episode" }, h("h1", null, "Start an episode"), h("p.dim", null, "No episode is running. Choose a game and its players; to play yourself, choose “A person”."), startPanel(app)),
-    h("section.card", { "aria-label": "Recent episodes" }, h("h2", null, "Recent episodes"), episodes({ limit: 8 }), h("p", null, h("a", { href: "/lobby" }, "All episodes"))));
+  const panel = startPanel(app);
+  const root = h("div.home", null, h("section.card.hero", { "aria-label": "Start an episode" }, h("h1", null, "Start an episode"), h("p.dim", null, "No episode is running. Choose a game and its players; to play yourself, choose “A person”."), panel));
+  panel.ready.then(() => root.append(recent())); // on a phone the form would push it down
+  return root;
 }
 
 export function openStart(app) {
