@@ -23,7 +23,7 @@ from kibitz.studies.findings import (
     verdicts,
     yardstick_of,
 )
-from kibitz.studies.provenance import provenance
+from kibitz.studies.provenance import provenance, seed_range
 from kibitz.studies.report import Report, Table, Verdict
 from kibitz.studies.study import Study
 
@@ -56,7 +56,6 @@ def study_report(study: Study) -> Report:
     if yardstick.percent:
         parts.append(threshold_table(cells, yardstick))
     parts += [cost_table(cells), *([comparison_table(comparisons, yardstick)] if comparisons else [])]
-    first, seeds = study.asked["seed"], study.asked["seeds"]
     data = {
         "kind": study.asked["kind"],
         "game": study.asked["game"],
@@ -65,7 +64,7 @@ def study_report(study: Study) -> Report:
         **as_data(cells, comparisons),
     }
     facts = provenance(
-        f"{first} to {first + seeds - 1}" if seeds > 1 else str(first),
+        seed_range(study.asked["seed"], study.asked["seeds"]),
         sum(result["seconds"] for result in results),
         study.command,
     )

@@ -45,7 +45,7 @@ def configured_game(configs: Sequence[str], options: Sequence[str]) -> str | Non
 
 def hint_cells(asked: Mapping[str, Any]) -> list[Cell]:
     """Algorithm x source x cadence. `none` has no cadence; models may have their own seeds and cadences."""
-    _check_configs(asked)
+    _check(asked)
     sources: list[str] = asked["sources"]
     for source in sources:
         if source not in FUNCTIONS and not source.startswith(MODEL):
@@ -67,7 +67,7 @@ def hint_cells(asked: Mapping[str, Any]) -> list[Cell]:
 
 def sweep_cells(asked: Mapping[str, Any]) -> list[Cell]:
     """The config as it is, then the grid over the varied keys, or as many random settings as asked for."""
-    _check_configs(asked)
+    _check(asked)
     axes = dict(map(_axis, asked["vary"]))
     if len(axes) < len(asked["vary"]):
         raise BadInput("Two --vary options name the same key; list all of its values in one.")
@@ -102,7 +102,16 @@ def _job(asked: Mapping[str, Any], algo: str, seeds: int, changed: Mapping[str, 
     return whole_updates(job) if models else job  # all cells learn in equal updates
 
 
-def _check_configs(asked: Mapping[str, Any]) -> None:
+def _check(asked: Mapping[str, Any]) -> None:
+    """Refuses what would have no effect: configs of other algorithms, and keys that an option of the study sets."""
+    flags = {"algo": "--algos", "seed": "--seed", "seeds": "--seeds"}
+    always = {"env.id": "--game"}
+    given = {"opponent": "opponent", "train.num_train_steps": "steps"}
+    always |= {key: f"--{option}" for key, option in given.items() if asked[option] is not None}
+    for texts, known in ((asked["set"], flags), (asked.get("vary", ()), flags | always)):
+        for text in texts:
+            if option := known.get(key := text.partition("=")[0].strip()):
+                raise BadInput(f"{option} sets {key} for every cell; use that option instead of {text!r}.")
     for path in asked["configs"]:
         if (algo := read_job(path, {}).algo) not in asked["algos"]:
             raise BadInput(f"{path} is for {algo}, which is not among the algorithms; add it to --algos.")

@@ -28,6 +28,10 @@ def provenance(seeds: str, seconds: float, argv: Sequence[str] | None = None) ->
     }
 
 
+def seed_range(first: int, count: int) -> str:
+    return f"{first} to {first + count - 1}" if count > 1 else str(first)
+
+
 def command_line(argv: Sequence[str]) -> str:
     """The command as one could type it, with absolute paths reduced to their last part."""
     return shlex.join(["kibitz", *(ABSOLUTE.sub(r"\1", word) for word in argv)])

@@ -164,12 +164,16 @@ def _curves(folder: Path, job: Job) -> dict[str, Any]:
     }
 
 
+def training_seconds(folder: Path) -> float:
+    """Of a run, with all of its resumptions."""
+    return max(float(row["seconds"]) for row in read_rows(folder / "timing.csv", "seconds"))
+
+
 def _costs(folder: Path, summary: Mapping[str, Any]) -> dict[str, Any]:
     """Seconds of all parts of the run, and what its questions cost."""
-    timing = read_rows(folder / "timing.csv", "seconds")
     usage = summary.get("hints")
     cost = {name: usage[name] for name in COSTS} if usage else None
-    return {"seconds": max(float(row["seconds"]) for row in timing), "cost": cost}
+    return {"seconds": training_seconds(folder), "cost": cost}
 
 
 def _heard_from_model(phase: TrainingPhase, folder: Path, episodes: int) -> dict[str, Any]:

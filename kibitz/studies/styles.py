@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,8 +12,9 @@ import numpy as np
 from kibitz.core.game import Game
 from kibitz.core.statistics import mean_ci95
 from kibitz.core.styles import PREFIX
-from kibitz.studies.provenance import provenance
+from kibitz.studies.provenance import provenance, seed_range
 from kibitz.studies.report import Column, Interval, Report, Table
+from kibitz.studies.study import training_seconds
 from kibitz.train.run import Run
 from kibitz.train.start import prepare
 
@@ -28,7 +28,7 @@ def study_styles(
 
     `job` and `options` are arguments of `prepare`. None if a run was stopped before its end.
     """
-    began, found = time.perf_counter(), {}
+    found = {}
     for style in game.styles.names(styles, game.name):
         out = folder / style
         resume = (out / "config.yaml").is_file()
@@ -38,12 +38,13 @@ def study_styles(
         if not summary["finished"]:
             return None
         found[style] = summary | {"seed": run.job.seed, "episodes": run.job.logging.eval_episodes}
-    report = _report(game, found, time.perf_counter() - began)
+        found[style]["seconds"] = training_seconds(out)
+    report = _report(game, found)
     report.write(folder)
     return report
 
 
-def _report(game: Game, found: dict[str, dict[str, Any]], seconds: float) -> Report:
+def _report(game: Game, found: dict[str, dict[str, Any]]) -> Report:
     published = game.styles.published
     listed = [name for figures in published.values() for name in figures] or _measures(game)
     measures = list(dict.fromkeys(listed))
@@ -60,13 +61,14 @@ def _report(game: Game, found: dict[str, dict[str, Any]], seconds: float) -> Rep
         rows.append(row)
     one = next(iter(found.values()))
     seeds, episodes = one["seeds"], one["episodes"]
+    learners = f"{seeds} learners" if seeds > 1 else "One learner"
     return Report(
         title=f"Agents trained for a style: {game.title}",
         summary=(
-            f"{seeds} learners for each style, paid 1 for an episode that shows it; greedy play in {episodes:,} new "
+            f"{learners} for each style, paid 1 for an episode that shows it; greedy play in {episodes:,} new "
             f"episodes each, after {one['steps']:,} steps. Intervals are over learners."
         ),
-        facts=provenance(f"{one['seed']} to {one['seed'] + seeds - 1}", seconds),
+        facts=provenance(seed_range(one["seed"], seeds), sum(run["seconds"] for run in found.values())),
         parts=[Table("Styles", columns, rows)],
         data={"styles": {style: {k: v for k, v in s.items() if k != "run"} for style, s in found.items()}},
     )

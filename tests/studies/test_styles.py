@@ -44,13 +44,15 @@ def test_the_table_has_a_row_for_each_style_and_the_papers_figures_beside_ours(t
         return table
 
     study(["bold"])
+    seconds = json.loads((tmp_path / "report.json").read_text())["styles"]["bold"]["seconds"]
     table = study([])
     assert trained == [False, True, False], "a finished run is not trained again"
     assert [row[0] for row in table.rows] == ["bold", "shy"]
     bold, shy = table.rows
     assert bold[1].value > 0.9 and bold[2].value > 3.5 and bold[3] == 3.5
     assert shy[1].value > 0.9 and shy[2].value < 0.5 and shy[3] is None
-    assert set(json.loads((tmp_path / "report.json").read_text())["styles"]) == {"bold", "shy"}
+    found = json.loads((tmp_path / "report.json").read_text())["styles"]
+    assert set(found) == {"bold", "shy"} and found["bold"]["seconds"] == seconds, "the time of its training"
 
 
 def test_an_unknown_style_is_refused_before_training(tmp_path: Path) -> None:

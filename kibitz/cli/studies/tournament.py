@@ -105,6 +105,7 @@ def tournament(
         "unfinished": played.unfinished,
     }
     facts = provenance(str(seed), time.perf_counter() - began) | {"command": played.command}
+    facts["time"] += ", counted from the last --resume" if resume else ""
     report(found, f"Tournament: {record.title}, {len(names)} players", facts, about).write(folder, "tournament")
     output.result(found.as_dict() | about | {"command": played.command, "out": str(folder)}, as_json, _table)
     if not as_json:
