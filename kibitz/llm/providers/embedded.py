@@ -26,6 +26,7 @@ from kibitz.llm.presets import Preset
 from kibitz.llm.providers import weights
 
 MAX_THREADS = 8  # more do not help a model of this size
+OTHER_START = "-"  # no answer starts like this
 TOP_LOGPROBS = 40  # alternatives per token; legal values are few
 
 
@@ -81,6 +82,10 @@ class Embedded:
             seed = request["seed"] + len(tokens)  # with a temperature, each choice needs chance of its own
             body = {**sampling, "seed": seed, "messages": messages, "grammar": grammar, "max_tokens": max_tokens}
             made = _generate(server, body, deadline, cancelled)
+            if not tokens and made.read == 1:  # the last question again: one token is computed unlike those of a batch
+                forget = [*request["messages"], {"role": "assistant", "content": OTHER_START}]
+                _generate(server, {**body, "messages": forget, "grammar": ""}, deadline, cancelled)
+                made = _generate(server, body, deadline, cancelled)
             if made.end is None:
                 raise self._error(made.last, deadline)
             tokens.extend(one._replace(start=len(start) if i == 0 else None) for i, one in enumerate(made.tokens))
@@ -109,6 +114,7 @@ class _Generated(NamedTuple):
     text: str
     tokens: list[Token]
     prompt_tokens: int
+    read: int  # of the prompt's tokens; the engine still had the others
     end: str | None  # why the generation ended; None: it failed
     last: Mapping[str, Any]  # the last chunk, which contains the error
 
@@ -134,8 +140,8 @@ def _generate(server: Any, body: Mapping[str, Any], deadline: float, cancelled: 
     stream = {"stream": True, "return_progress": True, "cache_prompt": True, "logprobs": True}
     server.handle_chat_completions({**body, **stream, "top_logprobs": TOP_LOGPROBS}, take)
     count = last.get("timings", {})
-    read = int(count.get("prompt_n", 0)) + int(count.get("cache_n", 0))
-    return _Generated("".join(written), tokens, read, last.get("end"), last)
+    read = int(count.get("prompt_n", 0))
+    return _Generated("".join(written), tokens, read + int(count.get("cache_n", 0)), read, last.get("end"), last)
 
 
 _servers: dict[tuple[str, int, int], Any] = {}
@@ -159,6 +165,8 @@ def _load(file: Path, threads: int, context: int) -> Any:
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads
     params.n_gpu_layers, params.warmup, params.verbosity, params.ui = 0, False, -1, False
     params.cache_ram_mib = 0  # caching old prompts is not worth gigabytes
+    # flash attention computes long and short batches differently, so an answer would depend on the question before it
+    params.flash_attn_type = xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED
     # the library must listen somewhere: on a Unix socket in a private folder that is deleted at once
     with tempfile.TemporaryDirectory() as folder:
         params.hostnames = [str(Path(folder) / "s.sock")]
