@@ -24,6 +24,10 @@ HIDDEN = ("metadata", "frame", "tools", "reward", "episode_id", "action_mask", "
 TIMEOUT_SECONDS = 60.0
 
 
+class ServerFailed(BadInput):
+    """A server does not answer: no mistake of the model, so the training stops instead of teaching it a reward of 0."""
+
+
 class Session(Protocol):
     """One environment, here or on a server. Observations are plain JSON with `reward` and `done`."""
 
@@ -65,6 +69,8 @@ class GameTools:
             return "The episode is over."
         try:
             return self._shown(self._session.call(tool, arguments))
+        except ServerFailed:
+            raise
         except BadInput as error:  # a mistake of the model, which it may correct
             return f"Error: {error}"
 
@@ -178,12 +184,12 @@ class _Remote:
                     self._headers["Mcp-Session-Id"] = session
                 found = json.loads(answer.read())
         except HTTPError as error:
-            raise BadInput(
+            raise ServerFailed(
                 f"{self._address} answers {error.code}; name an OpenEnv server that has this game."
             ) from None
         except (URLError, OSError, ValueError) as error:
             reason = getattr(error, "reason", None) or type(error).__name__
-            raise BadInput(f"{self._address} cannot be reached ({reason}); start it with `kibitz serve`.") from None
+            raise ServerFailed(f"{self._address} cannot be reached ({reason}); start it with `kibitz serve`.") from None
         if "error" in found:
             raise BadInput(str(found["error"].get("message", "the server refuses the call")))
         return found["result"]

@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib.util
 import inspect
 import json
+import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +57,32 @@ def test_a_wrong_call_is_an_answer_that_the_model_can_read() -> None:
     environment.reset(seed=0)
     assert environment.act(arm="left").startswith("Error: ")
     assert "illegal" in json.loads(environment.act(arm=7, stake=0))["error"]
+
+
+def test_a_server_that_stops_ends_the_training_and_is_no_mistake_of_the_model() -> None:
+    """Otherwise the episode would go on with a reward of 0."""
+    listed = {"name": "act", "description": "Act.", "inputSchema": {"properties": {"arm": {"type": "integer"}}}}
+    results = [{"tools": [listed]}, {"structuredContent": {"text": "Go.", "done": False}}]
+
+    class Answers(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            body = json.dumps({"result": results.pop(0)}).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: Any) -> None: ...
+
+    with HTTPServer(("127.0.0.1", 0), Answers) as server:
+        thread = threading.Thread(target=lambda: [server.handle_request() for _ in range(2)])
+        thread.start()
+        environment = openenv_factory(f"http://127.0.0.1:{server.server_port}")()
+        assert "Go." in environment.reset(seed=0)
+        thread.join()
+    with pytest.raises(BadInput, match="cannot be reached"):
+        environment.act(arm=0)
 
 
 @pytest.mark.conformance
