@@ -94,9 +94,11 @@ def _until_dry(stream: Iterator[Sequence[Row]], lesson: Lesson, path: Path) -> I
         written += len(batch)
         empty = 0 if batch or lesson.stored else empty + 1
         if empty == MAX_EMPTY_BATCHES:
-            limits = "--min-margin, or name another --student" if lesson.pairs else "--min-return"
+            limits = "lower --min-margin, or name another --student" if lesson.pairs else "lower --min-return"
+            if lesson.styles:  # its rows need as many episodes with the style as without
+                limits = "name another --style or --opponent"
             kept = f" after {written:,} rows, which {path} holds" if written else ""
-            raise BadInput(f"No position qualifies{kept}; lower {limits}.")
+            raise BadInput(f"No {'episode' if lesson.styles else 'position'} qualifies{kept}; {limits}.")
 
 
 def _rows(
@@ -104,7 +106,9 @@ def _rows(
 ) -> Iterator[Sequence[Row]]:
     if lesson.styles:
         styles = game.styles.names(lesson.styles, game.name)
-        opponent = next(iter(_shares(game, lesson)))
+        opponent, *others = _shares(game, lesson)
+        if others:
+            raise BadInput("--style takes one --opponent; write a file for each of them.")
         return judgements(game, options, styles, opponent, lesson.seed, prompt or judge_prompt())
     writer = RowWriter(game, prompt)
     if lesson.stored:

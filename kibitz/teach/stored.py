@@ -40,19 +40,21 @@ def stored_examples(game: str, asked: Stored, skipped: Callable[[str], None]) ->
     except ImportError as error:
         raise BadInput(f"{error.name} is not installed; run `pip install 'kibitz[live]'`.") from None
     for events in _episodes(asked.source, game):
-        names = [str(name) for name in events[0].payload.get("players", ())]
-        if events[-1].type not in LAST or events[0].payload.get("game") != game or len(names) != 2:
-            continue
-        seats = [
-            seat
-            for seat in (0, 1)
-            if asked.player in ("", names[seat]) and (not asked.opponents or names[1 - seat] in asked.opponents)
-        ]
-        if seats:
-            try:
+        try:
+            names = [str(name) for name in events[0].payload.get("players", ())]
+            if events[-1].type not in LAST or events[0].payload.get("game") != game or len(names) != 2:
+                continue
+            seats = [
+                seat
+                for seat in (0, 1)
+                if asked.player in ("", names[seat]) and (not asked.opponents or names[1 - seat] in asked.opponents)
+            ]
+            if seats:
                 yield from _replayed(game, events, names, seats)
-            except (NotReplayable, BadInput) as error:
-                skipped(f"{events[0].episode_id}: {error}")
+        except (NotReplayable, BadInput) as error:
+            skipped(f"{events[0].episode_id}: {error}")
+        except (AttributeError, TypeError, ValueError, OverflowError):  # a foreign driver may write any values
+            skipped(f"{events[0].episode_id}: That record is not in kibitz's format.")
 
 
 class _Record:

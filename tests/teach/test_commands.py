@@ -49,6 +49,20 @@ def test_a_return_that_no_episode_reaches_ends_the_drawing(tmp_path: Path, monke
         write_rows(tmp_path / "rows.jsonl", game, game.default_options, Lesson(min_return=1e9), 10)
 
 
+def test_a_style_that_is_never_shown_or_has_two_opponents_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(data, "MAX_EMPTY_BATCHES", 2)
+    monkeypatch.setattr(data, "judgements", lambda *given: iter([[], []]))
+    game, file = toy.build(False), tmp_path / "rows.jsonl"
+    with pytest.raises(data.BadInput, match="No episode qualifies; name another --style or --opponent"):
+        write_rows(file, game, game.default_options, Lesson(styles=("bold",)), 10)
+    both = Lesson(styles=("bold",), opponents={"random": 1, "heuristic": 1})
+    with pytest.raises(data.BadInput, match="--style takes one --opponent"):
+        write_rows(file, game, game.default_options, both, 10)
+    assert not file.exists()
+
+
 @pytest.mark.parametrize("words", [["sft", "--data", "rows"], ["dpo", "--data", "rows"], ["grpo"]])
 def test_without_the_extra_every_training_says_what_to_install(
     words: list[str], kibitz: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path

@@ -88,6 +88,17 @@ def test_a_record_that_cannot_be_replayed_is_skipped_and_counted(tmp_path: Path)
     assert (found["rows"], found["skipped_episodes"]) == (4, 1)
 
 
+@pytest.mark.parametrize("change", [{"players": 5}, {"about": 7}, None])
+def test_a_foreign_drivers_record_is_skipped_whatever_it_contains(change: Any, tmp_path: Path) -> None:
+    good, bad = play(1, "oracle", "random"), [json.loads(event.as_json()) for event in play(2, "oracle", "random")]
+    bad[0]["payload"] = [] if change is None else bad[0]["payload"] | change
+    lines = [json.dumps(event) for event in bad] + [event.as_json() for event in good]
+    (tmp_path / "events.jsonl").write_text("\n".join(lines) + "\n")
+    game = toy.build(False)
+    found = write_rows(tmp_path / "rows", game, game.default_options, Lesson(stored=str(tmp_path / "events.jsonl")), 9)
+    assert (found["rows"], found["skipped_episodes"]) == (8, 1)
+
+
 @pytest.mark.parametrize("content", [None, "not json\n", ""])
 def test_a_source_without_episodes_is_one_sentence(content: str | None, tmp_path: Path) -> None:
     if content is not None:
