@@ -137,8 +137,9 @@ def _measured(played: Played) -> dict[str, float]:
         name: float(x[np.isfinite(x)].mean()) if np.isfinite(x).any() else np.nan for name, x in played.measures.items()
     }
     ceiling, _ = mean.pop("ceiling", None), mean.pop("payoff", None)
-    share = {"share_of_ceiling": float(played.returns[:, 0].mean()) / ceiling} if ceiling else {}
-    return share | mean
+    if ceiling is None:
+        return mean
+    return {"share_of_ceiling": float(played.returns[:, 0].mean()) / ceiling if ceiling else np.nan} | mean
 
 
 def train(options: GrpoOptions, game: Game, rules: Any, out: Path, *more: Any, **named: Any) -> dict[str, Any]:

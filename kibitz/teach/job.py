@@ -78,6 +78,8 @@ def train(
         out.mkdir(parents=True, exist_ok=True)
     saved = out / CHECKPOINT
     with written_by_us(out):
+        if not saved.is_dir() and (old := _old(saved)).is_dir():
+            old.rename(saved)  # a process was killed between the two renames of `Learner.save`
         if resume != saved.is_dir():
             there = "has no checkpoint; omit --resume" if resume else "already holds a checkpoint; add --resume"
             raise BadInput(f"{out} {there} or name another folder with --out.")
@@ -156,6 +158,11 @@ def cosine(peak: float, step: int, total: int) -> float:
     return peak * (step / warm if step < warm else 0.5 * (1 + math.cos(math.pi * min(1.0, step / total))))
 
 
+def _old(checkpoint: Path) -> Path:
+    """Where a checkpoint lies while the next one takes its place."""
+    return checkpoint.with_name(f".{checkpoint.name}.old")
+
+
 class Learner:
     """A model and its optimiser."""
 
@@ -227,7 +234,7 @@ class Learner:
         state = {"weights": {name: weight.cpu() for name, weight in self.exact.items()}, "more": more}
         self.torch.save(state | {"optimiser": self.optimiser.state_dict()}, part / "state.pt")
         (part / "about.json").write_text(json.dumps({"step": self.steps, "job": self.options.fixed()}))
-        old = folder.with_name(f".{folder.name}.old")
+        old = _old(folder)
         shutil.rmtree(old, ignore_errors=True)
         if folder.exists():
             folder.rename(old)
