@@ -28,7 +28,7 @@ LABELS = {
 NOT_ROWS = {"game", "player", "episodes", "seed", "seconds", "episodes_per_s", "opponent", "contexts", "return_ci95"}
 NOT_ROWS |= {"pack", "pairs", "interrupted"}
 # what asking players on the host cost and how it failed; no rows if all of it is zero
-COST_ROWS = ("fallbacks", "fallback_share", "failures", "prompt_tokens", "completion_tokens", "money")
+COST_ROWS = ("fallbacks", "fallback_share", "failures", "answered_by", "prompt_tokens", "completion_tokens", "money")
 WITHOUT_HINTS = "without_hints_"  # prefix of measures that were played without hints
 PIPE_COLUMNS = 1000  # table width without a terminal, so that no line wraps
 PERCENT_PREFIXES = ("share", "agreement", "pareto")

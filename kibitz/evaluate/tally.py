@@ -17,6 +17,7 @@ class Tally:
     turns: int = 0
     fallbacks: int = 0  # turns that the fallback bot played
     failures: Counter[str] = field(default_factory=Counter)  # the same turns, by kind of failure
+    answered_by: Counter[str] = field(default_factory=Counter)  # turns by the model that answered, if one was asked
     prompt_tokens: int = 0
     completion_tokens: int = 0
     money: float = 0.0
@@ -29,6 +30,8 @@ class Tally:
             self.fallbacks += 1
             self.failures[decision["failure"]] += 1
         usage = decision["usage"]
+        if usage and not decision["fallback"]:  # llm:auto, or a preset that gave way to another, is not whom it names
+            self.answered_by[decision["source"]] += 1
         self.prompt_tokens += int(usage.get("prompt_tokens") or 0)
         self.completion_tokens += int(usage.get("completion_tokens") or 0)
         self.money += float(usage.get("money") or 0.0)
@@ -39,6 +42,7 @@ class Tally:
             "fallbacks": self.fallbacks,
             "fallback_share": self.fallbacks / self.turns if self.turns else 0.0,
             "failures": dict(sorted(self.failures.items())),
+            "answered_by": dict(sorted(self.answered_by.items())),
             "prompt_tokens": self.prompt_tokens,
             "completion_tokens": self.completion_tokens,
             "money": self.money,

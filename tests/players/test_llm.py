@@ -19,13 +19,13 @@ from kibitz.advice.ask import PositionAsker
 from kibitz.cli.output import evaluation_table
 from kibitz.core.errors import BadInput
 from kibitz.core.game import Game
+from kibitz.core.logs import log_once
 from kibitz.core.play.episode import play_episode, table_for
 from kibitz.core.play.player import Choice, Turn
 from kibitz.evaluate.match import evaluate
 from kibitz.evaluate.packs import evaluate_pack
 from kibitz.games import get_game, get_pack
 from kibitz.games.deal_or_no_deal.envs.gym_env import first_state
-from kibitz.llm import presets
 from kibitz.llm.answers.answer import Answer
 from kibitz.llm.client.types import ProviderError, Reply
 from kibitz.llm.presets import Preset
@@ -162,6 +162,9 @@ def test_evaluate_reports_tokens_money_fallbacks_and_failures_of_every_answer(ga
     asked = len(prompts())
     assert 0 < found["fallbacks"] < asked  # it always keeps 1, 0 and 2, which not every pool allows
     assert found["failures"] == {"illegal": found["fallbacks"]}
+    assert (
+        found["answered_by"] == {"llm:fake-good": asked - found["fallbacks"]} and not found["opponent"]["answered_by"]
+    )
     assert (found["prompt_tokens"], found["completion_tokens"]) == (300 * asked, 20 * asked)
     assert found["money"] == pytest.approx(asked * 340e-6)
     assert found["opponent"]["prompt_tokens"] == found["opponent"]["fallbacks"] == 0
@@ -215,7 +218,7 @@ def taught(fake: FakeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     (tmp_path / "presets.yaml").write_text(yaml.safe_dump({"presets": own}), encoding="utf-8")
     monkeypatch.setenv("KIBITZ_LLM_PRESETS", str(tmp_path / "presets.yaml"))
     monkeypatch.delenv("GROQ_API_KEY", raising=False)
-    monkeypatch.setattr(presets, "_logged", set())
+    log_once.cache_clear()
 
 
 @pytest.mark.usefixtures("taught")
