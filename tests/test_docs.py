@@ -16,6 +16,7 @@ import typer
 import yaml
 
 from kibitz.cli import app
+from kibitz.cli.setup import extras
 from kibitz.core import registry
 from kibitz.games import get_game, pack_names
 from kibitz.games.cricket.envs.gym_env import EnvOptions as CricketOptions
@@ -67,6 +68,11 @@ def test_every_command_is_documented_with_its_flags(command: str) -> None:
     assert re.search(rf"(kibitz|make) {command}(?![\w-])", everything)
     for flag in COMMANDS[command]:
         assert not flag.startswith("--") or re.search(rf"{flag}(?![\w-])", everything), flag
+
+
+def test_every_extra_is_documented_with_its_size() -> None:
+    for extra in extras.PURPOSES:
+        assert re.search(rf"^\| `{extra}` \|.+\| [\d.]+ \|$", TEXT["install.md"], re.MULTILINE), extra
 
 
 def test_every_player_is_documented() -> None:

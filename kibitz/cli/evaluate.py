@@ -16,7 +16,7 @@ DEFAULT_EPISODES = 1000
 
 
 def evaluate(
-    player: Annotated[str, typer.Option("--player", help="Player to evaluate")],
+    player: Annotated[str, typer.Option("--player", help="Player to evaluate; see `kibitz list players`")],
     game: GameName = DEFAULT_GAME,
     opponent: Opponent = None,
     episodes: Annotated[
@@ -29,7 +29,10 @@ def evaluate(
         ),
     ] = None,
     pack: Annotated[
-        str | None, typer.Option("--pack", help="Fixed scenarios, each played from both sides: a name or a file")
+        str | None,
+        typer.Option(
+            "--pack", help="Fixed scenarios, each played from both sides: a file, or a name from `kibitz list packs`"
+        ),
     ] = None,
     contexts: Contexts = "uniform",
     hint: Annotated[

@@ -84,7 +84,9 @@ def serve(
 def watch(
     server: Annotated[str, typer.Option("--server", help="Server to publish to")] = "http://127.0.0.1:8000",
     game: Annotated[str, typer.Option("--game", help="Game to play; empty: the first registered")] = "",
-    player: Annotated[str, typer.Option("--player", help="Player in seat 0; empty: the game's default")] = "",
+    player: Annotated[
+        str, typer.Option("--player", help="Player in seat 0; see `kibitz list players`; empty: the game's default")
+    ] = "",
     opponent: Annotated[str, typer.Option("--opponent", help="Player in seat 1; empty: the game's default")] = "",
     overs: Annotated[
         int | None, typer.Option("--overs", min=1, help="Value of max_overs, for games with that option")

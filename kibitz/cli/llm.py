@@ -54,7 +54,7 @@ def list_presets(
 
 @app.command("ask")
 def ask(
-    preset: Annotated[str, typer.Option("--preset", help="Preset, as listed by `kibitz llm list`")] = "auto",
+    preset: Annotated[str, typer.Option("--preset", help="Preset; see `kibitz list presets`")] = "auto",
     game: GameName = DEFAULT_GAME,
     opponent: Opponent = None,
     seed: Seed = 0,

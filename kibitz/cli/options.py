@@ -6,15 +6,22 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from kibitz.core import registry
 from kibitz.core.seed import LAST_SEED
 
 DEFAULT_GAME = "deal_or_no_deal"  # a name is needed before any record can supply a default
 
 Hint = Literal["none", "own"]
-GameName = Annotated[str, typer.Option("--game", help="Game to play")]
+GameName = Annotated[
+    str, typer.Option("--game", help="Game to play; see `kibitz list games`", autocompletion=registry.game_names)
+]
 Opponent = Annotated[
     str | None,
-    typer.Option("--opponent", help="Player in the other seat; default: the game's", show_default=False),
+    typer.Option(
+        "--opponent",
+        help="Player in the other seat; see `kibitz list players`; default: the game's",
+        show_default=False,
+    ),
 ]
 PromptPath = Annotated[
     str | None, typer.Option("--prompt", help="Prompt template; default: the game's", show_default=False)
@@ -23,9 +30,12 @@ Contexts = Annotated[str, typer.Option("--contexts", help="Starting positions: u
 Seed = Annotated[int, typer.Option("--seed", min=0, max=LAST_SEED, help="Seed; the same seed gives the same episodes")]
 OneSeed = Annotated[int | None, typer.Option("--seed", min=0, max=LAST_SEED, help="Replay the episode with this seed")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object to standard output and nothing else")]
-GameOptions = Annotated[list[str] | None, typer.Option("--set", help="Game option as name=value; repeatable")]
+GameOptions = Annotated[
+    list[str] | None, typer.Option("--set", help="Game option as name=value; see `kibitz list keys`; repeatable")
+]
 JobOptions = Annotated[
-    list[str] | None, typer.Option("--set", help="Config key as name=value, e.g. train.lr=1e-3; repeatable")
+    list[str] | None,
+    typer.Option("--set", help="Config key as name=value, e.g. train.lr=1e-3; see `kibitz list keys`; repeatable"),
 ]
 
 

@@ -21,10 +21,15 @@ def train(
     hint: Annotated[
         str | None, typer.Option("--hint", help="Source of hints: none, random, llm, expert or shuffled")
     ] = None,
-    config: Annotated[str | None, typer.Option("--config", help="Config file in YAML, like those in configs/")] = None,
-    game: Annotated[str | None, typer.Option("--game", help="Game to train on; overrides env.id")] = None,
+    config: Annotated[
+        str | None, typer.Option("--config", help="Config file in YAML, as in `kibitz list configs`")
+    ] = None,
+    game: Annotated[
+        str | None, typer.Option("--game", help="Game to train on; overrides env.id; see `kibitz list games`")
+    ] = None,
     opponent: Annotated[
-        str | None, typer.Option("--opponent", help="Opponent: a bot, expert, self or policy:RUN")
+        str | None,
+        typer.Option("--opponent", help="Opponent: a bot of `kibitz list players`, expert, self or policy:RUN"),
     ] = None,
     seed: Annotated[int | None, typer.Option("--seed", min=0, help="Seed of the first learner")] = None,
     seeds: Annotated[

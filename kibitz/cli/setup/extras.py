@@ -33,13 +33,13 @@ POSIX_MODULES = ("fcntl", "termios")
 def packages() -> dict[str, tuple[str, ...]]:
     """The distributions that each extra for users installs, by extra."""
     found: dict[str, list[str]] = {name: [] for name in PURPOSES}
-    for requirement, extra in _declared():
+    for requirement, extra in declared():
         if extra in found:
             found[extra].append(re.split(r"[^\w.-]", requirement, maxsplit=1)[0])
     return {extra: tuple(names) for extra, names in found.items()}
 
 
-def _declared() -> list[tuple[str, str]]:
+def declared() -> list[tuple[str, str]]:
     """Requirements and their extras: a checkout's own, because its installed metadata may be older."""
     project = PACKAGE.parent / "pyproject.toml"
     if project.is_file():

@@ -24,7 +24,8 @@ DEFAULT_FOLDER = "runs"
 
 def tournament(
     players: Annotated[
-        str | None, typer.Option("--players", help="Players, separated by commas", show_default=False)
+        str | None,
+        typer.Option("--players", help="Players, separated by commas; see `kibitz list players`", show_default=False),
     ] = None,
     game: Annotated[
         str | None, typer.Option("--game", help=f"Game to play; default: {DEFAULT_GAME}", show_default=False)
