@@ -78,7 +78,7 @@ def write_rows(
         if not written:
             reason = f" ({notes[0]})" if notes else ""
             raise BadInput(f"No stored episode of {game.name} qualifies{reason}; lower --min-return or ask for others.")
-    except BadInput:
+    except BaseException:  # Ctrl-C too: an empty file would only stand in the way of the next attempt
         if not written:
             path.unlink(missing_ok=True)
         raise

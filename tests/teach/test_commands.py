@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,18 @@ def test_a_return_that_no_episode_reaches_ends_the_drawing(tmp_path: Path, monke
     game = toy.build(False)
     with pytest.raises(data.BadInput, match="No position qualifies; lower --min-return"):
         write_rows(tmp_path / "rows.jsonl", game, game.default_options, Lesson(min_return=1e9), 10)
+
+
+def test_ctrl_c_before_the_first_row_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*given: Any) -> Iterator[Any]:
+        raise KeyboardInterrupt
+        yield
+
+    monkeypatch.setattr(data, "_taught", interrupted)
+    game = toy.build(False)
+    with pytest.raises(KeyboardInterrupt):
+        write_rows(tmp_path / "rows.jsonl", game, game.default_options, Lesson(), 10)
+    assert not (tmp_path / "rows.jsonl").exists()
 
 
 def test_a_style_that_is_never_shown_or_has_two_opponents_is_one_sentence(
