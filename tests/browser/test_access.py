@@ -265,14 +265,17 @@ def test_commentary_is_spoken_only_while_sound_is_on_and_always_captioned(stage:
     assert page.locator(".caption").inner_text()
 
 
-def test_the_theme_follows_the_system_until_the_person_chooses(stage: Served, open_page: Open) -> None:
+def test_theme_and_sound_stay_as_the_person_chose_them(stage: Served, open_page: Open) -> None:
     page = open_page("/lobby", color_scheme="dark")
     paint = "() => getComputedStyle(document.body).backgroundColor"
     assert page.evaluate(paint) == "rgb(18, 23, 26)"
     page.get_by_role("button", name="Theme: system").click()
     assert page.evaluate(paint) == "rgb(245, 244, 239)"
+    page.get_by_role("button", name="Speak the commentary").click()
+    page.get_by_role("button", name="Mute the commentary").wait_for()
     page.reload()
     assert page.evaluate(paint) == "rgb(245, 244, 239)"
+    page.get_by_role("button", name="Mute the commentary").wait_for()  # sound is remembered, too
 
 
 @pytest.mark.conformance

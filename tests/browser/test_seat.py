@@ -60,7 +60,7 @@ def test_a_person_plays_a_negotiation_and_never_receives_the_other_sides_values(
     page.locator(".turn").nth(3).wait_for()
     page.locator(".seat.mine").wait_for()
     assert not secrets(page.evaluate(MEMORY), 1) and not any(secrets(line, 1) for line in messages)
-    page.get_by_role("button", name="Agree", exact=True).click()
+    page.get_by_role("button", name="Accept").click()
     ended(page)
     record = stage.events(page.url.split("/e/")[1].split("?")[0])
     mine = [event["payload"] for event in record if event["type"] == "decision" and event["payload"]["seat"] == 0]
@@ -88,6 +88,42 @@ def test_a_person_captains_an_over(stage: Served, open_page: Open) -> None:
     assert all(act["source"] == "human" and not act["fallback"] for act in mine[:6])
     bowled = [event["payload"]["frame"].get("ball") for event in record if event["type"] == "step"]
     assert all(ball["plan"] == "yorker" for ball in bowled[:6] if ball)
+
+
+@pytest.mark.conformance
+def test_buttons_state_their_consequences_and_the_seat_survives_a_visit_to_watch(
+    stage: Served, open_page: Open
+) -> None:
+    page = open_page("/custom")
+    start_from_page(page, "Deal or no deal", Seat_0="human", Seat_1="heuristic", Agent_starts="true", Seed="3")
+    page.locator(".seat.mine").wait_for()
+    address = page.url
+    propose = page.get_by_role("button", name="Propose")
+    whole = int(propose.inner_text().removeprefix("Propose "))
+    page.get_by_role("button", name="one ball fewer").click()
+    asked = propose.inner_text()
+    assert int(asked.removeprefix("Propose ")) < whole
+    propose.click()
+    page.locator(".turn").nth(1).wait_for()
+    page.locator(".seat.mine").wait_for()
+    assert propose.inner_text() == asked, "the steppers go on from the last offer"
+    # the green button is not the one that ends the game
+    assert page.locator(".seat .primary").inner_text() == asked
+    assert page.get_by_role("button", name="Accept").inner_text().removeprefix("Accept ").isdigit()
+    page.get_by_role("button", name="Walk away (0 : 0)").click()
+    page.get_by_text("both sides get 0 points").wait_for()
+    page.get_by_role("button", name="Keep talking").click()
+    assert page.locator(".seat.mine").is_visible() and propose.is_visible()
+    spectator = open_page(address.removeprefix(stage.url))
+    spectator.locator(".status.running").wait_for()
+    assert spectator.get_by_role("button", name="Stop").count() == 0
+    assert page.get_by_role("button", name="Stop").is_visible()
+    page.get_by_role("link", name="Watch", exact=True).click()
+    page.wait_for_url(address)
+    page.locator(".seat.mine").wait_for()
+    page.get_by_role("button", name="Walk away (0 : 0)").click()
+    page.get_by_role("button", name="Yes, walk away").click()
+    ended(page)
 
 
 def test_a_refused_act_is_explained_and_the_turn_stays_open(stage: Served, open_page: Open) -> None:
@@ -136,7 +172,7 @@ def test_two_people_play_from_the_links_that_the_start_shows(stage: Served, open
         assert secrets(memory, seat) and not secrets(memory, 1 - seat)
         assert not any(secrets(line, 1 - seat) for line in seen)
     assert starter.locator(".seat").count() == 0 and not secrets(starter.evaluate(MEMORY), 0)
-    second.get_by_role("button", name="Agree", exact=True).click()
+    second.get_by_role("button", name="Accept").click()
     ended(first), ended(second)
 
 

@@ -142,6 +142,35 @@ def test_a_permalink_shows_the_moment_that_the_slider_reached(open_page: Open, p
     page.wait_for_function("() => document.querySelector('kibitz-watch')?.timeline?.shown.status === 'ended'")
 
 
+def test_a_key_moment_shows_its_own_ball_and_escape_closes_the_list(open_page: Open, played: dict[str, str]) -> None:
+    page = open_page(f"/e/{played['cricket']}")
+    ended(page)
+    moments = page.evaluate(f"() => {WATCH}.timeline.live.moments.map(one => [one.seq, one.at])")
+    assert moments, "the match has a key moment"
+    page.locator(".replay summary").click()
+    page.locator(".momentlist button").last.wait_for()
+    page.keyboard.press("Escape")
+    assert page.locator(".momentlist").is_hidden()
+    page.locator(".replay summary").click()
+    page.locator(".momentlist button").last.click()
+    seq, at = moments[0]
+    page.wait_for_function(f"() => {WATCH}.timeline.shown.seq === {seq}")
+    page.wait_for_function(f"() => document.querySelector('.caption').innerText.startsWith({json.dumps(at + ' ')})")
+
+
+def test_batters_keep_their_rows_and_the_win_chart_starts_where_its_legend_does(
+    stage: Served, open_page: Open, played: dict[str, str]
+) -> None:
+    first = stage.events(played["cricket"])[0]["payload"]["frame"]["win_probability"][0]
+    page = open_page(f"/e/{played['cricket']}")
+    ended(page)
+    assert page.evaluate(f"() => {WATCH}.timeline.live.memory.start") == first
+    steps = [one for one in stage.events(played["cricket"]) if one["type"] == "step"]
+    ball = next(one for one in steps if (s := one["payload"]["frame"].get("striker")) and s["player"] == 1)
+    page.evaluate(f"() => {WATCH}.replay.go({ball['seq']})")
+    page.wait_for_function("() => document.querySelector('.middle tbody tr:last-child')?.className === 'strike'")
+
+
 def test_a_branch_keeps_the_earlier_turns_and_continues(stage: Served, open_page: Open, played: dict[str, str]) -> None:
     first = played["cricket"]
     steps = [event for event in stage.events(first) if event["type"] == "step"]

@@ -35,8 +35,8 @@ const app = {
   },
   // loads a part of the page on demand; undefined while the server cannot be reached
   need: (name) => import(`./${name}.js`).catch(() => app.toast("The server is not responding.")),
-  go(path) {
-    history.pushState(null, "", path);
+  go(path, replace) {
+    history[replace ? "replaceState" : "pushState"](null, "", path);
     route();
   },
 };
@@ -94,6 +94,7 @@ const soundButton = button("mute", "Sound", toggleSound);
 async function toggleSound() {
   if (voice) voice = voice.hush();
   else voice = await app.need("speech");
+  try { localStorage.setItem("sound", voice ? "on" : ""); } catch { /* lasts for this page only */ }
   showSound();
 }
 function showSound() {
@@ -107,4 +108,5 @@ document.querySelector("#tools").append(soundButton, themeButton);
 document.addEventListener("keydown", (event) => {
   if (event.key === "m" && !event.target.closest("input, select, textarea, dialog")) toggleSound();
 });
+try { if (localStorage.getItem("sound")) toggleSound(); } catch { /* no storage: sound is off */ }
 route();

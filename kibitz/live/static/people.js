@@ -3,6 +3,7 @@ import { badge, h, put, text } from "./dom.js";
 import { openDialog } from "./dialog.js";
 
 export function goTo(app, { episode_id: id, url, seats }) {
+  sessionStorage.setItem(`started:${id}`, "yes"); // this tab may stop it
   if (seats.length === 1) sessionStorage.setItem(`seat:${id}`, seats[0].token);
   app.go(url);
   if (seats.length > 1) openLinks(seats);

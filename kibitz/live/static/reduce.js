@@ -101,6 +101,8 @@ const kinds = {
     Object.assign(state, { caption: p.text, audio: p.audio || null });
     if (state.turn < 0) return;
     const entry = turnOf(state, p.turn, event.seq);
+    const last = state.moments[state.moments.length - 1];
+    if (last?.seq === entry.seq) last.seq = event.seq; // a moment shows its own words, not those of the turn before
     entry.text = p.text;
     entry.seq = event.seq;
   },

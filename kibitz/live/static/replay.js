@@ -27,6 +27,10 @@ export class Replay {
 
   key(event) {
     if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
+    if (event.key === "Escape" && this.menu.open) {
+      this.menu.open = false;
+      this.menu.querySelector("summary").focus();
+    }
     const field = event.target.closest("input:not([type=range]), select, textarea, [contenteditable]");
     if (field) return;
     const pressed = event.target.closest("button, summary, a");
@@ -54,7 +58,7 @@ export class Replay {
   moment(by) {
     const at = this.timeline.shown.seq;
     const all = this.timeline.live.moments;
-    const found = by > 0 ? all.find((m) => m.seq > at + 1) : [...all].reverse().find((m) => m.seq < at - 1);
+    const found = by > 0 ? all.find((m) => m.seq > at) : [...all].reverse().find((m) => m.seq < at);
     if (found) this.go(found.seq);
   }
 

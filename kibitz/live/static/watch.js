@@ -65,7 +65,12 @@ class Watch extends HTMLElement {
 
   take(events) {
     if (!events.length) return true;
-    if (!this.timeline || this.timeline.id !== events[0].episode_id) this.begin(events[0].episode_id);
+    const id = events[0].episode_id;
+    if (!this.episode && sessionStorage.getItem(`seat:${id}`)) { // one's own game: back to the seat
+      if (this.app.shown === this) this.app.go(`/e/${id}`, true);
+      return true;
+    }
+    if (!this.timeline || this.timeline.id !== id) this.begin(id);
     return this.timeline.push(events);
   }
 
@@ -198,7 +203,7 @@ class Watch extends HTMLElement {
     const origin = from?.episode_id || from;
     this.meta.replaceChildren(...[h("span", { class: `status ${live.status}` }, words), text("span", state.adapter.title), h("span.dim", null, facts.join(" · ")),
       origin && h("a", { href: `/e/${origin}` }, "branched from another episode"), h("span.gap"),
-      live.status === "running" ? h("button.stop", { onclick: () => this.stop() }, icon("stop"), "Stop") : h("button.primary", { onclick: async () => (await this.app.need("start"))?.openStart(this.app) }, "New episode")].filter(Boolean));
+      live.status === "running" ? (this.token || sessionStorage.getItem(`started:${live.id}`)) && h("button.stop", { onclick: () => this.stop() }, icon("stop"), "Stop") : h("button.primary", { onclick: async () => (await this.app.need("start"))?.openStart(this.app) }, "New episode")].filter(Boolean));
   }
 
   async stop() {
@@ -269,7 +274,7 @@ const cost = ({ usage, latency }) => {
 };
 
 // A note beside a turn: the seat, the words, a fallback with its cause, the cost and the reason.
-const note = (cls, one, words, spent) => h("div", { class: `note ${cls}` }, badge(one.seat), h("span", null, words), one.fallback && h("span.fallback", null, `⚠ fallback: ${one.fallback}`),
+const note = (cls, one, words, spent) => h("div", { class: `note ${cls}` }, badge(one.seat), h("span", null, words), one.fallback && h("span.fallback", null, `⚠ The fallback played this turn: ${one.fallback}`),
   spent && h("span.cost.num", null, spent), one.reason && text("blockquote", one.reason));
 
 function hintNote(hint) {

@@ -47,10 +47,11 @@ export const legend = () => h("span.keys", null, [0, 1].map((seat) => key(seat))
 export const name = (node, state) => node.querySelectorAll(".key").forEach((spot, seat) => put(spot, sideOf(state, seat)));
 
 function winSpec(state) {
-  const points = [[-1, 0.5], ...state.memory.win];
+  const points = [[-1, state.memory.start], ...state.memory.win];
   // as wide as the longest possible match, so that only the line moves
   const played = points[points.length - 1][0];
-  const end = state.frame.over ? played : Math.max(12 * (state.frame.overs || 1) - 1, Math.ceil(played / 60) * 60);
+  const legal = 12 * (state.frame.overs || 1) - 1;
+  const end = state.frame.over ? played : legal + 6 * Math.ceil(Math.max(0, played - legal) / 6); // extras add balls
   const [last] = state.frame.win_probability || [0.5];
   const sides = [0, 1].map((seat) => sideOf(state, seat));
   const breaks = state.turns.filter((entry) => entry.moment === "End of innings").map((entry) => entry.turn);

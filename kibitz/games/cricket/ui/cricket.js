@@ -12,7 +12,7 @@ const MAX_POINTS = 450; // of a line; beyond that every second point goes
 const MAX_INNINGS = 8; // the match has two and each super over two more
 const MAX_OVERS = 60; // kept of an innings
 
-export const begin = () => ({ innings: [], win: [], streak: 0 });
+export const begin = ({ frame }) => ({ innings: [], win: [], start: frame.win_probability?.[0] ?? 0.5, streak: 0 });
 
 function inningsFor(memory, frame) {
   const id = `${frame.super_over}-${frame.innings}-${frame.batting}`;
@@ -168,9 +168,10 @@ function middleCard() {
     const f = state.frame;
     const inn = state.memory.innings.find((x) => x.id === `${f.super_over}-${f.innings}-${f.batting}`);
     const names = nameOf(state, f.batting);
-    const rows = [f.striker, f.other].map((who, i) => {
+    // in batting order, so that a single moves the mark and not the rows
+    const rows = [f.striker, f.other].sort((a, b) => a.player - b.player).map((who) => {
       const got = inn?.batters.get(who.player) || { runs: 0, balls: 0, fours: 0, sixes: 0 };
-      return [who.name || names(who.player), !i, got.runs, got.balls, got.fours, got.sixes, got.balls ? Math.round((100 * got.runs) / got.balls) : "–"];
+      return [who.name || names(who.player), who === f.striker, got.runs, got.balls, got.fours, got.sixes, got.balls ? Math.round((100 * got.runs) / got.balls) : "–"];
     });
     body.replaceChildren(...rows.map(([name, strike, ...cells]) => h("tr", { class: strike ? "strike" : "" },
       h("th", { scope: "row" }, badge(f.batting), ` ${name}`, strike && h("span.onstrike", { title: "on strike" }, " *")),

@@ -42,6 +42,7 @@ export function step(state, before, entry) {
 export function scoreboard(state) {
   const f = state.frame;
   const done = state.ended;
+  const part = (seat) => done.returns[seat] / (worth(points(state, seat), state.memory.counts) || 1); // the pools differ
   const sides = [0, 1].map((seat) => {
     const own = points(state, seat);
     const offer = state.memory.offers[state.memory.offers.length - 1];
@@ -49,7 +50,7 @@ export function scoreboard(state) {
     const whole = own ? `of ${worth(own, state.memory.counts)} points${done ? "" : " on offer"}` : "values hidden";
     return {
       seat, name: state.names[seat], by: "", active: !f.over && f.seat === seat,
-      won: done && f.deal && done.returns[seat] > done.returns[1 - seat], main: share, sub: whole,
+      won: done && f.deal && part(seat) > part(1 - seat), main: share, sub: whole,
     };
   });
   const gone = (f.max_turns || 0) - (f.turns_left || 0);
@@ -91,7 +92,7 @@ function tableCard() {
       half.replaceChildren(h("h3", null, badge(seat), ` ${state.names[seat]}`), share ? pile(share, "big") : h("p.dim", null, "no offer yet"),
         h("p.small", null, share ? words(share) : "", share && own && h("b", null, ` · ${worth(own, share)} of ${worth(own, counts)} points`)));
     });
-    put(verdict, !offer ? `On the table: ${words(counts)}.` : deal ? "Both sides agreed on this split." : state.frame.over ? "No deal: neither side scores." : `${offer.seat === state.mine ? "Your offer" : `The offer of ${state.names[offer.seat]}`} stands${offer.kind === "insist" ? ", insisted on" : ""}.`);
+    put(verdict, !offer ? `On the table: ${words(counts)}.` : deal ? "Both sides agreed on this split." : state.frame.over ? "No deal: neither side scores." : offer.seat === state.mine ? `You ${offer.kind === "insist" ? "insist on" : "proposed"} this split.` : `${state.names[offer.seat]} ${offer.kind === "insist" ? "insists on" : "proposed"} this split.`);
   });
   return { node, draw };
 }
@@ -122,7 +123,7 @@ function planeCard() {
     if (!drawn || drawn.id !== state.id || !drawn.plane || drawn.plane !== state.review) drawn = { id: state.id, plane: plane(state) };
     const known = [0, 1].find((seat) => points(state, seat));
     picture.node.hidden = axes.hidden = !drawn.plane;
-    put(axes, `Across: points for ${state.names[0]}. Up: points for ${state.names[1]}.`);
+    put(axes, `Horizontal axis: ${state.names[0]}’s points. Vertical axis: ${state.names[1]}’s points.`.replaceAll("You’s", "your"));
     own.node.hidden = Boolean(drawn.plane) || known === undefined || !state.memory.offers.length;
     wait.hidden = Boolean(drawn.plane);
     if (drawn.plane) picture.draw(planeSpec(state, drawn.plane));
@@ -209,20 +210,32 @@ export function form(turn, state, seat, send) {
   const { counts } = state.memory;
   const own = points(state, seat);
   const offer = state.memory.offers[state.memory.offers.length - 1];
-  const keep = offer && offer.seat === seat ? [...offer.shares[seat]] : counts.map((n) => n);
+  const mine = state.memory.offers.filter((one) => one.seat === seat).pop();
+  const keep = [...(mine ? mine.shares[seat] : counts)]; // goes on from one's own last offer
   const total = h("output.num", { "aria-live": "polite" });
   const show = () => {
     steps.forEach((node, i) => { put(node.querySelector("output"), `${keep[i]} of ${counts[i]}`); });
     put(total, `You keep ${words(keep)}${own ? `: ${worth(own, keep)} of ${worth(own, counts)} points` : ""}`);
+    [[0, "Propose"], [1, "Insist on"], [4, "End, taking"]].forEach(([type, verb]) => acts[type] && put(acts[type], own ? `${verb} ${worth(own, keep)}` : `${verb} this`));
   };
   const steps = ITEMS.map((item, i) => {
     const move = (by) => () => { keep[i] = Math.min(counts[i], Math.max(0, keep[i] + by)); show(); };
     return h("div.stepper", { role: "group", "aria-label": `${item}s to keep` }, thing(i), h("span", null, `${item}s`, own && h("small.dim", null, ` ${own[i]} each`)),
       h("button", { "aria-label": `one ${item} fewer`, onclick: move(-1) }, "−"), h("output"), h("button", { "aria-label": `one ${item} more`, onclick: move(1) }, "+"));
   });
-  const labels = ["Propose", "Insist", "Agree", "Disagree", "End and select"];
   const open = turn.masks[0];
-  const acts = labels.map((label, type) => open[type] && h("button", { class: type === 2 || (type === 0 && !open[2]) ? "primary" : "", onclick: () => send([type, ...(type === 2 || type === 3 ? [0, 0, 0] : keep)]) }, label));
+  const walks = state.about.options?.disagree_ends !== false; // whether DISAGREE ends the game with nothing for either side
+  const press = (type) => (type === 3 && walks ? askFirst(true) : send([type, ...(type === 2 || type === 3 ? [0, 0, 0] : keep)]));
+  // every button says what it does; only `show` knows the points of those that depend on the steppers
+  const labels = ["", "", own && offer ? `Accept ${worth(own, offer.shares[seat])}` : "Accept", walks ? "Walk away (0 : 0)" : "Disagree", ""];
+  const acts = labels.map((label, type) => open[type] && h("button", { class: type === 0 ? "primary" : "", onclick: () => press(type) }, label));
+  const sure = h("div.row", { hidden: true, role: "group", "aria-label": "Walk away" }, h("span", null, "The game ends and both sides get 0 points."),
+    h("button", { onclick: () => send([3, 0, 0, 0]) }, "Yes, walk away"), h("button", { onclick: () => askFirst(false) }, "Keep talking"));
+  const row = h("div.row", null, acts);
+  const askFirst = (asking) => {
+    [row.hidden, sure.hidden] = [asking, !asking];
+    (asking ? sure.querySelector("button:last-child") : acts[3]).focus();
+  };
   show();
-  return h("div", null, h("div.steppers", null, steps), h("p", null, total), h("div.row", null, acts));
+  return h("div", null, h("div.steppers", null, steps), h("p", null, total), row, sure);
 }
