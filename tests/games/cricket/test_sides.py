@@ -34,6 +34,13 @@ def test_invented_sides_depend_on_the_seed_and_have_the_measured_spread() -> Non
     assert safety[0] > safety[7] > safety[10], "the tail is easier to get out"
 
 
+@pytest.mark.parametrize("count", [32, 200])  # the default pool, and one with more players than names
+def test_no_two_players_or_sides_of_a_pool_share_a_name(count: int) -> None:
+    sides = ratings.invent(0, count, calibration())
+    assert len({player.name for side in sides for player in side.players}) == 11 * count
+    assert len({side.name for side in sides}) == count
+
+
 def test_prepared_bowling_orders_obey_the_laws() -> None:
     for overs in (1, 4, 5, 7, 13, 20):
         sides = ratings.invent(1, 6, calibration())

@@ -6,8 +6,10 @@ points are one standard deviation of the spread measured among professionals.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from string import ascii_uppercase
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -89,25 +91,53 @@ def invent(seed: int, count: int, fitted: dict[str, Any]) -> list[Eleven]:
         z = (z - z.mean(0)) / z.std(0)
     z = np.clip(z, -2.6, 2.6)
     sides = []
+    player_name, side_name = _unused(len(first) * len(last)), _unused(len(towns) * len(beasts))
     for team in range(count):
         pick = rng.choice(len(first) * len(last), 11, replace=False)
         types, keeper, regular = _roles(rng)
         players = []
         for i in range(11):
+            number, earlier = player_name(int(pick[i]))
+            initial = f"{ascii_uppercase[earlier - 1]}. " if earlier else ""
             bat = [*(mean[:, i] + 10 * z[team, i, :3]), 50 + 10 * z[team, i, 3]]
             ball = (50, 50, 50) if i in regular else (25, 40, 40)
             ratings = [*bat, *(m + 10 * x for m, x in zip(ball, z[team, i, 4:], strict=True))]
             given: dict[str, Any] = {
-                "name": f"{first[pick[i] % len(first)]} {last[pick[i] // len(first)]}",
+                "name": f"{first[number % len(first)]} {initial}{last[number // len(first)]}",
                 "hand": "left" if rng.random() < 0.33 else "right",
                 "bowls": types[i],
                 "keeper": i == keeper,
             }
             given |= {n: int(np.clip(round(x), 0, 100)) for n, x in zip(BATTING + BOWLING, ratings, strict=True)}
             players.append(Player(**given))
-        town, beast = towns[rng.integers(len(towns))], beasts[rng.integers(len(beasts))]
-        sides.append(Eleven(name=f"{town} {beast}", players=tuple(players)))
+        town, beast = int(rng.integers(len(towns))), int(rng.integers(len(beasts)))
+        number, earlier = side_name(town * len(beasts) + beast)
+        called_side = f"{towns[number // len(beasts)]} {beasts[number % len(beasts)]}" + (
+            f" {earlier + 1}" if earlier else ""
+        )
+        sides.append(Eleven(name=called_side, players=tuple(players)))
     return sides
+
+
+def _unused(size: int) -> Callable[[int], tuple[int, int]]:
+    """Turns draws from `size` numbers into distinct ones: the next free number, and how often all were used up before.
+
+    So no two players of a pool share a name, whichever sides meet, and the draws themselves stay the same.
+    """
+    used: set[int] = set()
+    rounds = 0
+
+    def take(drawn: int) -> tuple[int, int]:
+        nonlocal rounds
+        if len(used) == size:
+            used.clear()
+            rounds += 1
+        while drawn in used:
+            drawn = (drawn + 1) % size
+        used.add(drawn)
+        return drawn, rounds
+
+    return take
 
 
 def _roles(rng: np.random.Generator) -> tuple[list[str], int, set[int]]:
