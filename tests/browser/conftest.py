@@ -97,7 +97,12 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     for name, seed in (("second-try", 7), ("first-try", 0)):
         run = folder / "runs" / name
         run.mkdir(parents=True)
-        about = {"game": "deal_or_no_deal", "seed": seed, "evaluation_hints_from": ["none", "the reference player"]}
+        about = {
+            "game": "deal_or_no_deal",
+            "seed": seed,
+            "advisers": ["none"],
+            "evaluation_hints_from": ["none", "the reference player"],
+        }
         (run / "run.json").write_text(json.dumps(about), encoding="utf-8")
         (run / "evaluations.csv").write_text("\n".join(["step,seed,share_of_ceiling", *points]), encoding="utf-8")
     made = Report("Do hints help?", "Two cells.", {"command": "x"}, [Verdict("It rose.", True), Verdict("No.", False)])

@@ -286,6 +286,7 @@ def test_runs_show_their_curve_and_an_empty_leaderboard_says_what_to_do(stage: S
     assert "share of ceiling of first-try" in curve.get_attribute("aria-label")
     assert page.locator(".plot .thin").count() == 2  # each seed behind the mean
     assert "18 evaluations, with hints from the reference player" in page.locator(".runs p.dim.small").inner_text()
+    assert "advised by" not in page.locator(".runs p.dim.small").inner_text()
     page.get_by_text("As a table").click()
     page.locator(".alt tbody tr").nth(8).wait_for()
     page.route("**/leaderboard.json", lambda route: route.fulfill(json={"players": []}))

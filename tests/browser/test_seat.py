@@ -62,6 +62,7 @@ def test_a_person_plays_a_negotiation_and_never_receives_the_other_sides_values(
     assert not secrets(page.evaluate(MEMORY), 1) and not any(secrets(line, 1) for line in messages)
     page.get_by_role("button", name="Accept").click()
     ended(page)
+    assert page.locator(".caption").inner_text().startswith("You take "), "at the end the page addresses the player"
     record = stage.events(page.url.split("/e/")[1].split("?")[0])
     mine = [event["payload"] for event in record if event["type"] == "decision" and event["payload"]["seat"] == 0]
     assert [act["source"] for act in mine] == ["human"] * 3 and not any(act["fallback"] for act in mine)

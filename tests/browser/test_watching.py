@@ -158,6 +158,18 @@ def test_a_key_moment_shows_its_own_ball_and_escape_closes_the_list(open_page: O
     page.wait_for_function(f"() => document.querySelector('.caption').innerText.startsWith({json.dumps(at + ' ')})")
 
 
+def test_a_models_failure_is_told_in_plain_words(stage: Served, open_page: Open, played: dict[str, str]) -> None:
+    events = [one | {"episode_id": "ep-down"} for one in stage.events(played["deal_or_no_deal"])]
+    for one in events:
+        if one["type"] == "decision":
+            one["payload"]["fallback"] = "NoAnswer: transport (connection)"
+    load(stage, [json.dumps(one) for one in events])
+    page = open_page("/e/ep-down")
+    ended(page)
+    shown = page.locator(".fallback").first.inner_text()
+    assert shown == "⚠ The fallback played this turn: the model could not be reached"
+
+
 def test_batters_keep_their_rows_and_the_win_chart_starts_where_its_legend_does(
     stage: Served, open_page: Open, played: dict[str, str]
 ) -> None:

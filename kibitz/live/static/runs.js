@@ -25,7 +25,8 @@ class Runs extends HTMLElement {
       const points = run.curve || [];
       const sources = [...new Set(run.evaluation_hints_from || [])], heard = sources.filter((source) => source !== "none");
       const hints = !sources.length ? "" : heard.length ? `, with hints from ${heard.join(", ")}` : ", without hints";
-      put(about, `${words(run.game)} · seed ${run.seed ?? 0}${(run.advisers || []).length ? ` · advised by ${run.advisers.join(", ")}` : ""} · ${many(points.length, "evaluation")}${hints}`);
+      const advisers = (run.advisers || []).filter((one) => one !== "none");
+      put(about, `${words(run.game)} · seed ${run.seed ?? 0}${advisers.length ? ` · advised by ${advisers.join(", ")}` : ""} · ${many(points.length, "evaluation")}${hints}`);
       return curve.draw(curveSpec(name, points));
     };
     const buttons = runs.map((run) => h("button", { "aria-pressed": "false", onclick: (event) => show(run.name, event.currentTarget) }, text("b", run.name), h("span.dim.small", null, [words(run.game), run.changed && ago(run.changed)].filter(Boolean).join(" · "))));

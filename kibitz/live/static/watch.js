@@ -160,7 +160,7 @@ class Watch extends HTMLElement {
     }
     this.drawScore(state);
     this.drawMeta(state);
-    put(this.caption, state.caption);
+    put(this.caption, state.adapter.verdict?.(state) || state.caption);
     this.later();
     this.replay.draw();
     this.chair?.draw();
@@ -273,8 +273,15 @@ const cost = ({ usage, latency }) => {
   return [tokens && `${tokens} tokens`, money && `$${money.toFixed(5)}`, latency >= 0.05 && `${latency.toFixed(1)} s`].filter(Boolean).join(" · ");
 };
 
+// a model's failures in plain words, by the kind that the record names
+const FAILURES = {
+  transport: "the model could not be reached", refused: "the provider refused the question", empty: "the model’s answer was empty", not_json: "the model’s answer was not readable",
+  wrong_shape: "the model’s answer had the wrong form", illegal: "the model’s move was not legal", breaker: "the provider has failed too often", budget: "the budget is used up",
+};
+const whyFallback = (why) => FAILURES[String(why).match(/^NoAnswer: (\w+)/)?.[1]] || why;
+
 // A note beside a turn: the seat, the words, a fallback with its cause, the cost and the reason.
-const note = (cls, one, words, spent) => h("div", { class: `note ${cls}` }, badge(one.seat), h("span", null, words), one.fallback && h("span.fallback", null, `⚠ The fallback played this turn: ${one.fallback}`),
+const note = (cls, one, words, spent) => h("div", { class: `note ${cls}` }, badge(one.seat), h("span", null, words), one.fallback && h("span.fallback", null, "⚠ The fallback played this turn: ", whyFallback(one.fallback)),
   spent && h("span.cost.num", null, spent), one.reason && text("blockquote", one.reason));
 
 function hintNote(hint) {

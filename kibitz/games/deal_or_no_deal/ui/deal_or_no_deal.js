@@ -58,6 +58,12 @@ export function scoreboard(state) {
   return { sides, tags: f.over ? [f.deal ? "Deal" : "No deal"] : [], now };
 }
 
+// the end of one's own game, in place of the line for watchers
+export function verdict({ ended, frame, mine, names }) {
+  if (!ended || !frame.deal || mine === undefined) return "";
+  return `You take ${many(ended.returns[mine], "point")}, ${names[1 - mine]} takes ${ended.returns[1 - mine]}.`;
+}
+
 const SHAPES = {
   book: () => [s("path.fill", { d: "M5 4h12a2 2 0 0 1 2 2v15H7a2 2 0 0 1-2-2z" }), s("path.edge", { d: "M5 19a2 2 0 0 1 2-2h12M9 8h6M9 11h4" })],
   hat: () => [s("path.fill", { d: "M2 18c5 3 15 3 20 0-1-2-3-2-4-2L17 7c-3-2-7-2-10 0L6 16c-1 0-3 0-4 2z" }), s("path.edge", { d: "M6.3 14c4 1.6 7.4 1.6 11.4 0" })],
