@@ -9,6 +9,8 @@ import subprocess
 import sys
 import tomllib
 from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -31,15 +33,24 @@ QUICK = {
     "serve on Windows": ("serve --port 0", ("fcntl", "termios"), "WSL"),
 }
 SLOW = {
-    **{f"serve without {name}": ("serve --port 0", (name,), "kibitz[live]") for name in extras.packages()["live"]},
+    **{
+        f"serve without {name}": ("serve --port 0", (extras.module_of(name),), "kibitz[live]")
+        for name in extras.packages()["live"]
+    },
     "bench live": ("bench live --seconds 1", BASE, "kibitz[live]"),
     "serve --store": ("serve --port 0 --store postgresql://127.0.0.1:1/x", ("psycopg",), "kibitz[scale]"),
     "teach data --from-store": ("teach data --from-store x.db --out x", BASE, "kibitz[live]"),
+    "teach sft": ("teach sft --data rows.jsonl --out x --json", BASE, "kibitz[teach]"),
+    "teach dpo": ("teach dpo --data rows.jsonl --out x --json", BASE, "kibitz[teach]"),
+    "evaluate local_hf": ("evaluate --player llm:local_hf --episodes 2", BASE, "kibitz[hf]"),
+    "hints evaluate": ("hints evaluate --source llm:embedded --json", BASE, "kibitz llm install"),
     "teach grpo": ("teach grpo --out x --json", BASE, "kibitz[teach]"),
     "evaluate --contexts": ("evaluate --player random --contexts x.parquet", BASE, "kibitz[data]"),
     "llm ask": ("llm ask --preset embedded", BASE, "kibitz llm install"),
     "train on Windows": ("train --steps 1", ("fcntl", "termios"), "WSL"),
 }
+FILES = ["rows.jsonl", "x.db", "x.parquet"]
+ROW = '{"messages": [{"role": "user", "content": "pool"}, {"role": "assistant", "content": "{}"}]}\n'
 CASES = [*QUICK, *(pytest.param(case, marks=pytest.mark.conformance) for case in SLOW)]
 
 # Runs each command in one process. The modules are truly absent: the finder of files does not find them.
@@ -83,13 +94,13 @@ def run_all(which: str) -> dict[str, Finished]:
     lines = [json.dumps([name, words.split(), absent]) for name, (words, absent, _) in cases.items()]
     command = [sys.executable, "-c", CHILD, json.dumps([*BASE, "starlette"])]
     with TemporaryDirectory() as folder:
-        for name in ("x.db", "x.parquet"):
-            Path(folder, name).write_bytes(b"PAR1")
+        for name in FILES:
+            Path(folder, name).write_text(ROW if name == "rows.jsonl" else "PAR1", encoding="utf-8")
         done = subprocess.run(
-            command, input="\n".join(lines), capture_output=True, text=True, cwd=folder, check=False, timeout=200
+            command, input="\n".join(lines), capture_output=True, text=True, cwd=folder, check=False, timeout=100
         )
         assert done.returncode == 0, done.stderr
-        assert sorted(os.listdir(folder)) == ["x.db", "x.parquet"], "a command left something behind"
+        assert sorted(os.listdir(folder)) == FILES, "a command left something behind"
     return {name: Finished(*rest) for name, *rest in map(json.loads, done.stdout.splitlines())}
 
 
@@ -109,12 +120,30 @@ def test_every_extra_for_users_has_a_purpose_and_its_packages() -> None:
 
 
 def test_the_installed_metadata_names_the_same_packages(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    lines = [f"{line}; extra == '{extra}'" for extra, listed in DECLARED.items() for line in listed]
+    lines = [f"{_normalised(line)}; extra == '{extra}'" for extra, listed in DECLARED.items() for line in listed]
     monkeypatch.setattr(extras, "PACKAGE", tmp_path / "kibitz")  # as in a wheel: no pyproject.toml beside it
     monkeypatch.setattr(extras, "requires", lambda name: ["jax>=0.8", *lines])
     from_wheel = extras.packages.__wrapped__()
     monkeypatch.undo()
     assert from_wheel == extras.packages()
+
+
+def _normalised(requirement: str) -> str:
+    """As build backends write it: prometheus_client becomes prometheus-client, tensorboardX becomes tensorboardx."""
+    return requirement.replace("_", "-").lower()
+
+
+def test_the_module_of_every_package_is_found_where_it_is_installed() -> None:
+    installed = [name for names in extras.packages().values() for name in names if _is_installed(name)]
+    assert {"fastapi", "prometheus-client", "tensorboardx"} <= set(installed)
+    assert [name for name in installed if find_spec(extras.module_of(name)) is None] == []
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        return bool(version(name))
+    except PackageNotFoundError:
+        return False
 
 
 def test_an_unknown_module_remains_an_error() -> None:

@@ -25,18 +25,20 @@ PURPOSES = {
     "scale": "PostgreSQL as the store, Redis between servers",
 }
 DEVELOPMENT = ("browser", "test", "conformance")  # for those who change kibitz
-MODULES = {"piper-tts": "piper"}  # distributions whose module has another name
+# distributions whose module has another name
+MODULES = {"piper-tts": "piper", "tensorboardx": "tensorboardX"}
 POSIX_MODULES = ("fcntl", "termios")
 
 
 @cache
 def packages() -> dict[str, tuple[str, ...]]:
-    """The distributions that each extra for users installs, by extra."""
+    """The distributions that each extra for users installs, by extra. A wheel's metadata has normalised names."""
     found: dict[str, list[str]] = {name: [] for name in PURPOSES}
     for requirement, extra in declared():
         if extra in found:
-            found[extra].append(re.split(r"[^\w.-]", requirement, maxsplit=1)[0])
-    return {extra: tuple(names) for extra, names in found.items()}
+            name = re.split(r"[^\w.-]", requirement, maxsplit=1)[0]
+            found[extra].append(re.sub(r"[-_.]+", "-", name).lower())
+    return {extra: tuple(sorted(names)) for extra, names in found.items()}
 
 
 def declared() -> list[tuple[str, str]]:
