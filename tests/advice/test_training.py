@@ -23,6 +23,7 @@ from kibitz.evaluate.match import evaluate, side_of
 from kibitz.games import get_game
 from kibitz.train import phase as train_phase
 from kibitz.train.llm_hints import loop
+from kibitz.train.llm_hints.plan import whole_updates
 from kibitz.train.llm_hints.rollout import HostHintPractice, max_lines
 from kibitz.train.run import Run
 from tests.llm import fake_server
@@ -73,7 +74,7 @@ def train(server: FakeServer, prompt: Path, tmp_path: Path) -> Train:
         hints = {"mode": "llm", "provider": f"fake-{model}", "prompt_path": str(prompt)}
         hints |= {"cache": str(tmp_path / "answers.sqlite"), "cadence_k": 3, **changes.pop("hints", {})}
         settings = {**SHORT, "seeds": 2, "env": {"rounds": 5}, "train": {"num_train_steps": steps}, **changes}
-        one = Run(tiny_job(hints=hints, **settings), tmp_path / name)
+        one = Run(whole_updates(tiny_job(hints=hints, **settings)), tmp_path / name)
         return one.folder, one.train(resume)
 
     return run
@@ -227,7 +228,7 @@ def walk() -> Any:
     def advance(settings: Any, batch: Any, act: Any, u: Any) -> Any:
         return practice.step(settings, batch, practice.unpack(batch), act, u)
 
-    practice = HostHintPractice(game, game.bot("heuristic"), None, 1, max_lines(game, settings))
+    practice = HostHintPractice(game, game.bot("heuristic"), max_lines=max_lines(game, settings))
     begin, context_of, step = jit_batch(practice.begin), jax.jit(practice.hint_context), jit_batch(advance)
     rng, seen = np.random.default_rng(0), []
 
