@@ -38,7 +38,7 @@ heavy:
 # Every example is a game in a package of its own: installed beside kibitz, as a user would, and tested from outside.
 examples: $(VENV)/.test
 	rm -rf build/examples
-	$(PIP) install --no-deps --target build/examples examples/*/
+	$(PIP) install --no-deps --target build/examples $(dir $(wildcard examples/*/pyproject.toml))
 	PYTHONPATH=$(CURDIR)/build/examples $(BIN)/python -m pytest -p no:cacheprovider examples
 
 check: lint types test
