@@ -62,6 +62,8 @@ class StandIn:
 class HostHints:
     """Hints made on the host without a model: from the game's random bot, or none."""
 
+    about = "hints"
+
     def __init__(self, phase: TrainingPhase, prompt: Prompt, silent: bool) -> None:
         self.ledgers = [UsageLedger() for _ in range(phase.job.seeds)]
         self.prompt, self.silent, self.key = prompt, silent, jax.random.key(0)
