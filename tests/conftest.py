@@ -15,14 +15,12 @@ import httpx
 import pytest
 
 from kibitz.cli import main
-from kibitz.llm.providers import embedded
 
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = ROOT.parent / "shared" / "data"
 
 # Hypothesis keeps its tables outside the checkout, which some tests read as a whole.
 os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(Path(tempfile.gettempdir()) / "kibitz-hypothesis"))
-embedded.MAX_THREADS = 1  # tests share the cores, where threads that wait for each other take many times as long
 BUSY_SECONDS = 60.0  # that a request may take on a busy machine; httpx allows 5 unless told otherwise
 
 # These files take longest with empty caches. They run first, so that both workers finish at about the same time.

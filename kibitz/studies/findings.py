@@ -70,7 +70,7 @@ class Found:
 
     @property
     def curve_mean(self) -> Floats:
-        """The mean over all evaluations: high for whoever learns early."""
+        """The mean over all evaluations: the earlier a learner improves, the higher."""
         return np.asarray(self.alone.mean(axis=1), float)
 
 

@@ -1,6 +1,6 @@
 """A report: what was found, as one HTML file without scripts, as Markdown, as JSON and as CSV.
 
-A `Report` holds tables, figures and verdicts; whoever makes one knows nothing about the formats.
+A `Report` holds tables, figures and verdicts; code that builds one does not deal with formats.
 """
 
 from __future__ import annotations

@@ -14,7 +14,6 @@ import threading
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,7 +25,7 @@ from kibitz.llm.client.types import Completion, FailureKind, Messages, ProviderE
 from kibitz.llm.presets import Preset
 from kibitz.llm.providers import weights
 
-MAX_THREADS = 8  # more do not help a model of this size
+MAX_THREADS = 8  # more do not help a model of this size; one core stays free, because threads that share one delay all
 OTHER_START = "-"  # no answer starts like this
 TOP_LOGPROBS = 40  # alternatives per token; legal values are few
 
@@ -70,7 +69,7 @@ class Embedded:
     def _answer(
         self, request: Mapping[str, Any], answer: Answer, deadline: float, cancelled: threading.Event
     ) -> Completion:
-        threads = self.preset.threads or _free_cores()
+        threads = self.preset.threads or max(1, min((os.cpu_count() or 1) - 1, MAX_THREADS))
         server = _server(self.file, self.sha256, threads, self.preset.context)
         sampling = {name: request[name] for name in ("temperature", "top_p", "seed")}
         tokens: list[Token] = []
@@ -147,16 +146,6 @@ def _generate(server: Any, body: Mapping[str, Any], deadline: float, cancelled: 
 
 _servers: dict[tuple[str, int, int], Any] = {}
 _loading = threading.Lock()
-
-
-@lru_cache(maxsize=1)
-def _free_cores() -> int:
-    """Cores that are idle when the first question comes.
-
-    The threads wait for each other many times per token, so one that shares its core with other work delays all.
-    """
-    busy = int(os.getloadavg()[0]) if hasattr(os, "getloadavg") else 0
-    return max(1, min(MAX_THREADS, (os.cpu_count() or 1) - busy))
 
 
 def _server(file: Path, sha256: str, threads: int, context: int) -> Any:
