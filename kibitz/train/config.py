@@ -261,6 +261,9 @@ class Job(Options):
             found.append((total, self))
         return found
 
+    def with_steps(self, steps: int) -> Job:
+        return self.model_copy(update={"train": self.train.model_copy(update={"num_train_steps": steps})})
+
     def _in(self, phase: CurriculumPhase) -> Job:
         env = {"id": self.env.id, **self.env.options, **phase.env}
         hints = {**self.hints.model_dump(), **phase.hints}

@@ -213,10 +213,10 @@ class Run:
 
     def _start(self, phase: TrainingPhase, resume: bool) -> tuple[Any, int]:
         """The learner and its step: new, or from the newest complete checkpoint."""
-        if not resume:
+        with new_folder(self.folder):  # also when a run is resumed: it may have been given more steps
             text = yaml.safe_dump(self.job.model_dump(mode="json"), sort_keys=False)
-            with new_folder(self.folder):
-                write_whole(self.folder / "config.yaml", text)
+            write_whole(self.folder / "config.yaml", text)
+        if not resume:
             return phase.begin(), 0
         saved, refused = checkpoint.newest(self.folder / "checkpoints")
         self.notes += refused

@@ -67,14 +67,18 @@ def changes_of(
 
 
 def _resumed(folder: Path, config: str | None, changes: dict[str, Any]) -> Run:
-    """The run in a folder. Arguments may repeat what it was started with, but not change it."""
+    """The run in a folder. Arguments may repeat what it was started with, or add steps, but change nothing else."""
     path = folder / "config.yaml"
     if not path.is_file() or not path.stat().st_size:
         raise BadInput(f"There is no run to resume in {folder}; start it without --resume.")
     run = Run(read_job(path, {}), folder)
     asked, _ = fitted(read_job(config or path, changes))
     if asked != run.job:
-        raise BadInput(f"{_difference(run.job, asked)} in {path}; --resume cannot change a run.")
+        if asked != run.job.with_steps(asked.train.num_train_steps):
+            raise BadInput(f"{_difference(run.job, asked)} in {path}; --resume can only add steps.")
+        if asked.train.num_train_steps < run.job.train.num_train_steps:
+            raise BadInput(f"{_difference(run.job, asked)} in {path}; --resume can add steps, not remove them.")
+        run = Run(asked, folder)
     run.check(resume=True)
     return run
 

@@ -161,8 +161,11 @@ def test_resume_refuses_arguments_that_change_the_run(
     folder = tmp_path / "run"
     folder.mkdir()
     (folder / "config.yaml").write_text(yaml.safe_dump(TINY))
-    summary = refused(["train", "--resume", "--out", str(folder), "--steps", "9999"], capsys, monkeypatch)
-    assert "num_train_steps is 9999 here but 640" in summary
+    words = ["train", "--resume", "--out", str(folder)]
+    summary = refused([*words, "--steps", "320"], capsys, monkeypatch)
+    assert "num_train_steps is 320 here but 640" in summary
+    summary = refused([*words, "--steps", "9999", "--set", "train.lr=0.5"], capsys, monkeypatch)
+    assert "train.lr is 0.5 here but 0.01" in summary
 
 
 def test_the_example_of_the_help_is_a_number(

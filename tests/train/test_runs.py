@@ -20,6 +20,7 @@ from typer.testing import CliRunner
 from kibitz.cli import app
 from kibitz.core.errors import BadInput
 from kibitz.train.run import Run
+from kibitz.train.start import prepare
 from tests.train.conftest import TINY, Command, assert_same_run, last_checkpoint, merged, rows, tiny_job
 
 # a row every update, so that a signal lands between rows; checkpoints at other steps than evaluations
@@ -132,6 +133,17 @@ def test_resuming_a_finished_run_changes_nothing(train: Callable[..., Any], tmp_
     assert again["finished"]
     assert again["return_mean"] == summary["return_mean"]
     assert_same_run(folder, tmp_path / "copy")
+
+
+def test_a_finished_run_given_more_steps_equals_one_that_had_them_from_the_start(
+    train: Callable[..., Any], tmp_path: Path
+) -> None:
+    whole, _ = train("whole")
+    folder, _ = train("part", train={"num_train_steps": 320})
+    run = prepare(out=str(folder), resume=True, steps=640)
+    assert run.train(resume=True)["steps"] == 640
+    assert_same_run(whole, folder)
+    assert prepare(out=str(folder), resume=True).job.train.num_train_steps == 640  # the config has them, too
 
 
 def test_a_run_without_a_complete_checkpoint_starts_again(train: Callable[..., Any]) -> None:

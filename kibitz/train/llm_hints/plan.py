@@ -47,8 +47,7 @@ def fitted(job: Job) -> tuple[Job, list[str]]:
 def whole_updates(job: Job) -> Job:
     """The job with as many steps as its updates have in all, which `fitted` does not change: to compare with others."""
     batch = job.train.num_envs * _rollout(job)
-    steps = -(-job.train.num_train_steps // batch) * batch
-    return job.model_copy(update={"train": job.train.model_copy(update={"num_train_steps": steps})})
+    return job.with_steps(-(-job.train.num_train_steps // batch) * batch)
 
 
 def _rollout(job: Job) -> int:
