@@ -14,6 +14,7 @@ import httpx
 import pytest
 from websockets.sync.client import connect
 
+from kibitz.live.episodes.runner import Pacer
 from kibitz.live.http import routes_episodes
 from tests.live import record
 from tests.live.conftest import Serve, Served
@@ -248,3 +249,23 @@ def test_the_openapi_document_lists_players_packs_and_options_of_every_game(serv
     assert starts["deal_or_no_deal"]["required"] == ["game"] and not starts["cricket"]["required"]
     opponent = described["ResetRequest_deal_or_no_deal"]["properties"]["opponent"]["anyOf"][0]
     assert "bayes" in opponent["anyOf"][0]["enum"] and "human" not in opponent["anyOf"][0]["enum"]
+
+
+def test_a_branch_waits_for_none_of_the_steps_that_it_keeps() -> None:
+    class Signal:
+        def __init__(self) -> None:
+            self.waits = [0.0][:0]
+
+        def wait(self, seconds: float) -> None:
+            self.waits.append(seconds)
+
+        def is_set(self) -> bool:
+            return False
+
+    signal = Signal()
+    pacer = Pacer(signal, 60.0, known=30)  # type: ignore[arg-type]
+    for _ in range(30):
+        pacer()
+    assert not signal.waits
+    pacer()
+    assert len(signal.waits) == 1 and 59 < signal.waits[0] <= 60, "the first new step keeps the pace"

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import array
 import asyncio
 import io
-import math
 import os
 import shutil
 import threading
-import wave
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import httpx
+import numpy as np
 import pytest
+import soundfile
 from fastapi import FastAPI
 
 from kibitz.core.errors import BadInput
@@ -24,6 +23,7 @@ from kibitz.core.play.episode import play_episode
 from kibitz.core.play.events import Event
 from kibitz.live.stream.bus_observer import with_audio
 from kibitz.live.voice import speech as speech_module
+from kibitz.live.voice.opus import opus_of
 from kibitz.live.voice.speakers import Cartesia, Espeak, Piper, Silence, SpeechError, choose_speaker
 from kibitz.live.voice.speech import CartesiaTTS, Speech, open_speech
 from kibitz.players import player_named
@@ -42,11 +42,9 @@ def needs(what: str, installed: bool) -> None:
 
 
 def loudness(sound: bytes) -> tuple[float, float]:
-    """Root mean square of 16-bit samples, and seconds."""
-    with wave.open(io.BytesIO(sound)) as file:
-        assert file.getsampwidth() == 2
-        samples = array.array("h", file.readframes(file.getnframes()))
-        return math.sqrt(sum(x * x for x in samples) / len(samples)), file.getnframes() / file.getframerate()
+    """Root mean square of 16-bit samples, and seconds; of WAV or Opus."""
+    samples, rate = soundfile.read(io.BytesIO(sound), dtype="int16")
+    return float(np.sqrt(np.mean(np.square(samples, dtype=float)))), len(samples) / rate
 
 
 class FakeSpeaker:
@@ -185,12 +183,21 @@ def test_a_line_has_its_url_at_once_and_is_spoken_once(tmp_path: Path) -> None:
     speech = Speech(speaker, tmp_path)
     first, again = speech.say(LINE), speech.say(f"  {LINE}\n")
     assert first == again == Speech(FakeSpeaker(), tmp_path / "elsewhere").say(LINE)
-    assert not list(tmp_path.glob("*.wav"))
+    assert not list(tmp_path.glob("*.opus"))
     gate.set()
     assert isinstance(spoken_file(speech), Path)
     assert Speech(speaker, tmp_path).say(LINE) == first
     assert speaker.spoken == [LINE]
     speech.close()
+
+
+@pytest.mark.parametrize("rate", [16_000, 22_050, 44_100])
+def test_a_spoken_line_travels_as_opus_of_a_sixth_of_its_size_or_less(rate: int) -> None:
+    sound = tone(2.0, rate)
+    sent = opus_of(sound)
+    assert sent.startswith(b"OggS") and b"OpusHead" in sent[:64] and len(sent) < len(sound) / 6
+    (loud, seconds), (before, length) = loudness(sent), loudness(sound)
+    assert seconds == pytest.approx(length, abs=0.05) and loud == pytest.approx(before, rel=0.1)
 
 
 def test_two_voices_do_not_share_a_file(tmp_path: Path) -> None:
@@ -225,7 +232,7 @@ def test_a_speaker_slower_than_the_match_skips_lines(tmp_path: Path) -> None:
 
 
 def test_a_full_cache_deletes_the_least_recently_used_line(tmp_path: Path) -> None:
-    size = len(tone(0.05))
+    size = len(opus_of(tone(0.05)))
     speech = Speech(FakeSpeaker(), tmp_path, max_bytes=3 * size)
     for number in range(5):
         found = spoken_file(speech, f"line {number}")
@@ -262,10 +269,10 @@ def test_the_server_serves_the_sound_at_its_url(tmp_path: Path, monkeypatch: pyt
     url = speech.say(LINE)
     with serving(app) as base:
         got = httpx.get(f"{base}{url}", timeout=30)
-        assert (got.status_code, got.headers["content-type"]) == (200, "audio/wav")
+        assert (got.status_code, got.headers["content-type"]) == (200, "audio/ogg")
         assert loudness(got.content)[0] > 1000
         assert "/audio/{name}" in httpx.get(f"{base}/openapi.json", timeout=30).json()["paths"]
-        for name in ("0" * 32 + ".wav", "..%2f..%2fetc%2fpasswd", "x", f"{'0' * 31}g.wav"):
+        for name in ("0" * 32 + ".opus", "..%2f..%2fetc%2fpasswd", "x", f"{'0' * 31}g.opus"):
             missing = httpx.get(f"{base}/audio/{name}", timeout=30)
             assert missing.status_code == 404
     speech.close()
@@ -313,7 +320,7 @@ def test_closing_a_drivers_voice_finishes_its_lines(tmp_path: Path) -> None:
         await speech.aclose()
 
     asyncio.run(speak())
-    assert len(speaker.spoken) == 5 == len(list(tmp_path.glob("*.wav")))
+    assert len(speaker.spoken) == 5 == len(list(tmp_path.glob("*.opus")))
     assert speech.say("too late") is None
 
 

@@ -107,7 +107,7 @@ def test_the_seeds_driver_speaks_through_cartesia(seed: Any, server: str, monkey
     assert len(spoken) == len(said) > 5
     for url in spoken:
         sound = httpx.get(server + url, timeout=30)
-        assert (sound.status_code, sound.headers["content-type"]) == (200, "audio/wav")
+        assert (sound.status_code, sound.headers["content-type"]) == (200, "audio/ogg")
 
 
 @pytest.mark.conformance

@@ -176,7 +176,8 @@ class Runner:
             episode_id=episode_id, tts=self.speech if request.enable_tts else None, outlet=LocalOutlet(self.bus),
             open_table=request.open,
         )  # fmt: skip
-        pacer = Pacer(episode.signal, self.config.pace if request.pace is None else request.pace)
+        pace = self.config.pace if request.pace is None else request.pace
+        pacer = Pacer(episode.signal, pace, 0 if prepared.branch is None else len(prepared.branch.script))
         try:
             commentate = commentator_for(prepared.game, self.config.commentator)
             prepared.play((observer,), pacer, episode_id=episode_id, commentate=commentate)
@@ -202,14 +203,19 @@ class Runner:
 
 
 class Pacer:
-    """Called before every step: waits for `seconds` between steps, and ends the episode once it is stopped."""
+    """Called before every step: waits for `seconds` between steps, and ends the episode once it is stopped.
 
-    def __init__(self, signal: StopSignal, seconds: float) -> None:
-        self._signal, self._seconds = signal, seconds
+    The first `known` steps come from a record that people have seen, so nobody waits for them.
+    """
+
+    def __init__(self, signal: StopSignal, seconds: float, known: int = 0) -> None:
+        self._signal, self._seconds, self._known = signal, seconds, known
         self._last = 0.0
 
     def __call__(self) -> None:
         wait = self._last + self._seconds - time.monotonic() if self._last else 0.0
+        if self._known > 0:
+            self._known, wait = self._known - 1, 0.0
         if wait > 0:
             self._signal.wait(wait)
         if self._signal.is_set():

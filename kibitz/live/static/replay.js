@@ -5,8 +5,8 @@ const SPEEDS = [0.5, 1, 2, 4, 8];
 const TURN_MS = 1100; // how long a turn is shown at speed 1
 
 export class Replay {
-  constructor(timeline, { branch, say }) {
-    Object.assign(this, { timeline, say, playing: false, timer: 0 });
+  constructor(timeline, { branch, say, speak }) {
+    Object.assign(this, { timeline, say, speak, playing: false, timer: 0 });
     this.slider = h("input.slider", { type: "range", min: 0, max: 0, value: 0, step: 1, "aria-label": "Position in the episode", oninput: () => this.go(Number(this.slider.value)) });
     this.ticks = s("svg.moments", { "aria-hidden": "true", preserveAspectRatio: "none", viewBox: "0 0 1000 10" });
     this.where = h("output.where.num");
@@ -80,7 +80,9 @@ export class Replay {
     clearTimeout(this.timer);
     this.timer = setTimeout(async () => {
       const { timeline } = this;
+      const heard = timeline.shown.audio;
       await timeline.seek(timeline.stop(1));
+      if (this.playing && timeline.shown.audio !== heard) this.speak(timeline.shown.audio);
       if (timeline.shown.seq >= timeline.last) {
         this.pause();
         if (timeline.live.status === "running") timeline.follow();

@@ -86,7 +86,7 @@ class Watch extends HTMLElement {
     this.home = false;
     const timeline = new Timeline(id, this.token);
     Object.assign(this, { timeline, draw: null, from: null, lastLine: 0, revealed: false });
-    this.replay = new Replay(timeline, { say: (text) => this.app.toast(text), branch: async () => (await this.app.need("branch"))?.openBranch(this.app, timeline) });
+    this.replay = new Replay(timeline, { say: (text) => this.app.toast(text), speak: (url) => this.app.speak(url), branch: async () => (await this.app.need("branch"))?.openBranch(this.app, timeline) });
     timeline.onchange = () => this.paint();
     timeline.onevent = (event) => this.heard(event);
     this.score = h("div.card.score", { role: "group", "aria-label": "Score" });
@@ -113,7 +113,8 @@ class Watch extends HTMLElement {
     const { timeline } = this;
     const fresh = event.seq > this.feed.caught;
     if (event.type === "commentary" || event.type === "episode.ended") {
-      if (fresh && timeline.following) this.app.speak(event.payload.audio);
+      const kept = event.payload.turn < timeline.live.about.branched_from?.turn; // a branch arrives with its prefix
+      if (fresh && timeline.following && !kept) this.app.speak(event.payload.audio);
       this.announce(event.payload.text, event.type !== "commentary");
     }
     if (event.type === "episode.failed") this.announce(event.payload.reason, true);

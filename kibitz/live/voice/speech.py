@@ -1,7 +1,7 @@
-"""Commentary as sound: `say` takes a line and returns the URL of its WAV file at once.
+"""Commentary as sound: `say` takes a line and returns the URL of its sound at once.
 
     speech = open_speech()                           # the best speaker that works here
-    url = speech.say("Four through the covers.")     # "/audio/3f..e1.wav", or None: captions only
+    url = speech.say("Four through the covers.")     # "/audio/3f..e1.opus", or None: captions only
     app.include_router(speech.router())              # serves the file and waits while it is being made
 
 A recorder leaves an event's `audio` None; `bus_observer.with_audio` fills it in before the event is committed. The URL
@@ -34,7 +34,8 @@ from kibitz.live.voice.speakers import Cartesia, ChosenSpeaker, Speaker, SpeechE
 
 log = logging.getLogger("kibitz.live")
 
-FILE_NAME = re.compile(r"[0-9a-f]{32}\.wav")
+FILE_NAME = re.compile(r"[0-9a-f]{32}\.(opus|wav)")  # stored episodes may still name a WAV file
+TYPES = {".opus": "audio/ogg", ".wav": "audio/wav"}
 MAX_CACHE_BYTES = 256 << 20
 MAX_LINE_CHARACTERS = 400
 MAX_QUEUED_LINES = 32  # a speaker slower than the match skips lines
@@ -119,7 +120,7 @@ class Speech:
         return f"/audio/{name}"
 
     def file_name(self, line: str) -> str:
-        return hashlib.sha256(f"{self.speaker.voice}\0{line}".encode()).hexdigest()[:32] + ".wav"
+        return hashlib.sha256(f"{self.speaker.voice}\0{line}".encode()).hexdigest()[:32] + ".opus"
 
     def described(self) -> dict[str, Any]:
         """Which speaker, what better ones lack, and how it performs."""
@@ -129,7 +130,7 @@ class Speech:
     async def find(self, name: str, wait: float = LISTENER_SECONDS) -> Path | str:
         """The file, or the reason why there is none."""
         if not FILE_NAME.fullmatch(name):
-            return "There is no such audio; names are 32 hexadecimal digits and .wav."
+            return "There is no such audio; names are 32 hexadecimal digits and .opus."
         with self._lock:
             queued = self._queued.get(name)
         path = self.folder / name
@@ -154,7 +155,7 @@ class Speech:
             if isinstance(found, str):
                 return JSONResponse({"error": found}, 404, headers={"Cache-Control": "no-store"})
             cached = {"Cache-Control": "public, max-age=31536000, immutable"}  # the name is a hash of the content
-            return FileResponse(found, media_type="audio/wav", headers=cached)
+            return FileResponse(found, media_type=TYPES[found.suffix], headers=cached)
 
         return routes
 
@@ -172,8 +173,9 @@ class Speech:
 
     def _make(self, name: str, line: str) -> None:
         try:
-            sound = self.speaker.speak(line)
-            self._write(name, sound)
+            from kibitz.live.voice.opus import opus_of  # a server that stays silent does without it
+
+            self._write(name, opus_of(self.speaker.speak(line)))
             failure = None
         except SpeechError as error:
             failure = str(error)
