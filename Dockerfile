@@ -14,7 +14,9 @@ ENV PATH=/home/user/.local/bin:$PATH \
     KIBITZ_STORE=/home/user/data/kibitz.db
 RUN mkdir -p /home/user/data
 
-COPY --chown=user pyproject.toml requirements.lock README.md CHANGELOG.md LICENSE ./
+COPY --chown=user pyproject.toml requirements.lock README.md CHANGELOG.md CONTRIBUTING.md LICENSE ./
+COPY --chown=user tools tools
+COPY --chown=user docs docs
 COPY --chown=user configs configs
 COPY --chown=user kibitz kibitz
 RUN pip install --no-cache-dir --user --constraint requirements.lock ".[live]"

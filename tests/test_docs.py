@@ -25,8 +25,13 @@ from kibitz.train.config import CurriculumPhase, HintOptions, Job, LogOptions, R
 from tests.conftest import SLOWEST_FIRST
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
-TEXT = {page.name: page.read_text(encoding="utf-8") for page in PAGES}
+DOCS = ROOT / "docs"
+SITE_PAGES = {page.relative_to(DOCS).as_posix(): page for page in sorted(DOCS.rglob("*.md"))}
+GENERATED = ("results/", "reference/")  # by commands, which have tests of their own
+PAGES = {name: ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md")} | {
+    name: page for name, page in SITE_PAGES.items() if not name.startswith(GENERATED)
+}
+TEXT = {name: page.read_text(encoding="utf-8") for name, page in PAGES.items()}
 BUILT_IN = [name for name, entry in registry.registered(registry.GAMES).items() if entry.value.startswith("kibitz.")]
 
 NOT_MODULES = {"kibitz.db", "kibitz.git", registry.GAMES, registry.PLAYERS, registry.ENVS}
@@ -132,10 +137,16 @@ def test_the_files_that_run_first_exist() -> None:
 
 
 def test_links_between_pages_lead_somewhere() -> None:
-    for page in PAGES:
-        for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", TEXT[page.name]):
+    for name, page in PAGES.items():
+        for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", TEXT[name]):
             if not target.startswith("http"):
-                assert (page.parent / target).exists(), f"{page.name} -> {target}"
+                assert (page.parent / target).exists(), f"{name} -> {target}"
+
+
+def test_every_page_is_in_the_contents_of_the_site() -> None:
+    listed = re.findall(r"^([\w/-]+)$", TEXT["index.md"], re.MULTILINE)
+    assert len(listed) == len(set(listed))
+    assert {f"{name}.md" for name in listed} == set(SITE_PAGES) - {"index.md"}, "list every page in docs/index.md"
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "configs").glob("*_*.yaml")), ids=lambda p: p.name)

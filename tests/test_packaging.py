@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
+import tarfile
 import tomllib
+import zipfile
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -89,3 +94,71 @@ def test_every_entry_point_names_a_module_that_exists() -> None:
     groups = [PROJECT["scripts"], *PROJECT["entry-points"].values()]
     for name, target in (item for group in groups for item in group.items()):
         assert find_spec(target.partition(":")[0]) is not None, name
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the source distribution, and the wheel that was built from it and from nothing else."""
+    folder = tmp_path_factory.mktemp("dist")
+    build = "import sys; sys.path.insert(0, 'tools'); import backend; backend.build_{}(sys.argv[1])"
+    subprocess.run([sys.executable, "-c", build.format("sdist"), str(folder)], cwd=ROOT, check=True, timeout=120)
+    (sdist,) = folder.glob("*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        archive.extractall(folder / "source", filter="data")
+    (source,) = (folder / "source").iterdir()
+    subprocess.run([sys.executable, "-c", build.format("wheel"), str(folder)], cwd=source, check=True, timeout=120)
+    return folder
+
+
+@pytest.mark.conformance  # builds the documentation
+def test_the_source_distribution_contains_every_tracked_file(built: Path) -> None:
+    with tarfile.open(next(built.glob("*.tar.gz"))) as archive:
+        inside = {name.partition("/")[2] for name in archive.getnames()}
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    assert [name for name in listed if name not in inside] == []
+
+
+@pytest.mark.conformance  # builds the documentation; a link that leads nowhere fails the build
+def test_the_wheel_contains_the_whole_documentation_and_loads_nothing_from_elsewhere(built: Path) -> None:
+    with zipfile.ZipFile(next(built.glob("*.whl"))) as wheel:
+        inside = set(wheel.namelist())
+        pages = [name for name in inside if re.fullmatch(r"kibitz/site/[^_].*\.html", name)]
+        for page in (ROOT / "docs").rglob("*.md"):
+            assert f"kibitz/site/{page.relative_to(ROOT / 'docs').with_suffix('.html')}" in pages
+        for name in pages:
+            loaded = re.findall(r"<(?:script|link|img)[^>]*(?:src|href)=\"([^\"]+)\"", wheel.read(name).decode())
+            assert loaded and not [address for address in loaded if "//" in address], name
+    assert not [name for name in inside if name.endswith((".woff", ".woff2", ".ttf"))]
+
+
+@pytest.fixture(scope="module")
+def installed(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel's files in a folder of their own, which shadows the checkout."""
+    folder = tmp_path_factory.mktemp("installed")
+    with zipfile.ZipFile(next(built.glob("*.whl"))) as wheel:
+        wheel.extractall(folder)
+    return folder
+
+
+def in_an_empty_folder(installed: Path, folder: Path, *words: str) -> str:
+    """What a command of the wheel prints for a user with an empty home, in an empty folder."""
+    home = folder / "home"
+    home.mkdir(exist_ok=True)
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("XDG_", "KIBITZ_", "PYTHON"))}
+    done = subprocess.run(
+        [sys.executable, "-m", "kibitz", *words],
+        cwd=folder,
+        env=kept | {"HOME": str(home), "PYTHONPATH": str(installed)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.conformance  # builds the wheel
+def test_the_wheel_alone_opens_its_documentation(installed: Path, tmp_path: Path) -> None:
+    address = in_an_empty_folder(installed, tmp_path, "docs", "--no-browser").strip()
+    assert address == (installed / "kibitz" / "site" / "index.html").as_uri()

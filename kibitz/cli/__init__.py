@@ -12,7 +12,7 @@ import typer
 
 from kibitz import __version__
 from kibitz.cli import bench, cricket, demo, evaluate, hints, judge, live, llm, new_game, play, study, teach, train
-from kibitz.cli.setup import doctor, extras, listing
+from kibitz.cli.setup import docs, doctor, extras, listing
 from kibitz.cli.studies import compare, tournament
 from kibitz.core import interrupt
 from kibitz.core.errors import BadInput
@@ -47,6 +47,7 @@ app.command()(play.play)
 app.command()(train.train)
 app.command()(demo.demo)
 app.command("new-game")(new_game.new_game)
+app.command()(docs.docs)
 app.command()(doctor.doctor)
 app.add_typer(listing.app, name="list")
 app.add_typer(bench.app, name="bench")

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import kibitz as package
-from kibitz.cli.setup import doctor, extras
+from kibitz.cli.setup import docs, doctor, extras
 from kibitz.core import registry
 from kibitz.games import get_game
 from kibitz.llm.providers import weights
@@ -35,6 +35,35 @@ def test_the_shell_completes_commands() -> None:
         [sys.executable, "-c", code], env=os.environ | asked, capture_output=True, text=True, check=True
     )
     assert done.stdout.split() == ["train"]
+
+
+def test_docs_opens_a_page_of_the_site_in_the_wheel(
+    kibitz: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "reference").mkdir()
+    for name in ("index", "reference/commands"):
+        (tmp_path / f"{name}.html").touch()
+    opened: list[str] = []
+    monkeypatch.setattr(docs, "SHIPPED_SITE", tmp_path)
+    monkeypatch.setattr(docs.webbrowser, "open", opened.append)
+    done = kibitz("docs", "reference/commands")
+    assert done == Finished(0, f"{(tmp_path / 'reference/commands.html').as_uri()}\n", "")
+    assert opened == [done.stdout.strip()]
+    assert kibitz("docs", "--no-browser").stdout.endswith("/index.html\n") and len(opened) == 1
+    done = kibitz("docs", "nowhere")
+    assert done == Finished(2, "", "kibitz: There is no page 'nowhere'; choose one of index, reference/commands.\n")
+
+
+def test_docs_of_a_checkout_without_sphinx_says_what_to_install(
+    kibitz: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(docs, "SHIPPED_SITE", tmp_path / "site")
+    monkeypatch.setattr(docs, "find_spec", lambda name: None)
+    done = kibitz("docs", "--no-browser")
+    assert done.returncode == 2
+    assert "pip install -e '.[docs]'" in done.stderr and done.stderr.count("\n") == 1
+    monkeypatch.setattr(docs, "CHECKOUT", tmp_path)
+    assert "install kibitz from a wheel" in kibitz("docs").stderr
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ PURPOSES = {
     "speech": "spoken commentary",
     "scale": "PostgreSQL as the store, Redis between servers",
 }
-DEVELOPMENT = ("browser", "test", "conformance")  # for those who change kibitz
+DEVELOPMENT = ("docs", "browser", "test", "conformance")  # for those who change kibitz
 # distributions whose module has another name
 MODULES = {"piper-tts": "piper", "tensorboardx": "tensorboardX"}
 POSIX_MODULES = ("fcntl", "termios")
