@@ -1,4 +1,4 @@
-"""`kibitz serve`, `kibitz watch` and `kibitz bench live`."""
+"""`kibitz serve`, `kibitz watch`, `kibitz store` and `kibitz bench live`."""
 
 from __future__ import annotations
 
@@ -12,15 +12,17 @@ import typer
 from kibitz.cli import output
 from kibitz.cli.options import GameOptions, Json, OneSeed
 
+StoreUrl = Annotated[str, typer.Option("--store", help="Event store: FILE, sqlite:///FILE or postgresql://...")]
+BackupFile = Annotated[str, typer.Argument(help="The backup, an SQLite file")]
+store_app = typer.Typer(help="Copy and migrate the event store of a live server.", no_args_is_help=True)
+
 
 def serve(
     host: Annotated[
         str, typer.Option("--host", help="Address to listen on; a public address requires --token")
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port to listen on; 0: any free port")] = 8000,
-    store: Annotated[
-        str, typer.Option("--store", help="Event store: FILE, sqlite:///FILE or postgresql://...")
-    ] = "kibitz.db",
+    store: StoreUrl = "kibitz.db",
     bus: Annotated[str, typer.Option("--bus", help="Event bus between servers: redis://...; empty: none")] = "",
     token: Annotated[str, typer.Option("--token", help="Token that changes require; default: $KIBITZ_TOKEN")] = "",
     tokens: Annotated[
@@ -144,7 +146,36 @@ def bench_live(
     output.facts(found, as_json)
 
 
+@store_app.command("backup")
+def back_up_store(file: BackupFile, store: StoreUrl = "kibitz.db", as_json: Json = False) -> None:
+    """Copy a store, as of now, to a new file. Servers may go on using it. `serve --store FILE` opens the copy."""
+    from kibitz.live.store.backup import back_up
+
+    with output.progress("copying rows", None, quiet=as_json) as advance:
+        found = back_up(store, file, advance)
+    output.facts(found, as_json)
+
+
+@store_app.command("restore")
+def restore_store(file: BackupFile, store: StoreUrl = "kibitz.db", as_json: Json = False) -> None:
+    """Fill a new store, or an empty PostgreSQL database, from a backup."""
+    from kibitz.live.store.backup import restore
+
+    with output.progress("copying rows", None, quiet=as_json) as advance:
+        found = restore(file, store, advance)
+    output.facts(found, as_json)
+
+
+@store_app.command("migrate")
+def migrate_store(store: StoreUrl = "kibitz.db", as_json: Json = False) -> None:
+    """Bring a store to the schema of this version, as opening it does. Stop the servers that use it first."""
+    from kibitz.live.store.backup import migrate
+
+    output.facts(migrate(store), as_json)
+
+
 def add_to(app: typer.Typer, bench: typer.Typer) -> None:
     app.command()(serve)
     app.command()(watch)
+    app.add_typer(store_app, name="store")
     bench.command("live")(bench_live)

@@ -35,12 +35,15 @@ PERCENT_PREFIXES = ("share", "agreement", "pareto")
 
 
 @contextmanager
-def progress(what: str, total: int, quiet: bool) -> Iterator[Callable[[int], None]]:
-    """A progress bar on standard error if that is a terminal; its label mentions compiling until the first advance."""
+def progress(what: str, total: int | None, quiet: bool) -> Iterator[Callable[[int], None]]:
+    """A progress bar on standard error if that is a terminal; its label mentions compiling until the first advance.
+
+    Without a total, which is for work that compiles nothing, it shows the count alone.
+    """
     label = TextColumn("{task.description}", markup=False)
     columns = (label, BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=err, transient=True, disable=quiet or not err.is_terminal) as bar:
-        task = bar.add_task(f"{what} (compiling first)", total=total)
+        task = bar.add_task(what if total is None else f"{what} (compiling first)", total=total)
 
         def advance(count: int) -> None:
             bar.update(task, advance=count, description=what)

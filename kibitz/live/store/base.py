@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("kibitz.live")
 LOG_SECONDS = 60.0  # between two lines about an outage
 MAX_READ_BYTES = 8 << 20  # of events in one read: a foreign driver's event may have a megabyte
+POSTGRES = ("postgresql://", "postgres://")
 STATUSES = ("running", "ended", "failed", "interrupted")
 
 
@@ -113,18 +114,23 @@ class Query:
 
 
 def open_store(url: str, store_timeout: float = 10.0) -> Store:
-    """Opens `postgresql://...`, or an SQLite file by its path or as `sqlite:///PATH`.
+    """Opens `postgresql://...`, or an SQLite file by its path or as `sqlite:///PATH`; migrates an older schema.
 
     `store_timeout`: seconds to retry while the store is unavailable.
     """
-    if url.startswith(("postgresql://", "postgres://")):
+    if url.startswith(POSTGRES):
         from kibitz.live.store.postgres import PostgresStore
 
         return PostgresStore(url, store_timeout)
+    from kibitz.live.store.sqlite import SqliteStore
+
+    return SqliteStore(named(sqlite_path(url)), store_timeout)
+
+
+def sqlite_path(url: str) -> str:
+    """The file that a store's name means."""
     path = url.removeprefix("sqlite:///")  # sqlite:////srv/a.db is absolute, sqlite:///a.db is not
     if "://" in path or not path:
         known = "a file name, sqlite:///FILE or postgresql://USER@HOST/NAME"
         raise BadInput(f"The store {url.split('@')[-1]!r} is of no known kind; give {known}.")
-    from kibitz.live.store.sqlite import SqliteStore
-
-    return SqliteStore(named(path), store_timeout)
+    return path

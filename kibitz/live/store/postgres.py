@@ -13,6 +13,7 @@ from typing import Any
 
 from kibitz.core.errors import BadInput
 from kibitz.live.store.base import MAX_READ_BYTES, Row, StoreDamaged, StoreUnavailable
+from kibitz.live.store.schema import WrongVersion, migrate
 from kibitz.live.store.sql import Store, run_jobs
 
 try:
@@ -27,20 +28,7 @@ LIVENESS_LOCK = 0x6B696269  # first key of the advisory locks that running serve
 SCHEMA_LOCK = 0x6B69626A  # advisory lock: `create table if not exists` fails if two servers run it at once
 # PostgreSQL notices within half a minute that a server's machine is gone
 KEEPALIVES = ("set tcp_keepalives_idle = 10", "set tcp_keepalives_interval = 5", "set tcp_keepalives_count = 3")
-SCHEMA = """
-create table if not exists episodes (
-  id text collate "C" primary key, game text not null, player0 text not null, player1 text not null,
-  status text not null, origin text not null, owner text not null, open integer not null,
-  started_at double precision not null, ended_at double precision, return0 double precision,
-  return1 double precision, text text not null default '', about text not null, secret text not null
-);
-create index if not exists episodes_by_start on episodes (started_at desc, id);
-create index if not exists episodes_by_status on episodes (status);
-create table if not exists events (
-  episode_id text collate "C" not null, seq integer not null, body bytea not null, primary key (episode_id, seq)
-);
-create table if not exists verified (episode_id text collate "C" primary key);
-"""
+DIALECT = {"id": 'text collate "C"', "real": "double precision", "bytes": "bytea", "options": ""}
 # at least one event, then as many as fit; the others do not leave PostgreSQL
 SELECT_EVENTS = """
 select body from (
@@ -119,11 +107,18 @@ class PostgresStore(Store):
         self._db: Connection | None = None
         super().__init__(store_timeout, UNAVAILABLE)
         try:
-            self._transact([_create_schema])
+            self.migrated = self._transact([self._migrate])[0]
             self.check()
         except (psycopg.Error, StoreUnavailable) as error:
             self.close()
+            if isinstance(error, WrongVersion):
+                raise BadInput(str(error)) from None
             raise BadInput(f"The store cannot be opened: {_first_line(error)}") from None
+        self.log_migration()
+
+    def _migrate(self, db: Connection) -> tuple[int, int]:
+        db.execute("select pg_advisory_xact_lock(?)", (SCHEMA_LOCK,))
+        return migrate(db, DIALECT, self.select_columns)
 
     def _connect(self) -> Connection:
         db: Connection = Connection.connect(
@@ -199,11 +194,6 @@ class PostgresStore(Store):
         with self._guard:
             for db in self._connections:
                 db.close()
-
-
-def _create_schema(db: Connection) -> None:
-    db.execute("select pg_advisory_xact_lock(?)", (SCHEMA_LOCK,))
-    db.execute(SCHEMA)
 
 
 def _lock_key(owner: str) -> int:

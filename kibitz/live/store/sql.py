@@ -6,6 +6,7 @@ cut may lose the last commits, but never the middle of an episode.
 
 from __future__ import annotations
 
+import logging
 import secrets
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -16,13 +17,11 @@ import orjson
 
 from kibitz.core.play.events import mostly_fallback
 from kibitz.live.store.base import MAX_READ_BYTES, EpisodeClosed, Query, Row, SequenceGap, StoreDamaged
+from kibitz.live.store.schema import COLUMNS, SELECT_VERSION, TABLES, check_columns, check_version
 from kibitz.live.store.stored_event import PackedEvent, StoredEvent
 from kibitz.live.store.writer import Writer
 
-COLUMNS = (
-    "id, game, player0, player1, status, origin, owner, open, started_at, ended_at, "
-    "return0, return1, text, about, secret"
-)
+log = logging.getLogger("kibitz.live")
 # a server's own episodes, and those whose result a replay has confirmed
 VERIFIED = "(origin = 'server' or exists (select 1 from verified where verified.episode_id = id))"
 # a branch does not count: other players began it, and its luck is known
@@ -31,9 +30,6 @@ SELECT_ROWS = f"""
 select {COLUMNS}, (select coalesce(max(seq), -1) from events where episode_id = id), {VERIFIED} from episodes
 """
 DECISION = b'"type":"decision"'  # as `StoredEvent` encodes it
-TABLES = {  # and their columns
-    "episodes": set(COLUMNS.split(", ")), "events": {"episode_id", "seq", "body"}, "verified": {"episode_id"},
-}  # fmt: skip
 FALLBACK_SEAT = "fallback_seat_{}"  # a key of `about`: the fallback bot played most of this seat's turns
 REPLACED = [
     f"""case when replace(about, '"{FALLBACK_SEAT.format(seat)}":', '') = about then 0 else 1 end""" for seat in (0, 1)
@@ -56,11 +52,17 @@ class Store(ABC):
     shared: ClassVar[bool]  # other servers may write here too
     row_lock: ClassVar[str] = ""  # ends the select that precedes an append
     select_columns: ClassVar[str]  # the names of a table's columns
+    migrated: tuple[int, int]  # schema versions before and after opening; 0: the store is new
 
     def __init__(self, store_timeout: float, unavailable: tuple[type[Exception], ...]) -> None:
         self.owner = secrets.token_hex(4)  # marks the episodes that this server plays
         self.damage = ""  # what the last `check` found; while it is set, the store accepts nothing
         self.writer: Writer[Any] = Writer(self._transact, unavailable, store_timeout)
+
+    def log_migration(self) -> None:
+        before, after = self.migrated
+        if 0 < before < after:
+            log.info("migrated the store from schema version %d to %d", before, after)
 
     @abstractmethod
     def _transact(self, jobs: list[Callable[[Any], Any]]) -> list[Any]:
@@ -98,9 +100,8 @@ class Store(ABC):
         self.damage = ""
 
     def _check(self) -> None:
-        for table, columns in TABLES.items():
-            if {name for (name,) in self._read(self.select_columns, (table,))} != columns:
-                raise StoreDamaged(f"The store's table {table} is not the one that this version of kibitz uses.")
+        check_version(self._read(SELECT_VERSION)[0][0] or 0)
+        check_columns({table: self._read(self.select_columns, (table,)) for table in TABLES})
 
     def _write(self, job: Callable[[Any], Any]) -> Any:
         """Returns once the job is committed."""

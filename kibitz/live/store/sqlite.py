@@ -13,6 +13,7 @@ from typing import IO, Any
 
 from kibitz.core.errors import BadInput
 from kibitz.live.store.base import MAX_READ_BYTES, Row, StoreDamaged, StoreUnavailable
+from kibitz.live.store.schema import WrongVersion, migrate
 from kibitz.live.store.sql import Store, run_jobs
 
 log = logging.getLogger("kibitz.live")
@@ -21,19 +22,7 @@ INTEGRITY_SECONDS = 2.0  # for the check at the start, which reads hundreds of m
 MAGIC = b"SQLite format 3\0"  # begins every database file
 GONE = "The store's file was deleted or replaced; put it back, or restart the server."
 CORRUPT = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-SCHEMA = """
-create table if not exists episodes (
-  id text primary key, game text not null, player0 text not null, player1 text not null, status text not null,
-  origin text not null, owner text not null, open integer not null, started_at real not null, ended_at real,
-  return0 real, return1 real, text text not null default '', about text not null, secret text not null
-) without rowid;
-create index if not exists episodes_by_start on episodes (started_at desc, id);
-create index if not exists episodes_by_status on episodes (status);
-create table if not exists events (
-  episode_id text not null, seq integer not null, body blob not null, primary key (episode_id, seq)
-) without rowid;
-create table if not exists verified (episode_id text primary key) without rowid;
-"""
+DIALECT = {"id": "text", "real": "real", "bytes": "blob", "options": "without rowid"}
 
 
 class SqliteStore(Store):
@@ -60,13 +49,16 @@ class SqliteStore(Store):
             if opened.st_nlink > 1:
                 raise StoreDamaged("it has a second name (a hard link), which SQLite does not support")
             _check_integrity(self._db)
-            self._db.executescript(SCHEMA)
+            self.migrated = self._transact([lambda db: migrate(db, DIALECT, self.select_columns)])[0]
             self._check()
         except (sqlite3.Error, OSError, StoreUnavailable) as error:
             self._close_files()
+            if isinstance(error, WrongVersion):
+                raise BadInput(str(error)) from None
             reason = str(error).rstrip(".")
             raise BadInput(f"The store {path} cannot be opened: {reason}; give a different --store.") from None
         super().__init__(store_timeout, (sqlite3.OperationalError,))
+        self.log_migration()
 
     def _connect(self, mode: str = "rw") -> sqlite3.Connection:
         """Without `c` in `mode`, a deleted file is not replaced by an empty one."""
