@@ -23,6 +23,7 @@ from kibitz.games.cricket.envs.gym_env import EnvOptions as CricketOptions
 from kibitz.games.deal_or_no_deal.envs.gym_env import EnvOptions
 from kibitz.train.config import CurriculumPhase, HintOptions, Job, LogOptions, RewardOptions, TrainOptions, read_job
 from tests.conftest import SLOWEST_FIRST
+from tools import reference
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
@@ -147,6 +148,21 @@ def test_every_page_is_in_the_contents_of_the_site() -> None:
     listed = re.findall(r"^([\w/-]+)$", TEXT["index.md"], re.MULTILINE)
     assert len(listed) == len(set(listed))
     assert {f"{name}.md" for name in listed} == set(SITE_PAGES) - {"index.md"}, "list every page in docs/index.md"
+
+
+@pytest.mark.parametrize("page", reference.PAGES)
+def test_the_reference_is_what_the_code_says(page: str) -> None:
+    stored = (DOCS / "reference" / f"{page}.md").read_text(encoding="utf-8")
+    assert stored == reference.text_of(page), f"docs/reference/{page}.md is out of date; run `make reference`"
+
+
+def test_every_environment_variable_in_the_code_is_in_the_reference() -> None:
+    assert reference.named_variables() == set(reference.VARIABLES)
+
+
+@pytest.mark.parametrize("page", ["commands", "configuration", "routes", "events"])
+def test_every_entry_of_the_reference_has_a_meaning(page: str) -> None:
+    assert re.findall(r"^\|.*\|\s+\|$", (DOCS / "reference" / f"{page}.md").read_text(), re.MULTILINE) == []
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "configs").glob("*_*.yaml")), ids=lambda p: p.name)

@@ -220,7 +220,7 @@ class CurriculumPhase(Options):
 class Job(Options):
     """A whole training job."""
 
-    algo: Algo = "ppo"
+    algo: Algo = Field("ppo", description="algorithm: ppo, reinforce or supervised")
     env: EnvOptions = Field(default_factory=EnvOptions)
     opponent: PlayerSpec | None = Field(
         None,
@@ -230,8 +230,8 @@ class Job(Options):
     reward: RewardOptions = Field(default_factory=RewardOptions)
     train: TrainOptions = Field(default_factory=TrainOptions)
     logging: LogOptions = Field(default_factory=LogOptions)
-    curriculum: tuple[CurriculumPhase, ...] = Field((), max_length=100)
-    seed: int = Field(0, ge=0, lt=2**32)
+    curriculum: tuple[CurriculumPhase, ...] = Field((), max_length=100, description="list of phases, in order")
+    seed: int = Field(0, ge=0, lt=2**32, description="seed of the first learner")
     seeds: int = Field(1, ge=1, description="number of learners in one program, with consecutive seeds")
 
     @model_validator(mode="before")

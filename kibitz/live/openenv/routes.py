@@ -94,6 +94,7 @@ def router(games: Sequence[str], root: str, sessions: Sessions) -> APIRouter:
 
 def _listed(games: Sequence[str]) -> Callable[[], list[str]]:
     def list_environments() -> list[str]:
+        """The names of the games."""
         return list(games)
 
     return list_environments
@@ -101,6 +102,7 @@ def _listed(games: Sequence[str]) -> Callable[[], list[str]]:
 
 def _health(sessions: Sessions) -> Callable[[], dict[str, Any]]:
     def healthy() -> dict[str, Any]:
+        """Whether the environment is available, and how many of its sessions are in use."""
         return {"status": "healthy", "sessions": len(sessions), "max_sessions": sessions.limit}
 
     return healthy
@@ -181,10 +183,12 @@ def _routes(service: Service) -> APIRouter:
 
     @routes.get("/schema")
     async def schema() -> dict[str, Any]:
+        """JSON schemas of action, observation and state."""
         return await sessions.aside(_schemas, game)
 
     @routes.get("/metadata")
     async def metadata() -> dict[str, Any]:
+        """Name, description and version of the environment."""
         return await sessions.aside(_metadata, game)
 
     answers: dict[int | str, dict[str, Any]] = {
@@ -229,18 +233,23 @@ def _task_routes(service: Service) -> APIRouter:
 
     @routes.get("/splits")
     async def list_splits() -> list[dict[str, str]]:
+        """The packs of the game, as splits."""
         return [{"name": name, "type": "test"} for name in await aside(openenv_tasks.splits, game)]
 
     async def list_tasks(body: SplitRequest) -> dict[str, Any]:
+        """Every scenario of a pack, as tasks."""
         return {"tasks": await aside(openenv_tasks.tasks, game, body.split), "env_name": game}
 
     async def num_tasks(body: SplitRequest) -> dict[str, Any]:
+        """The number of scenarios in a pack."""
         return {"num_tasks": await aside(openenv_tasks.count, game, body.split)}
 
     async def get_task(body: TaskRequest) -> dict[str, Any]:
+        """One scenario of a pack."""
         return {"task": await aside(openenv_tasks.task, game, body.split, body.index)}
 
     async def get_task_range(body: TaskRangeRequest) -> dict[str, Any]:
+        """The scenarios of a pack from `start` to before `stop`."""
         return {"tasks": await aside(openenv_tasks.tasks, game, body.split, body.start, body.stop)}
 
     calls: dict[str, tuple[Callable[..., Any], type[SplitRequest]]] = {

@@ -18,9 +18,9 @@ class Payload(BaseModel):
 
 
 class Started(Payload):
-    game: str
-    version: int
-    players: list[str] = Field(min_length=2, max_length=2)
+    game: str = Field(description="name of the game")
+    version: int = Field(description="version of the game's rules")
+    players: list[str] = Field(min_length=2, max_length=2, description="by seat: the player's name")
     frame: Frame = Field(description="complete")
     cast: dict[str, Any] = Field(description="names and other constant facts")
     about: dict[str, Any] = Field(description="how the episode was set up")
@@ -28,32 +28,32 @@ class Started(Payload):
 
 
 class Asked(Payload):
-    seat: int = Field(ge=0, le=1)
-    turn: int = Field(ge=0)
+    seat: int = Field(ge=0, le=1, description="the seat that chooses")
+    turn: int = Field(ge=0, description="number of the turn, from 0")
     source: str = Field(description="the player that chose")
     latency: float = Field(description="seconds")
-    usage: dict[str, float]
+    usage: dict[str, float] = Field(description="calls, tokens and money of the answer")
     fallback: str = Field(description="why another player answered instead; empty if none did")
     failure: str = Field("", description="the kind of failure behind `fallback`, such as `transport` or `illegal`")
-    private: Private
+    private: Private = Field(description="by seat: the reason and other values that only this seat sees")
 
 
 class TurnRequested(Payload):
-    seat: int = Field(ge=0, le=1)
-    turn: int = Field(ge=0)
+    seat: int = Field(ge=0, le=1, description="the seat that chooses")
+    turn: int = Field(ge=0, description="number of the turn, from 0")
     seconds: float | None = Field(description="time limit; null: unlimited")
     private: Private = Field(description="for this seat only: what GET /episodes/{id}/turn answers, without the time")
 
 
 class Decision(Asked):
-    act: list[int]
-    text: str
+    act: list[int] = Field(description="one value per head")
+    text: str = Field(description="the act in words")
     calls: list[dict[str, Any]] = Field(description="the act as tool calls; empty if the game has none")
 
 
 class Step(Payload):
-    turn: int = Field(ge=0)
-    acts: list[list[int] | None]
+    turn: int = Field(ge=0, description="number of the turn, from 0")
+    acts: list[list[int] | None] = Field(description="by seat; null: the seat did not act")
     rewards: list[float] = Field([], description="by seat; only in games whose rewards are public")
     frame: Frame = Field(description="only the keys that changed")
     private: Private = Field(
@@ -62,34 +62,34 @@ class Step(Payload):
 
 
 class Commentary(Payload):
-    turn: int = Field(ge=0)
-    text: str
-    audio: str | None
+    turn: int = Field(ge=0, description="number of the turn, from 0")
+    text: str = Field(description="the line, as a caption")
+    audio: str | None = Field(description="address of the spoken line; null: silent")
 
 
 class Ended(Payload):
     text: str = Field(description="the closing line")
-    audio: str | None
-    returns: list[float]
-    scores: dict[str, list[float | None]]
-    frame: Frame
-    review: dict[str, Any]
-    private: Private
-    seed: int
-    number: int
+    audio: str | None = Field(description="address of the spoken line; null: silent")
+    returns: list[float] = Field(description="by seat: the sum of its rewards")
+    scores: dict[str, list[float | None]] = Field(description="by measure and seat")
+    frame: Frame = Field(description="complete")
+    review: dict[str, Any] = Field(description="what the page shows once the episode is over")
+    private: Private = Field(description="by seat: what was hidden until now")
+    seed: int = Field(description="seed of the episode, published with its end")
+    number: int = Field(description="number of the episode under this seed")
     match: int | None = Field(None, description="number in its pack")
-    steps: int
+    steps: int = Field(description="number of steps")
 
 
 class Failed(Payload):
-    kind: str = Field(pattern="^(stopped|error|shutdown|interrupted)$")
-    reason: str
-    frame: Frame | None
-    private: Private
-    steps: int
-    seed: int | None = None
-    number: int | None = None
-    match: int | None = None
+    kind: str = Field(pattern="^(stopped|error|shutdown|interrupted)$", description="why it ended early")
+    reason: str = Field(description="one sentence")
+    frame: Frame | None = Field(description="complete; null: the episode never began")
+    private: Private = Field(description="by seat: what was hidden until now")
+    steps: int = Field(description="number of steps")
+    seed: int | None = Field(None, description="seed of the episode")
+    number: int | None = Field(None, description="number of the episode under this seed")
+    match: int | None = Field(None, description="number in its pack")
 
 
 PAYLOADS: dict[str, type[Payload]] = {
@@ -115,8 +115,8 @@ def _envelope(kind: str, payload: dict[str, Any]) -> dict[str, Any]:
         "type": "object",
         "properties": {
             "v": {"const": VERSION},
-            "episode_id": {"type": "string"},
-            "seq": {"type": "integer", "minimum": 0},
+            "episode_id": {"type": "string", "description": "the episode"},
+            "seq": {"type": "integer", "minimum": 0, "description": "number of the event, from 0, without gaps"},
             "ts": {"type": "number", "description": "seconds since 1970"},
             "type": {"const": kind},
             "payload": payload,

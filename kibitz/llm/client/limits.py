@@ -38,10 +38,10 @@ class Limits(Options):
 class Budget(Options):
     """What may be spent; None means no limit. The client sends nothing once it is exhausted."""
 
-    calls: int | None = Field(None, ge=0)
-    tokens: int | None = Field(None, ge=0)
-    money: float | None = Field(None, ge=0)
-    seconds: float | None = Field(None, ge=0)  # wall time from the first question on
+    calls: int | None = Field(None, ge=0, description="most requests; null: no limit")
+    tokens: int | None = Field(None, ge=0, description="most tokens, of questions and answers; null: no limit")
+    money: float | None = Field(None, ge=0, description="most dollars, at the preset's prices; null: no limit")
+    seconds: float | None = Field(None, ge=0, description="most seconds from the first question on; null: no limit")
 
 
 class FailurePolicy(Options):
