@@ -38,6 +38,7 @@ VARIABLES = {
     "SSL_CERT_FILE": "certificate authorities for requests to language models; default: the system's",
     "OMP_WAIT_POLICY": "how the embedded model's threads wait; default `PASSIVE`",
     "TOKENIZERS_PARALLELISM": "threads of transformers' tokenizers; `kibitz teach` sets it to `false`",
+    "XLA_PYTHON_CLIENT_PREALLOCATE": "whether JAX reserves a GPU's memory at once; default in workers `false`",
     "JAX_CPU_ENABLE_ASYNC_DISPATCH": "set it to keep JAX's own default; kibitz dispatches synchronously on a CPU",
 }
 # The modules that semantic versioning covers; each contributes its `__all__`, or the public names that it defines.

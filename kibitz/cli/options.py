@@ -33,6 +33,14 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object to sta
 GameOptions = Annotated[
     list[str] | None, typer.Option("--set", help="Game option as name=value; see `kibitz list keys`; repeatable")
 ]
+Workers = Annotated[
+    int | None,
+    typer.Option("--workers", min=1, help="Local processes that share the work; default: 1", show_default=False),
+]
+RayAddress = Annotated[
+    str | None,
+    typer.Option("--ray", help="Ray cluster that does the work: its address, or local", show_default=False),
+]
 JobOptions = Annotated[
     list[str] | None,
     typer.Option("--set", help="Config key as name=value, e.g. train.lr=1e-3; see `kibitz list keys`; repeatable"),

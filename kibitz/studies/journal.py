@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Self
@@ -19,6 +19,7 @@ from kibitz.core.play.player import Choice, Player, PlayerFailed, Turn
 
 FILE = "record.jsonl"
 BUDGET = "budget"  # the kind of failure that says nothing about the player
+Row = dict[str, Any]
 GameId = tuple[str, str, int]  # first player, second player, number of the match between them
 
 
@@ -30,7 +31,7 @@ class Journal:
         self._lock = threading.Lock()
         self.header: dict[str, Any] = {}
         self.games: list[dict[str, Any]] = []  # finished, one game or one compiled batch each
-        self.decisions: dict[GameId, dict[tuple[int, int], dict[str, Any]]] = {}  # by turn and seat
+        self.decisions: dict[GameId, list[Row]] = {}
         self.money = 0.0
         whole = self._read()
         self._file = self.path.open("ab")
@@ -58,7 +59,7 @@ class Journal:
                 self.header = row
             case "decision":
                 game = (row["one"], row["other"], row["match"])
-                self.decisions.setdefault(game, {})[row["turn"], row["seat"]] = row
+                self.decisions.setdefault(game, []).append(row)
                 self.money += float(row["usage"].get("money") or 0.0)
             case "games":
                 self.games.append(row)
@@ -91,9 +92,9 @@ def is_begun(folder: Path) -> bool:
 class JournalledPlayer:
     """A player of one game whose answers are recorded as they arrive, and repeated from the record after a crash."""
 
-    def __init__(self, player: Player, game: GameId, journal: Journal) -> None:
-        self.name, self.player, self.game, self.journal = player.name, player, game, journal
-        self.known = dict(journal.decisions.get(game, {}))
+    def __init__(self, player: Player, game: GameId, known: Iterable[Row], add: Callable[[Row], None]) -> None:
+        self.name, self.player, self.game, self.add = player.name, player, game, add
+        self.known = {(row["turn"], row["seat"]): row for row in known}
         self.out_of_budget = False
 
     def begin(self, settings: Any, seat: int, luck: Any) -> None:
@@ -121,7 +122,7 @@ class JournalledPlayer:
     def _record(self, turn: Turn, what: dict[str, Any], usage: Mapping[str, float]) -> None:
         one, other, match = self.game
         place = {"one": one, "other": other, "match": match, "turn": turn.number, "seat": turn.seat}
-        self.journal.add({"kind": "decision"} | place | what | {"usage": dict(usage)})
+        self.add({"kind": "decision"} | place | what | {"usage": dict(usage)})
 
 
 def _repeat(row: Mapping[str, Any]) -> Choice:

@@ -1,83 +1,27 @@
 """A tournament: every player meets every other in pairs of games with the same luck and the seats swapped.
 
-Bots play in compiled batches. Games with a player on the host run side by side, so that models are asked concurrently.
 Every finished game or batch is on disk before the next one counts on it, so an interrupted tournament continues.
 """
 
 from __future__ import annotations
 
-import threading
-from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
-from contextlib import ExitStack
-from copy import copy
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from kibitz.advice.ask import PositionAsker
-from kibitz.core.bots import seated
-from kibitz.core.errors import BadInput, Stopped
-from kibitz.core.game import Game
-from kibitz.core.play.episode import play_episode
-from kibitz.core.play.packs import Pack
-from kibitz.core.play.player import BotPlayer, Player
-from kibitz.evaluate import match, packs
-from kibitz.evaluate.match import CHUNK, Progress, Side, side_of
-from kibitz.evaluate.tally import Tallies
-from kibitz.llm.client.limits import Budget, BudgetTracker
-from kibitz.llm.client.usage import UsageLedger
-from kibitz.players.llm import LLMPlayer
-from kibitz.studies.journal import FILE, GameId, Journal, JournalledPlayer, is_begun
+from kibitz.core.errors import BadInput
+from kibitz.core.work.executor import Executor, Here, Item, Work
+from kibitz.evaluate.match import Progress
+from kibitz.studies.field import GAMES_AT_ONCE, Field, Plan, field_of, play_part
+from kibitz.studies.journal import FILE, GameId, Journal, Row, is_begun
 from kibitz.train.folder import new_folder, written_by_us
 
-FORMAT = 1  # of the record; raise it when old records can no longer be continued
-GAMES_AT_ONCE = 16  # with players on the host: the most calls that a preset makes at a time by default
-MAX_PLAYERS = 64
-MAX_EPISODES = 1_000_000
+__all__ = ["Plan", "Played", "play", "stored_header"]
 
-
-@dataclass(frozen=True)
-class Plan:
-    """What is played; `episodes` is the number of games of every pairing, an even number."""
-
-    game: Game
-    options: Any
-    players: tuple[str, ...]
-    episodes: int
-    seed: int = 0
-    pack: Pack | None = None
-    money: float | None = None  # all models together stop here; None: no limit
-    command: str = ""
-
-    def header(self) -> dict[str, Any]:
-        """What a resumed tournament must have in common with the first one."""
-        return {
-            "kind": "tournament",
-            "format": FORMAT,
-            "game": self.game.name,
-            "game_version": self.game.version,
-            "options": None if self.pack else self.options.model_dump(mode="json"),
-            "pack": None if self.pack is None else self.pack.name,
-            "players": list(self.players),
-            "seed": self.seed,
-        }
-
-    def check(self) -> None:
-        names = self.players
-        if not 2 <= len(names) <= MAX_PLAYERS:
-            raise BadInput(f"A tournament has 2 to {MAX_PLAYERS} players; --players names {len(names)}.")
-        if double := next((name for name in names if names.count(name) > 1), None):
-            raise BadInput(f"--players names {double} twice; name every player once.")
-        if self.episodes < 2 or self.episodes % 2 or self.episodes > MAX_EPISODES:
-            raise BadInput(
-                f"episodes is {self.episodes}; it must be an even number up to {MAX_EPISODES:,}, because every "
-                "deal is played from both seats."
-            )
-        if self.money is not None and not self.money >= 0:
-            raise BadInput(f"--budget-money is {self.money}; it must be at least 0.")
+BATCH_GAMES = 2048  # of bots, between two commits: about a second of a slow one
 
 
 @dataclass
@@ -89,15 +33,25 @@ class Played:
     unfinished: str = ""  # why games are missing
 
 
-def play(plan: Plan, folder: Path, resume: bool = False, progress: Progress = lambda count: None) -> Played:
+def play(
+    plan: Plan,
+    folder: Path,
+    resume: bool = False,
+    progress: Progress = lambda count: None,
+    executor: Executor | None = None,
+) -> Played:
     """Plays what the record in the folder lacks. Raises BadInput before anything is played."""
     plan.check()
-    sides = {name: side_of(plan.game, name) for name in plan.players}
+    field = Field(plan)
     _prepare(folder, resume)
     with written_by_us(folder), Journal(folder) as journal:
         _continue(journal, plan, folder)
-        with ExitStack() as closing:
-            return _Session(plan, sides, journal, progress, closing).run()
+        if plan.money is not None:
+            field = Field(plan, spent=journal.money)
+        try:
+            return _Session(field, journal, progress, executor or Here()).run()
+        finally:
+            field.close()
 
 
 def stored_header(folder: Path) -> dict[str, Any]:
@@ -140,163 +94,76 @@ def _continue(journal: Journal, plan: Plan, folder: Path) -> None:
 class _Session:
     """Plays the missing games of a plan."""
 
-    def __init__(
-        self, plan: Plan, sides: dict[str, Side], journal: Journal, progress: Progress, closing: ExitStack
-    ) -> None:
-        self.plan, self.sides, self.journal, self.progress = plan, sides, journal, progress
+    def __init__(self, field: Field, journal: Journal, progress: Progress, executor: Executor) -> None:
+        self.field, self.plan, self.journal, self.progress = field, field.plan, journal, progress
+        self.executor = executor
         self.done = {
             (row["one"], row["other"], row["first"] + i) for row in journal.games for i in range(len(row["returns"]))
         }
+        self.shown: dict[Item, int] = {}  # games of a batch that the progress bar counts already
         self.unfinished = ""
-        self.stopping = threading.Event()
-        self._seated: dict[Any, Any] = {}
-        self._own = threading.local()  # players with a memory: one set for each thread
-        self._budget = BudgetTracker(Budget(money=plan.money))  # of all models and all sessions together
-        self._budget.ledgers.append(UsageLedger(money=journal.money))
-        self._models = {name: self._within_budget(side.player, closing) for name, side in sides.items()}
 
     def run(self) -> Played:
         pairings = list(combinations(self.plan.players, 2))
         self.progress(len([game for game in self.done if game[2] < self.plan.episodes]))
-        waiting: list[GameId] = []
-        for one, other in pairings:
-            if self.sides[one].bot is None or self.sides[other].bot is None:
-                waiting += [(one, other, i) for i in range(self.plan.episodes) if (one, other, i) not in self.done]
-            else:
-                self._compiled(one, other)
-        self._on_host(waiting)
+        compiled = [pairing for pairing in pairings if self.field.compiled(*pairing)]
+        hosted = [
+            (*pairing, i)
+            for pairing in pairings
+            if pairing not in compiled
+            for i in range(self.plan.episodes)
+            if (*pairing, i) not in self.done
+        ]
+        work = Work(field_of, play_part, self.plan.spec(), here=self.field)
+        for item, returns in self.executor.run(work, self._batches(compiled), self._count):
+            part = {name: item.arguments[name] for name in ("one", "other", "first")}
+            self.journal.add({"kind": "games"} | part | {"returns": returns})
+            self._count(item, len(returns))
+        # one process keeps account of a budget, so that no two of them spend the same money
+        executor = Here() if self.plan.money is not None else self.executor
+        for _, unfinished in executor.run(work, self._host_items(hosted, executor.workers), self._record):
+            self.unfinished = self.unfinished or unfinished
         places = {pairing: place for place, pairing in enumerate(pairings)}
         rows = [row for row in self.journal.games if row["first"] < self.plan.episodes]
         rows.sort(key=lambda row: (places[row["one"], row["other"]], row["first"]))
         return Played(rows, self.journal.header.get("command", ""), self.unfinished)
 
-    def _compiled(self, one: str, other: str) -> None:
-        missing = [i for i in range(self.plan.episodes) if (one, other, i) not in self.done]
-        if not missing:
-            return
-        first_bot, second_bot = self.sides[one].bot, self.sides[other].bot
-        assert first_bot is not None and second_bot is not None
-        bots = (first_bot, second_bot)
-        if self.plan.pack is not None:
-            pack = replace(self.plan.pack, regret=None)
-            found = packs.play_bots(self.plan.game, pack, bots, self.plan.episodes, self.plan.seed, self.progress)
-            self._commit(one, other, missing[0], found.returns[missing[0] :])
-            return
-        first = missing[0] // 2
-        while first < self.plan.episodes // 2:  # pairs
-            count = min(CHUNK, self.plan.episodes // 2 - first)
-            returns = np.zeros((count, 2, 2))  # pair, game of the pair, player
-            for swapped, names in enumerate(((one, other), (other, one))):
-                settings = self._settings(names, self.plan.options)
-                order = (bots[swapped], bots[1 - swapped])
-                played = match.play_bots(
-                    self.plan.game, settings, order, count, self.plan.seed, self.progress, start=first
-                )
-                returns[:, swapped] = played.returns[:, ::-1] if swapped else played.returns
-            self._commit(one, other, 2 * first, returns.reshape(-1, 2))
-            first += count
+    def _batches(self, pairings: list[tuple[str, str]]) -> Iterator[Item]:
+        """The missing games of bots; what was played before may have gaps, as workers finish in any order."""
+        for one, other in pairings:
+            missing = [i for i in range(self.plan.episodes) if (one, other, i) not in self.done]
+            while missing:
+                first = missing[0]
+                longest = self.plan.episodes if self.plan.pack is not None else first + BATCH_GAMES
+                count = next((n for n, i in enumerate(missing) if i != first + n or i >= longest), len(missing))
+                yield Item({"one": one, "other": other, "first": first, "count": count})
+                missing = missing[count:]
 
-    def _commit(self, one: str, other: str, first: int, returns: Any) -> None:
-        self.journal.add(
-            {"kind": "games", "one": one, "other": other, "first": first, "returns": np.asarray(returns).tolist()}
-        )
+    def _host_items(self, games: list[GameId], workers: int) -> Iterator[Item]:
+        """One item if there is one worker, so that its games never wait for each other; else a few for each worker."""
+        size = len(games) if workers == 1 else max(1, min(GAMES_AT_ONCE, len(games) // (2 * workers)))
+        for first in range(0, len(games), max(size, 1)):
+            part = games[first : first + size]
+            yield Item({"games": [list(game) for game in part]}, partial(self._earlier, part))
 
-    def _on_host(self, waiting: list[GameId]) -> None:
-        """Returns early once the budget is spent."""
-        if not waiting:
-            return
-        games, running = iter(waiting), set()
-        pool = ThreadPoolExecutor(GAMES_AT_ONCE, thread_name_prefix="tournament")
-        try:
-            for game in games:
-                running.add(pool.submit(self._host_game, game))
-                if len(running) >= GAMES_AT_ONCE:
-                    ended, running = wait(running, return_when=FIRST_COMPLETED)
-                    for future in ended:
-                        future.result()
-                if self.stopping.is_set():
-                    break
-            for future in running:
-                future.result()
-        finally:  # an error or Ctrl-C: games in progress end before their next step, and continue with --resume
-            self.stopping.set()
-            pool.shutdown(wait=False, cancel_futures=True)
+    def _earlier(self, games: list[GameId]) -> dict[str, Any]:
+        """What need not be played or asked again, should an item be sent a second time."""
+        return {
+            "finished": [list(game) for game in games if game in self.done],
+            "decisions": [row for game in games for row in self.journal.decisions.get(game, ())],
+        }
 
-    def _host_game(self, game: GameId) -> None:
-        if self.stopping.is_set():
-            return
-        one, other, number = game
-        players = [self._player(name, game) for name in (one, other)]
-        in_seats = players if self.plan.pack is not None or number % 2 == 0 else players[::-1]
-        tallies = Tallies()
-        try:
-            episode = play_episode(
-                self.plan.game,
-                players=in_seats,
-                observers=(tallies.observe,),
-                stop=lambda: self._stop_if_asked(players),
-                **self._deal(game),
-            )
-            self._stop_if_asked(players)
-        except Stopped:
-            return
-        seats = (0, 1) if in_seats is players else (1, 0)  # of the first and the second player
-        self.journal.add(
-            {
-                "kind": "games",
-                "one": one,
-                "other": other,
-                "first": number,
-                "returns": [[float(episode.returns[seat]) for seat in seats]],
-                "tallies": [vars(tallies.seats[seat]) for seat in seats],
-            }
-        )
-        self.progress(1)
+    def _count(self, item: Item, games: int) -> None:
+        """Advances the progress bar to this many games of a batch, which may run twice."""
+        shown = self.shown.get(item, 0)
+        self.progress(max(0, games - shown))
+        self.shown[item] = max(shown, games)
 
-    def _deal(self, game: GameId) -> dict[str, Any]:
-        """Settings, position and luck of a game; both games of a pair have the same."""
-        one, other, number = game
-        pack = self.plan.pack
-        if pack is None:
-            names = (one, other) if number % 2 == 0 else (other, one)
-            settings = self._settings(names, self.plan.options)
-            return {"settings": settings, "seed": self.plan.seed, "number": number // 2}
-        at = number % pack.matches
-        scenario, (seed, luck) = pack.scenario(at), packs.luck_of(pack, number, self.plan.seed)
-        settings = self._settings((one, other), scenario.options)
-        return {"settings": settings, "seed": seed, "number": luck, "state": scenario.state, "match": at}
-
-    def _settings(self, names: tuple[str, str], options: Any) -> Any:
-        """With what bots in these seats disclose; they compute their tables once for many games."""
-        if (names, options) not in self._seated:
-            bots = {seat: bot for seat, name in enumerate(names) if (bot := self.sides[name].bot) is not None}
-            self._seated[names, options] = seated(options.settings(), bots)
-        return self._seated[names, options]
-
-    def _player(self, name: str, game: GameId) -> Player:
-        """For one game: a bot with a memory of its own, or a player whose answers are recorded."""
-        side = self.sides[name]
-        if isinstance(side.player, BotPlayer):
-            return copy(side.player)
-        if name in self._models and isinstance(self._models[name], LLMPlayer):
-            return JournalledPlayer(self._models[name], game, self.journal)  # it keeps no state
-        own: dict[str, Player] = vars(self._own).setdefault("players", {})
-        if name not in own:
-            own[name] = side_of(self.plan.game, name).player
-        return JournalledPlayer(own[name], game, self.journal)
-
-    def _within_budget(self, player: Player, closing: ExitStack) -> Player:
-        """The same model with a client that sends nothing beyond what is left to spend."""
-        if self.plan.money is None or not isinstance(player, LLMPlayer):
-            return player
-        preset = player.name.partition(":")[2]
-        asker = PositionAsker(self.plan.game, preset, budget=self._budget)
-        return LLMPlayer(preset, closing.enter_context(asker))
-
-    def _stop_if_asked(self, players: list[Player]) -> None:
-        """A turn that the budget denied was not the player's failure, so its game does not count."""
-        if any(isinstance(player, JournalledPlayer) and player.out_of_budget for player in players):
-            self.unfinished = f"the budget of {self.plan.money:g} is spent"
-            self.stopping.set()
-        if self.stopping.is_set():
-            raise Stopped("the tournament stops", "interrupted")
+    def _record(self, item: Item, row: Row) -> None:
+        """Keeps a row. A game counts once, even if its item runs again."""
+        if row["kind"] != "games":
+            self.journal.add(row)
+        elif (game := (row["one"], row["other"], row["first"])) not in self.done:
+            self.journal.add(row)
+            self.done.add(game)
+            self.progress(1)

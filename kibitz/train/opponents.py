@@ -152,7 +152,8 @@ def _hinted_policy(named: Named) -> HintedPolicy:
     """It asks with the prompt that the run has recorded."""
     hints, game = named.job.hints, named.game
     assert game is not None
-    recorded = Path(named.place) / "prompt.txt"
+    folder = named.saved.path.parent
+    recorded = (folder.parent if folder.name == "checkpoints" else folder) / "prompt.txt"
     if not named.job.curriculum and recorded.is_file():
         hints = hints.model_copy(update={"prompt_path": str(recorded)})
     settings = game_of(named.job)[1].settings()
@@ -296,4 +297,10 @@ def _make_policy(game: Game, name: str, resolver: Resolver) -> Bot | HintedPolic
     return bot_of_run(path, game) if resolver.hint is None else player_of_run(path, game, resolver.hint)
 
 
-POLICY_KIND = PlayerKind(make=_make_policy, placeholder="RUN", list=_runs, compiled=True)
+def _pin_policy(name: str) -> str:
+    """The file of the newest checkpoint."""
+    place, mark, number = name.partition("#")
+    return f"{checkpoint.find(place).path.resolve()}{mark}{number}"
+
+
+POLICY_KIND = PlayerKind(make=_make_policy, placeholder="RUN", list=_runs, compiled=True, pin=_pin_policy)

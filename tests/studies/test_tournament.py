@@ -19,8 +19,9 @@ import yaml
 
 from kibitz.core.errors import BadInput
 from kibitz.core.play.player import Choice, PlayerFailed
+from kibitz.evaluate.match import Side
 from kibitz.players.llm import llm_player
-from kibitz.studies import tournament
+from kibitz.studies import field
 from kibitz.studies.journal import FILE, Journal
 from kibitz.studies.ratings import MEAN_RATING, rate
 from kibitz.studies.standings import report, standings
@@ -165,14 +166,14 @@ class Asked:
 def test_an_interrupted_tournament_continues_and_asks_nothing_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tournament, "GAMES_AT_ONCE", 1)
-    resolve, questions, limit = tournament.side_of, Counter[Any](), [None]
+    monkeypatch.setattr(field, "GAMES_AT_ONCE", 1)
+    resolve, questions, limit = field.side_of, Counter[Any](), [None]
 
     def side(game: Any, name: str) -> Any:
-        host = tournament.Side(name, Asked(name, questions, limit[0]), None)
+        host = Side(name, Asked(name, questions, limit[0]), None)
         return host if name == "paid" else resolve(game, name)
 
-    monkeypatch.setattr(tournament, "side_of", side)
+    monkeypatch.setattr(field, "side_of", side)
     plan = Plan(GAME, OPTIONS, ("paid", "oracle", "heuristic"), 4)
     whole = standings(plan.players, 4, play(plan, tmp_path / "whole").rows)
     asked = questions.copy()
@@ -261,7 +262,7 @@ def test_a_model_is_asked_within_a_budget_and_a_failing_one_is_not_rated(
 ) -> None:
     monkeypatch.setenv("KIBITZ_LLM_PRESETS", str(preset_file(tmp_path, fake)))
     monkeypatch.setenv("FAKE_KEY", "sk-fake")
-    monkeypatch.setattr(tournament, "GAMES_AT_ONCE", 1)  # games at once share the calls of identical positions
+    monkeypatch.setattr(field, "GAMES_AT_ONCE", 1)  # games at once share the calls of identical positions
     fake.counts.clear()
     plan = Plan(GAME, OPTIONS, ("llm:obliging", "llm:dead", "oracle"), 2, money=0.0015)  # four answers
     first = play(plan, tmp_path / "out")

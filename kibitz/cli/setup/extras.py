@@ -22,7 +22,7 @@ PURPOSES = {
     "openenv": "OpenEnv's own client",
     "studies": "ratings of tournaments",
     "speech": "spoken commentary",
-    "scale": "PostgreSQL as the store, Redis between servers",
+    "scale": "PostgreSQL as the store, Redis between servers, work on a Ray cluster",
 }
 DEVELOPMENT = ("docs", "browser", "test", "conformance")  # for those who change kibitz
 # distributions whose module has another name

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kibitz.cli import output
-from kibitz.cli.options import DEFAULT_GAME, GameOptions, Json, read_game
+from kibitz.cli.options import DEFAULT_GAME, GameOptions, Json, RayAddress, Workers, read_game
 from kibitz.core.errors import BadInput
 from kibitz.core.interrupt import finishing
 from kibitz.core.seed import LAST_SEED
@@ -55,10 +55,13 @@ def tournament(
         ),
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the tournament in --out")] = False,
+    workers: Workers = None,
+    ray: RayAddress = None,
     as_json: Json = False,
 ) -> None:
     """Let every player meet every other, and rate them."""
     from kibitz import __version__
+    from kibitz.core.work.executor import executor_for
     from kibitz.studies import ratings
     from kibitz.studies.provenance import command_line, provenance
     from kibitz.studies.standings import report, standings
@@ -90,8 +93,11 @@ def tournament(
     folder = out or _new_folder(game)
     began, total = time.perf_counter(), count * len(names) * (len(names) - 1) // 2
     try:
-        with output.progress(f"{len(names)} players of {game}", total, quiet=as_json) as advance:
-            played = play(plan, folder, resume, advance)
+        with (
+            executor_for(workers, ray) as executor,
+            output.progress(f"{len(names)} players of {game}", total, quiet=as_json) as advance,
+        ):
+            played = play(plan, folder, resume, advance, executor)
     except KeyboardInterrupt:
         finishing()
         print(f"kibitz: the games so far are in {folder}; continue with --resume --out {folder}.", file=sys.stderr)

@@ -50,6 +50,8 @@ class PlayerKind:
     list: Callable[[Game, Resolver], list[PlayerInfo]] = lambda game, resolver: []
     compiled: bool = False  # `make` returns a Bot, which can run inside a compiled program
     interactive: bool = False  # a person answers, so it cannot sit inside an environment
+    pin: Callable[[str], str] = lambda name: name
+    """What follows the prefix -> the same player on another machine and at a later time."""
 
 
 @dataclass(frozen=True)
@@ -151,6 +153,13 @@ def bot_named(game: Game, name: str) -> Bot | None:
 def player_named(game: Game, name: str) -> Player:
     """The player of this name, ready for the episode loop."""
     return ANY_PATH.player(game, name)
+
+
+def pinned(game: Game, name: str) -> str:
+    """A name under which another process finds the same player, whatever happens to its run meanwhile."""
+    kind = None if game.aliases.get(name, name) in game.bots else _kind_of(name)
+    prefix, colon, rest = name.partition(":")
+    return name if kind is None else prefix + colon + kind.pin(rest)
 
 
 def player_and_bot(game: Game, name: str, resolver: Resolver = ANY_PATH) -> tuple[Player, Bot | None]:

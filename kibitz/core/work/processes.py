@@ -1,0 +1,156 @@
+"""Items in processes of this machine.
+
+A worker ends as soon as the pipe to the process that started it closes, so whatever ends that process, even `kill -9`,
+leaves no worker behind.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import signal
+import threading
+import traceback
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from queue import SimpleQueue
+from typing import Any
+
+from kibitz.core.work.executor import Event, Item, Pool, Work
+
+_SPAWN = multiprocessing.get_context("spawn")  # a forked JAX would hang
+
+
+@dataclass
+class _Worker:
+    process: BaseProcess
+    connection: Connection
+    item: Item | None = None  # that it is working on
+    known: set[Work] = field(default_factory=set)  # what it was sent before
+
+    def end(self) -> None:
+        self.connection.close()
+        self.process.kill()
+        self.process.join()
+
+
+class Processes(Pool):
+    """Starts workers when the first items need them, and replaces those that die."""
+
+    def __init__(self, workers: int) -> None:
+        self.workers = workers
+        self._alive: list[_Worker] = []
+
+    def _capacity(self) -> int:
+        return self.workers
+
+    def _send(self, work: Work, item: Item) -> None:
+        worker = next((one for one in self._alive if one.item is None), None) or self._start()
+        worker.item = item
+        try:
+            if work not in worker.known:
+                worker.connection.send((id(work), (work.prepare, work.perform, work.spec)))
+                worker.known.add(work)
+            worker.connection.send((id(work), item.arguments | item.more()))
+        except OSError:  # it died while it was idle: its pipe says so, too
+            pass
+
+    def _start(self) -> _Worker:
+        ours, theirs = _SPAWN.Pipe()
+        process = _SPAWN.Process(target=_serve, args=(theirs,), name=f"kibitz-worker-{len(self._alive)}", daemon=True)
+        process.start()
+        theirs.close()  # the worker has the only copy, so its death closes the pipe
+        worker = _Worker(process, ours)
+        self._alive.append(worker)
+        return worker
+
+    def _events(self) -> list[Event]:
+        by_pipe = {worker.connection: worker for worker in self._alive if worker.item is not None}
+        events: list[Event] = []
+        for pipe in wait(list(by_pipe)):
+            assert isinstance(pipe, Connection)
+            worker = by_pipe[pipe]
+            item = worker.item
+            assert item is not None
+            try:
+                kind, value = pipe.recv()
+            except (EOFError, OSError):
+                self._alive.remove(worker)
+                worker.end()
+                events.append((item, "lost", f"exit code {worker.process.exitcode}"))
+                continue
+            if kind != "report":
+                worker.item = None
+            events.append((item, kind, value))
+        return events
+
+    def _abandon(self) -> None:
+        for worker in [one for one in self._alive if one.item is not None]:
+            self._alive.remove(worker)
+            worker.end()
+
+    def __exit__(self, *_: object) -> None:
+        while self._alive:
+            self._alive.pop().end()
+
+
+def _serve(connection: Connection) -> None:
+    """A worker's whole life."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes of a terminal; the first one decides
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # several workers may share a GPU
+    inbox: SimpleQueue[bytes] = SimpleQueue()
+    threading.Thread(target=_receive, args=(connection, inbox), daemon=True).start()
+    sending = threading.Lock()
+
+    def say(kind: str, value: Any) -> None:
+        with sending:
+            connection.send((kind, value))
+
+    known: dict[int, Any] = {}
+    while True:
+        try:
+            work, message = pickle.loads(inbox.get())
+        except Exception as error:  # a module that only the first process can import
+            say("failed", portable(error))
+            continue
+        if work not in known:
+            known[work] = Prepared(*message)
+            continue
+        say(*known[work](message, lambda said: say("report", said)))
+
+
+def _receive(connection: Connection, inbox: SimpleQueue[bytes]) -> None:
+    try:
+        while True:
+            inbox.put(connection.recv_bytes())
+    except (EOFError, OSError):
+        os._exit(0)
+
+
+class Prepared:
+    """Work in a worker. The context is made for the first item and kept for the others."""
+
+    def __init__(self, prepare: Any, perform: Any, spec: Any) -> None:
+        self.prepare, self.perform, self.spec = prepare, perform, spec
+        self.context: Any = None
+
+    def __call__(self, arguments: dict[str, Any], report: Any) -> tuple[str, Any]:
+        """`done` and the result, or `failed` and an exception that can be sent."""
+        try:
+            if self.context is None:
+                self.context = self.prepare(self.spec)
+            return "done", self.perform(self.context, arguments, report)
+        except Exception as error:
+            return "failed", portable(error)
+
+
+def portable(error: Exception) -> Exception:
+    """With the worker's traceback; a plain error instead of one that cannot be sent."""
+    error.add_note("In a worker:\n" + "".join(traceback.format_exception(error)))
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        return RuntimeError("".join(traceback.format_exception_only(error)).strip())
+    return error

@@ -1,0 +1,84 @@
+"""Executors: the same results anywhere, a lost worker's items again, and no process left behind."""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from kibitz.core.errors import BadInput
+from kibitz.core.logs import log_once
+from kibitz.core.work.executor import Here, Item, Work, executor_for
+from kibitz.core.work.processes import Processes
+from tests.conftest import ROOT
+from tests.core.work_items import WORK, items, prepare, square
+
+
+def test_the_name_of_an_item_says_what_it_computes() -> None:
+    one, same, other = Item({"x": 1, "y": 2}), Item({"y": 2, "x": 1}, lambda: {"finished": []}), Item({"x": 2, "y": 2})
+    assert one.name(WORK) == same.name(WORK) != other.name(WORK)
+    assert one.name(WORK) != one.name(Work(prepare, square, {"base": 101}))
+
+
+def test_processes_compute_what_one_process_computes_and_keep_running_after_an_error(tmp_path: Path) -> None:
+    expected = {x: 100 + x * x for x in range(9)}
+    assert {item.arguments["x"]: value for item, value in Here().run(WORK, items(9))} == expected
+    told = []
+    with Processes(2) as pool:
+        found = pool.run(WORK, items(9, tells=1), lambda item, said: told.append((item.arguments["x"], said["x"])))
+        assert {item.arguments["x"]: value for item, value in found} == expected
+        assert sorted(told) == [(x, x) for x in range(9)]
+        with pytest.raises(BadInput, match="cannot be squared") as raised:
+            list(pool.run(WORK, items(3, raises=1)))
+        assert "work_items.py" in raised.value.__notes__[0], "where it happened in the worker"
+        dying = [Item({"x": x, "die_unless": str(tmp_path / str(x))}) for x in range(3)]
+        assert sorted(value for _, value in pool.run(WORK, dying)) == [100, 101, 104]
+        for _ in pool.run(WORK, [*items(1), *items(4, waits=1)]):
+            break  # leaving early stops the items that wait ten minutes
+    assert not multiprocessing.active_children()
+
+
+def test_an_item_that_always_kills_its_worker_ends_the_run_and_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    log_once.cache_clear()
+    with (
+        caplog.at_level(logging.WARNING),
+        Processes(2) as pool,
+        pytest.raises(BadInput, match="lost its worker 3 times"),
+    ):
+        list(pool.run(WORK, items(2, always_dies=1)))
+    assert len(caplog.records) == 1 and "exit code -9" in caplog.text
+
+
+def test_workers_end_when_the_process_that_started_them_is_killed() -> None:
+    words = [sys.executable, "-m", "tests.core.work_items"]
+    with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        workers = [int(process.stdout.readline()) for _ in range(2)]
+        process.send_signal(signal.SIGKILL)
+    late = time.monotonic() + 60
+    while any(map(_running, workers)):
+        assert time.monotonic() < late, "a worker outlived its parent"
+        time.sleep(0.01)
+
+
+def _running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").split()[2] != "Z"
+    except OSError:
+        return False
+
+
+def test_wrong_numbers_of_workers_are_refused_and_one_worker_is_this_process() -> None:
+    assert isinstance(executor_for(), Here) and isinstance(executor_for(1), Here)
+    with pytest.raises(BadInput, match="between 1 and 256"):
+        executor_for(0)
+    with pytest.raises(BadInput, match="cannot be combined"):
+        executor_for(2, "local")

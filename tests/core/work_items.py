@@ -1,0 +1,53 @@
+"""Work for the tests of executors; light enough for a process of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from kibitz.core.errors import BadInput
+from kibitz.core.work.executor import Item, Work
+
+
+def prepare(spec: Any) -> Any:
+    return spec["base"]
+
+
+def square(base: int, item: Mapping[str, Any], report: Callable[[Any], None]) -> Any:
+    """base + x², in a process that dies, raises or reports if the item says so."""
+    if "die_unless" in item and not Path(item["die_unless"]).exists():
+        Path(item["die_unless"]).touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    if item.get("raises"):
+        raise BadInput("An item cannot be squared; give a number.")
+    if item.get("always_dies"):
+        os.kill(os.getpid(), signal.SIGKILL)
+    if item.get("tells"):
+        report({"pid": os.getpid(), "x": item["x"]})
+    if item.get("waits"):
+        time.sleep(600)
+    return base + item["x"] ** 2
+
+
+WORK = Work(prepare, square, {"base": 100})
+
+
+def items(count: int, **more: Any) -> list[Item]:
+    return [Item({"x": x} | more) for x in range(count)]
+
+
+def main() -> None:
+    """Prints the pids of two workers that never finish."""
+    from kibitz.core.work.processes import Processes
+
+    for _ in Processes(2).run(WORK, items(2, tells=1, waits=1), lambda item, said: print(said["pid"], flush=True)):
+        sys.exit("no item should finish")
+
+
+if __name__ == "__main__":
+    main()
