@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any, Generic
+from typing import Any, Generic, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -85,6 +85,14 @@ class Page:
     module: str  # an ECMAScript module in the folder; a style sheet of the same name belongs to it
 
 
+class Summary(NamedTuple):
+    """A frame in one line, for lists of episodes and share cards."""
+
+    sides: tuple[str, str] | None = None  # names of the sides, where they have names beside their players'
+    score: tuple[str, str] = ("", "")  # by seat, as people write it: "142/6 (20)"
+    level: float | None = None  # seat 0's standing from 0 to 1, such as its win probability
+
+
 @dataclass(frozen=True)
 class Drawing(Generic[Settings, State]):
     """What people see. Everything here is public except `private`."""
@@ -100,8 +108,18 @@ class Drawing(Generic[Settings, State]):
     """act, seat, frame before it -> the same act as tool calls, where the game has tools."""
     review: Callable[[Settings, State, Sequence[Any]], Mapping[str, Any]] = lambda settings, state, past: {}
     """settings, final state, (state, acts) of every step -> what can be said after the end."""
+    summary: Callable[[Mapping[str, Any]], Summary] = lambda frame: Summary()
+    level: str = ""  # what `Summary.level` is, for people: "win probability"
     page: Page | None = None  # None: the cockpit's generic page draws the frame
     public_rewards: bool = False  # whether every watcher may see what a step paid
+
+
+class QuickStart(NamedTuple):
+    """A game that the home page starts in one click."""
+
+    title: str  # what the button says
+    players: tuple[str, str]  # `human` is the visitor
+    options: Mapping[str, Any] = {}
 
 
 def _only_uniform(name: str) -> Mapping[str, Any]:
@@ -134,6 +152,7 @@ class Game(Generic[Settings, State, View]):
     packs: Callable[[], Any] | None = None  # a `PackShelf`, loaded when first used
     tool_env: Callable[[], type[Any]] | None = None  # the environment for agents that call tools; None: the generic one
     default_players: tuple[str, str] = ("", "")  # the players if the user names none
+    starts: tuple[QuickStart, ...] = ()  # default: play, and watch, with the default players
     default_options: Any = None  # options this record fits (head sizes, features); default `options()`
 
     def __post_init__(self) -> None:
@@ -148,6 +167,8 @@ class Game(Generic[Settings, State, View]):
         default("greedy", self.greedy or ("heuristic" if "heuristic" in self.bots else ""))
         first, second = self.default_players
         default("default_players", (first or self.fallback, second or self.fallback))
+        play = QuickStart(f"Play {self.title}", ("human", self.default_players[1]))
+        default("starts", self.starts or (play, QuickStart(f"Watch {self.title}", self.default_players)))
         if self.words is GENERIC:
             default("words", generic_words(self.heads))
         if self.default_options is None:

@@ -27,6 +27,7 @@ from kibitz.live.http.metrics import CONTENT_TYPE, Metrics
 from kibitz.live.http.security import Guard
 from kibitz.live.openenv import routes as openenv
 from kibitz.live.openenv.sessions import Sessions
+from kibitz.live.site.outline import Outlines
 from kibitz.live.store.base import open_store
 from kibitz.live.store.readiness import CHECK_SECONDS, Readiness
 from kibitz.live.stream.bus import Bus
@@ -55,6 +56,7 @@ def create_app(config: LiveConfig | None = None) -> FastAPI:
     app.state.guard = Guard(None, config, bus.hub.backlog)
     app.state.guard.access.seat_of = app.state.runner.seat_of
     app.state.catalogue = Catalogue(config.runs, config.default_game)
+    app.state.outlines = Outlines(bus.store)
     app.state.metrics, app.state.readiness = Metrics(app.state), Readiness(bus.store)
     games = game_names()
     default_game = config.default_game or games[0]

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 import numpy as np
 import yaml
@@ -30,6 +31,8 @@ SHIPPED = "configs/llm_presets.yaml"
 GROQ = "https://api.groq.com/openai/v1"
 GROQ_KEY = "GROQ_API_KEY"
 PLAIN, TAUGHT = "embedded", "taught"  # the presets of the model in this process
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+LISTENING_SECONDS = 1.0  # for a server on this machine to name its models
 LOCAL_LIMITS = Limits(deadline=60, timeout=60, attempts=1)  # for a model in this process
 
 
@@ -213,6 +216,13 @@ def why_not(preset: Preset, probe: float = 0.0) -> str:
     return asyncio.run(_probe(preset, key_env, probe)) if probe else ""
 
 
+def not_listening(preset: Preset) -> str:
+    """Why a preset whose server belongs on this machine cannot be used: it is not there. Empty for other presets."""
+    if not preset.remote or urlsplit(preset.base_url).hostname not in LOOPBACK:
+        return ""
+    return asyncio.run(_probe(preset, preset.key_env, LISTENING_SECONDS))
+
+
 def _why_not_embedded(preset: Preset) -> str:
     if find_spec("xllamacpp") is None:
         return "xllamacpp is not installed; run `kibitz llm install`."
@@ -252,4 +262,6 @@ async def _probe(preset: Preset, key_env: str, seconds: float) -> str:
         await post.close()
     if response.status in (401, 403):
         return f"{redacted(preset.address)} does not accept the key in {key_env or 'use'}."
+    if response.status == 404 and post.host in LOOPBACK:  # kibitz itself, for example, listens on vLLM's port
+        return f"{redacted(preset.address)} is another server: it lists no models."
     return ""

@@ -17,7 +17,7 @@ from kibitz.core.game import Game
 from kibitz.core.play.player import Choice, PlayerFailed, Turn
 from kibitz.core.play.resolve import InvalidName, PlayerInfo, PlayerKind, Resolver
 from kibitz.llm.client.types import Failure, Usage
-from kibitz.llm.presets import read_presets, why_not, why_plain
+from kibitz.llm.presets import not_listening, read_presets, why_not, why_plain
 
 
 class NoAnswer(PlayerFailed):
@@ -97,7 +97,7 @@ def _presets(game: Game, resolver: Resolver) -> list[PlayerInfo]:
     except BadInput as error:  # an invalid file of the user's own hides its presets, nothing else
         return [PlayerInfo("llm:", "llm", str(error))]
     return [
-        PlayerInfo(f"llm:{name}", "llm", why_not(preset), preset.note or preset.model)
+        PlayerInfo(f"llm:{name}", "llm", why_not(preset) or not_listening(preset), preset.note or preset.model)
         for name, preset in presets.items()
     ]
 

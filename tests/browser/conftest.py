@@ -147,7 +147,7 @@ def open_page(browser: Any, stage: Served) -> Iterator[Open]:
 
     yield run
     for context in contexts:
-        for page in context.pages:
+        for page in context.pages:  # none if the test has closed it
             page.unroute_all(behavior="ignoreErrors")  # a page keeps sending requests until it is closed
         context.close()
     assert not wrong, wrong
@@ -179,7 +179,7 @@ def start_from_page(page: Any, game: str, **chosen: str) -> None:
     """Fills the start panel by its labels and presses Start."""
     page.get_by_role("radio", name=game).check(force=True)
     page.get_by_label("Pace").select_option("0")
-    page.get_by_text("More settings").click()
+    page.get_by_text("Research options").click()
     for label, value in chosen.items():
         box = page.get_by_label(label.replace("_", " "), exact=False).first
         if box.evaluate("node => node.tagName") == "SELECT":

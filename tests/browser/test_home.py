@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import httpx
@@ -11,6 +12,13 @@ from tests.browser.conftest import Open
 from tests.live.conftest import Served
 
 MAX_SHIFT = 0.02
+PAGES = {
+    "/": "a.episode",
+    "/custom": "a.episode",
+    "/lobby": "a.episode",
+    "/leaderboard": ".page .card",
+    "/runs": ".page .card",
+}
 SHIFTS = """window.shifted = 0;
   new PerformanceObserver((list) => { for (const one of list.getEntries()) window.shifted += one.value; })
     .observe({ type: 'layout-shift', buffered: true });"""
@@ -28,20 +36,55 @@ def test_home_starts_a_game_in_one_click_and_an_unknown_address_is_a_page(stage:
     page.get_by_role("heading", name="Page not found").wait_for()
     page.get_by_role("link", name="Go to the home page").click()
     page.get_by_role("link", name="All episodes").wait_for()
-    page.get_by_role("button", name="Play Deal or no deal").click()
+    page.get_by_role("button", name="Bargain with Bayes").click()
     page.locator(".seat.mine").wait_for()
     for accept, kind in (("text/html,*/*;q=0.8", "text/html"), ("*/*", "application/json")):
         answer = httpx.get(f"{stage.url}/no/such/page", headers={"Accept": accept})
         assert answer.status_code == 404 and answer.headers["content-type"].startswith(kind)
 
 
-@pytest.mark.parametrize("address", ["/", "/custom"])
-def test_a_page_stands_still_on_a_phone_while_it_loads(open_page: Open, played: dict[str, str], address: str) -> None:
-    page = open_page(address, width=390, height=844, init=SHIFTS)
-    page.get_by_role("link", name="All episodes").wait_for()
-    page.locator("a.episode").first.wait_for()
-    assert page.get_by_text("0 : 1").count() + page.get_by_text("1 : 0").count() == 0, "points are no result of a match"
-    assert shift(page) <= MAX_SHIFT
+def test_home_shows_real_scores_and_the_course_of_each_game(stage: Served, open_page: Open) -> None:
+    episode_id = stage.start(game="cricket", max_overs=1, seed=4)
+    stage.wait_for_end(episode_id)
+    page = open_page("/")
+    match = page.locator(f"a.episode[href='/e/{episode_id}']")
+    assert len(re.findall(r"\d+/\d+ \(\d+\.\d\)", match.inner_text())) == 2, "runs, wickets and overs of both sides"
+    assert re.search(
+        r"win probability of the first side: \d+ %", match.locator("svg.spark").get_attribute("aria-label")
+    )
+    page.get_by_role("region", name="Latest game").locator(".glimpse svg").first.wait_for()
+    page.get_by_role("button", name="Play this side").first.click()
+    page.locator(".seat.mine").wait_for()
+
+
+def test_the_custom_form_folds_research_options_and_offers_only_players_that_are_there(
+    open_page: Open, stage: Served
+) -> None:
+    """The servers of vLLM, llama.cpp and Ollama belong on this machine, and none of them listens here."""
+    page = open_page("/")
+    page.get_by_role("button", name="Custom match").click()
+    form = page.get_by_role("dialog")
+    seat = form.get_by_label("Seat 0", exact=True)
+    seat.wait_for()
+    names = seat.locator("option").evaluate_all("all => all.map(one => one.value)")
+    assert "human" in names and "llm:vllm" not in names and "llm:ollama" not in names
+    assert form.get_by_label("Pace").is_visible() and not form.get_by_label("Episode seed").is_visible()
+    form.get_by_text("not available here").first.click()
+    reason = form.locator("dt:has-text('ollama') + dd").inner_text()
+    assert "does not respond" in reason or "lists no models" in reason
+    form.get_by_text("Research options").click()
+    assert form.get_by_label("Episode seed").is_visible()
+
+
+@pytest.mark.parametrize("width", [390, *(pytest.param(wide, marks=pytest.mark.conformance) for wide in (1024, 1600))])
+def test_pages_stand_still_while_they_load(open_page: Open, played: dict[str, str], width: int) -> None:
+    for address, wait in PAGES.items():
+        page = open_page(address, width=width, height=900, init=SHIFTS)
+        page.locator(wait).first.wait_for()
+        assert page.get_by_text("0 : 1").count() + page.get_by_text("1 : 0").count() == 0, "points are no result"
+        assert shift(page) <= MAX_SHIFT, address
+        assert page.evaluate("() => document.documentElement.scrollWidth") <= width, f"{address} scrolls sideways"
+        page.context.close()
 
 
 def test_a_page_that_cannot_be_loaded_says_so(open_page: Open) -> None:

@@ -35,6 +35,7 @@ ARGUMENTS = {
     "drawing.cast": "settings, state",
     "drawing.tool_calls": "act, seat, frame",
     "drawing.review": "settings, state, past",
+    "drawing.summary": "frame",
     "styles.start": "settings, seat",
     "styles.watch": "settings, notes, view, act",
     "styles.shown": "settings, notes, state, seat",

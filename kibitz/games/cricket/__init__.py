@@ -10,7 +10,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax import Array
 
-from kibitz.core.game import Drawing, Game, Learning, Measures, Page, Rules
+from kibitz.core.game import Drawing, Game, Learning, Measures, Page, QuickStart, Rules
 from kibitz.core.words import Words
 from kibitz.games.cricket.captains import OPPONENT_PRESETS, bots, tool_calls
 from kibitz.games.cricket.drawing import frame, review
@@ -79,6 +79,8 @@ def build() -> Game:
             cast=roster.cast,
             tool_calls=tool_calls.tool_calls,
             review=review.review,
+            summary=frame.summary,
+            level="win probability",
             page=Page(FOLDER / "ui", "cricket.js"),
             public_rewards=True,
         ),
@@ -87,6 +89,10 @@ def build() -> Game:
         packs=_pack_shelf,
         tool_env=_tool_env,
         default_players=("balanced", "heuristic"),
+        starts=(
+            QuickStart("Play two overs", ("human", "heuristic"), {"max_overs": 2}),
+            QuickStart("Watch a match", ("balanced", "aggressive"), {"max_overs": 5}),
+        ),
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from kibitz.core.bots import Bot
-from kibitz.core.game import Drawing, Game, Learning, Measures, Page, Rules
+from kibitz.core.game import Drawing, Game, Learning, Measures, Page, QuickStart, Rules
 from kibitz.core.words import Words
 from kibitz.games.deal_or_no_deal import contexts, rules, styles, view, words, yardsticks
 from kibitz.games.deal_or_no_deal.bots import bayes, partner
@@ -77,11 +77,17 @@ def build(max_count: int = 4, revealed: bool = False, past_offers: int = 0) -> G
             commentary=frame.commentary,
             private=frame.private,
             review=partial(review.review, max_count=max_count),
+            summary=frame.summary,
+            level="share of the items in the last offer",
             page=Page(Path(__file__).parent / "ui", "deal_or_no_deal.js"),
         ),
         styles=styles.play_styles(max_count),
         contexts=contexts_options,
         tool_env=_tool_env,
+        starts=(
+            QuickStart("Bargain with Bayes", ("human", "bayes")),
+            QuickStart("Model against model", ("llm:auto", "llm:embedded")),
+        ),
         default_options=NegotiationOptions(
             max_count=max_count, reveal_partner_utilities=revealed, past_offers=past_offers
         ),

@@ -71,6 +71,7 @@ def _game(name: str) -> dict[str, Any]:
         "defaults": {key: defaults[key] for key in kept if key in defaults},
         "default_players": list(game.default_players),
         "packs": pack_choices(name),
+        "starts": [start._asdict() for start in game.starts],
     }
 
 

@@ -64,6 +64,17 @@ class ActAnswer(BaseModel):
     accepted: str = Field(description="the act in words")
 
 
+class OutlineInfo(BaseModel):
+    """An episode in a line. It contains only what every watcher may see."""
+
+    sides: list[str] | None = Field(description="names of the sides, where they have names beside their players'")
+    score: list[str] | None = Field(description="by seat, as people write it")
+    levels: list[float] = Field(description="seat 0's standing after each step, from 0 to 1, thinned out")
+    level_name: str = Field(description="what the levels are")
+    turns: int
+    watchers: int = Field(description="that watch the running episode on this server")
+
+
 class EpisodeInfo(BaseModel):
     """One episode as lists show it."""
 
@@ -81,6 +92,7 @@ class EpisodeInfo(BaseModel):
     verified: bool = Field(
         description="played by a server, or confirmed by replay: counts on the leaderboard, unless it is a branch"
     )
+    outline: OutlineInfo | None = Field(None, description="with `outline=true`")
 
 
 class EpisodePage(BaseModel):
@@ -91,6 +103,7 @@ class EpisodePage(BaseModel):
 class EpisodeSnapshot(EpisodeInfo):
     frame: dict[str, Any] | None = Field(description="the whole frame after event `last_seq`")
     about: dict[str, Any]
+    cast: dict[str, Any] = Field(description="names and other facts that stay the same")
 
 
 class EventsAnswer(BaseModel):

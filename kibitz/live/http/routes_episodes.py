@@ -57,12 +57,20 @@ def _add_reading(routes: APIRouter) -> None:
         player: Annotated[str | None, Query(max_length=200, pattern=TEXT)] = None,
         limit: Annotated[int, Query(ge=1, le=200)] = 50,
         before: Annotated[str | None, Query(pattern=CURSOR)] = None,
+        outline: bool = False,
     ) -> dict[str, Any]:
-        """Newest first; `next` is the `before` of the next page."""
+        """Newest first; `next` is the `before` of the next page. `outline`: with score and course of the game."""
         which = Which(game, status, player, limit + 1, None if before is None else _cursor(before))
         rows = await asyncio.to_thread(request.app.state.bus.store.episodes, which)
         more = _mark(rows[limit - 1]) if len(rows) > limit else None
-        return {"episodes": [row.shown() for row in rows[:limit]], "next": more}
+        shown = [row.shown() for row in rows[:limit]]
+        if outline:
+            outlines = await asyncio.to_thread(lambda: [request.app.state.outlines.of(row) for row in rows[:limit]])
+            channels = request.app.state.bus.hub.channels
+            for one, found in zip(shown, outlines, strict=True):
+                channel = channels.get(one["episode_id"])
+                one["outline"] = found | {"watchers": len(channel.watchers) if channel else 0}
+        return {"episodes": shown, "next": more}
 
     @routes.get("/episodes/{episode_id}", responses=NONE, response_model=models.EpisodeSnapshot)
     async def episode(request: Request, episode_id: Id) -> Any:
@@ -75,7 +83,10 @@ def _add_reading(routes: APIRouter) -> None:
             current, frame = replace(row, last_seq=channel.next - 1), channel.frame
         else:
             current, frame = await asyncio.to_thread(snapshot, request.app.state.bus.store, row)
-        return current.shown() | {"frame": frame or None, "about": dict(row.about)}
+        first = await asyncio.to_thread(request.app.state.bus.store.events, episode_id, -1, 1)
+        cast = decode_event(first[0]).payload.get("cast") if first else None
+        known = cast if isinstance(cast, dict) else {}
+        return current.shown() | {"frame": frame or None, "about": dict(row.about), "cast": known}
 
     @routes.get("/episodes/{episode_id}/turn", responses=NONE)
     async def turn(request: Request, episode_id: Id, seat_token: Token = "") -> Any:

@@ -1,5 +1,5 @@
 // The lobby: recent episodes, newest first.
-import { ask, badge, called, h, put, style, text, words } from "./dom.js";
+import { ask, badge, called, h, put, s, style, text, words } from "./dom.js";
 import { ago, empty } from "./pages.js";
 
 await style(import.meta.url);
@@ -8,25 +8,38 @@ const STATUS = { running: "in play", ended: "finished", failed: "stopped", inter
 
 const PLACES = { driver: " · played elsewhere", import: " · imported" };
 
-function episodeRow(one) {
-  // a game's own words about its result say more than the points that learners are paid
-  const score = one.text ? "" : (one.returns || []).map((x) => (Number.isInteger(x) ? x : x.toFixed(2))).join(" : ");
-  return h("li", null, h("a.episode", { href: `/e/${one.episode_id}` },
-    h("span", { class: `status ${one.status}` }, STATUS[one.status] || one.status), h("span.names", null, badge(0), ` ${called(one.players[0])} `, h("span.dim", null, "v"), " ", badge(1), ` ${called(one.players[1])}`),
-    h("span.num", null, score), one.text && text("span.line.dim", one.text), h("span.dim.small.when", null, `${words(one.game)} · ${ago(one.started_at)}${PLACES[one.origin] || ""}${one.returns && !one.verified ? ", result not verified" : ""}`)));
+// The course of a game in a small line: seat 0's standing from 0 to 1.
+export function spark(levels, name, cls = "") {
+  if (!levels || levels.length < 2) return h("span", { class: `spark ${cls}` });
+  const at = (value, i) => `${i ? "L" : "M"}${((100 * i) / (levels.length - 1)).toFixed(1)} ${(22 - 20 * value).toFixed(1)}`;
+  const percent = (value) => `${Math.round(100 * value)} %`;
+  return s("svg", { class: `spark ${cls}`, viewBox: "0 0 100 24", preserveAspectRatio: "none", role: "img", "aria-label": `${name} of the first side: ${percent(levels[0])} at the start, ${percent(levels[levels.length - 1])} now` },
+    s("path.half", { d: "M0 12H100" }), s("path.course", { d: levels.map(at).join("") }));
 }
 
-// A list that loads itself, with a button for the next page.
-export function episodes(filter) {
+function side(one, seat) {
+  const name = one.outline?.sides?.[seat];
+  const link = text("span", called(one.players[seat]));
+  return h("span.who", null, badge(seat), " ", name ? [text("b", name), " ", h("small.dim", null, link)] : h("b", null, link), " ", text("span.num.strong", one.outline?.score?.[seat] || ""));
+}
+
+function episodeRow(one) {
+  // a game's own words about its result say more than the points that learners are paid
+  const score = one.text || one.outline?.score ? "" : (one.returns || []).map((x) => (Number.isInteger(x) ? x : x.toFixed(2))).join(" : ");
+  const { levels, level_name: level, watchers } = one.outline || {};
+  const facts = [words(one.game), ago(one.started_at) + (PLACES[one.origin] || ""), watchers ? `${watchers} watching` : "", one.returns && !one.verified ? "result not verified" : ""].filter(Boolean);
+  return h("li", null, h("a.episode", { href: `/e/${one.episode_id}` },
+    h("span", { class: `status ${one.status}` }, STATUS[one.status] || one.status), h("span.names", null, side(one, 0), h("span.dim", null, " v "), side(one, 1)),
+    h("span.num", null, score), spark(levels, level), text("span.line.dim", one.text), h("span.dim.small.when", null, facts.join(" · "))));
+}
+
+// A list with a button for the next page. It loads its first page itself unless `first`, an answer of `ask`, has it.
+export function episodeList(filter, first) {
   const items = h("ul.episodes");
   const more = h("button.more", { hidden: true }, "More");
   let next = null;
   const trouble = h("p.error", { role: "alert" });
-  const load = async () => {
-    more.disabled = true;
-    put(trouble, "");
-    const query = new URLSearchParams(Object.entries({ ...filter, before: next }).filter(([, v]) => v));
-    const { ok, data, error } = await ask(`/episodes?${query}`);
+  const show = ({ ok, data, error }) => {
     more.disabled = false;
     if (!ok) return put(trouble, error);
     items.append(...data.episodes.map(episodeRow));
@@ -35,25 +48,34 @@ export function episodes(filter) {
     if (!items.childElementCount) root.replaceChildren(empty("No episodes yet", "Every episode is recorded and can be watched again."));
     return null;
   };
+  const load = async () => {
+    more.disabled = true;
+    put(trouble, "");
+    const query = new URLSearchParams(Object.entries({ ...filter, before: next, outline: true }).filter(([, v]) => v));
+    show(await ask(`/episodes?${query}`));
+  };
   const root = h("div", null, items, trouble, more);
   more.addEventListener("click", load);
-  load();
+  if (first) show(first);
+  else load();
   return root;
 }
 
 export const recent = () =>
-  h("section.card", { "aria-label": "Recent episodes" }, h("div.row", null, h("h2", null, "Recent episodes"), h("span.gap"), h("a", { href: "/lobby" }, "All episodes")), episodes({ limit: 8 }));
+  h("section.card", { "aria-label": "Recent episodes" }, h("div.row", null, h("h2", null, "Recent episodes"), h("span.gap"), h("a", { href: "/lobby" }, "All episodes")), episodeList({ limit: 8 }));
 
 class Lobby extends HTMLElement {
   async connectedCallback() {
-    const place = h("div", null, episodes({ limit: 30 }));
-    const filter = {};
-    const show = () => place.replaceChildren(episodes({ limit: 30, ...filter }));
-    const game = h("select", { onchange: () => { filter.game = game.value; show(); } }, h("option", { value: "" }, "All games"));
-    const status = h("select", { onchange: () => { filter.status = status.value; show(); } }, h("option", { value: "" }, "Any status"), Object.entries(STATUS).map(([v, text]) => h("option", { value: v }, text)));
-    this.append(h("div.page", null, h("div.row", null, h("h1", null, "Episodes"), h("span.gap"), h("label", null, h("span.sr", null, "Game"), game), h("label", null, h("span.sr", null, "Status"), status), h("a.primary", { href: "/custom" }, "Watch live")), h("section.card", { "aria-label": "Episodes" }, place)));
-    const { data } = await ask("/custom/presets");
-    game.append(...Object.entries(data.games || {}).map(([name, one]) => h("option", { value: name }, one.title || words(name))));
+    const filter = { limit: 30 };
+    const place = h("div");
+    const show = (first) => place.replaceChildren(episodeList(filter, first));
+    const pick = (name, label, first, choices) => h("label", null, h("span.sr", null, label), h("select", { onchange: ({ currentTarget }) => { filter[name] = currentTarget.value; show(); } }, h("option", { value: "" }, first), choices.map(([value, says]) => text("option", says, { value }))));
+    const page = h("div.page", null, h("h1", null, "Episodes"), h("p.dim", null, "Loading…"));
+    this.append(page);
+    const [found, { data }] = await Promise.all([ask("/episodes?limit=30&outline=true"), ask("/custom/presets")]);
+    const games = Object.entries(data.games || {}).map(([name, one]) => [name, one.title || words(name)]);
+    show(found);
+    page.replaceChildren(h("div.row", null, h("h1", null, "Episodes"), h("span.gap"), pick("game", "Game", "All games", games), pick("status", "Status", "Any status", Object.entries(STATUS)), h("a.primary", { href: "/custom" }, "Watch live")), h("section.card", { "aria-label": "Episodes" }, place));
   }
 }
 

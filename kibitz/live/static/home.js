@@ -1,31 +1,69 @@
-// The home page: one click starts a game; below, the episodes that are in play or have finished.
-import { ask, called, h, style, text } from "./dom.js";
-import { recent } from "./episodes.js";
-import { launch } from "./start.js";
+// The home page: one click starts a game. Beside it a game in play, or the latest one; below, results.
+import { ask, badge, called, h, style, text } from "./dom.js";
+import { episodeList, spark } from "./episodes.js";
 
 await style(import.meta.url);
 
+const RECENT = 8;
+
 class Home extends HTMLElement {
   async connectedCallback() {
-    const games = h("div.quick", null, h("p.dim", null, "Loading games…"));
-    const page = h("div.page", null, h("h1", null, "Play or watch a game"), games);
+    const page = h("div.page.front", null, h("h1", null, "Play or watch a game"), h("p.dim", null, "Loading games…"));
     this.append(page);
-    const { ok, data, error } = await ask("/custom/presets");
-    if (ok) games.replaceChildren(...Object.entries(data.games).map(([name, game]) => this.game(name, game)));
-    else games.replaceChildren(text("p.error", error, { role: "alert" }));
-    page.append(h("p", null, h("a", { href: "/custom" }, "Choose players, length and other settings")), recent()); // last, so that nothing below the games moves
+    const [games, found] = await Promise.all([ask("/custom/presets"), ask(`/episodes?limit=${RECENT}&outline=true`)]);
+    const trouble = h("div.trouble", { role: "alert" });
+    const starts = games.ok ? Object.entries(games.data.games).flatMap(([name, game]) => game.starts.map((start) => this.start(name, game, start, trouble))) : [text("p.error", games.error, { role: "alert" })];
+    starts.sort((one, other) => Number(one.disabled) - Number(other.disabled));
+    starts[0].classList.add("primary");
+    const rows = found.data.episodes || [];
+    const custom = h("button.custom", { onclick: async () => (await this.app.need("start"))?.openStart(this.app) }, h("b", null, "Custom match"), h("span", null, "Choose the game, its players, its length and its speed"));
+    // everything at once, so that nothing moves afterwards
+    page.replaceChildren(h("h1", null, "Play or watch a game"),
+      h("div.fronts", null, h("section.quick", { "aria-label": "Start a game" }, starts, custom, trouble), this.feature(rows, trouble)),
+      h("section.card", { "aria-label": "Games" }, h("div.row", null, h("h2", null, "Live and recent games"), h("span.gap"), h("a", { href: "/lobby" }, "All episodes")), episodeList({ limit: RECENT }, found)));
   }
 
-  game(name, { title, players: known, default_players: [first, second] }) {
-    const titled = (player) => known.find((one) => one.name === player)?.title || called(player);
-    const trouble = h("div.trouble", { role: "alert" });
-    const start = (verb, players, cls) => h("button", { class: cls, "aria-label": `${verb} ${title}`, onclick: async ({ currentTarget: button }) => {
-      button.disabled = true;
-      await launch(this.app, { game: name, players }, trouble);
-      button.disabled = false;
-    } }, verb);
-    return h("section.card", { "aria-label": title }, text("h2", title), h("p.dim", null, `Play against ${titled(second)}, or watch ${titled(first)} against ${titled(second)}.`),
-      h("div.row", null, start("Play", ["human", second], "primary"), start("Watch", [first, second], "")), trouble);
+  disconnectedCallback() {
+    this.shown?.close();
+    this.left = true;
+  }
+
+  async play(request, trouble, button) {
+    button.disabled = true;
+    await (await this.app.need("start"))?.launch(this.app, request, trouble);
+    button.disabled = false;
+  }
+
+  start(game, { title, players: known }, { title: says, players, options }, trouble) {
+    const missing = players.filter((name) => name !== "human").map((name) => known.find((one) => one.name === name)).find((one) => one && !one.usable);
+    const [one, other] = players.map((name) => called(name, true));
+    return h("button", { disabled: Boolean(missing), onclick: (event) => this.play({ game, players, options }, trouble, event.currentTarget) },
+      text("b", says), text("span", missing ? `Not available here. ${missing.why}` : `${one} against ${other} · ${title}`));
+  }
+
+  // A silent small view of the game in play, or of the latest one.
+  feature(rows, trouble) {
+    const one = rows.find((row) => row.status === "running") || rows.find((row) => row.status === "ended");
+    const stage = h("div.stage.compact.glimpse");
+    if (!one) return h("section.card.feature", { "aria-label": "Latest game" }, h("div.empty", null, h("h2", null, "No games yet"), h("p.dim", null, "Start one: it appears here while it is played, and everybody can watch it.")));
+    const { sides, score, levels, level_name: level, watchers } = one.outline || {};
+    const side = (seat) => h("div.side", null, badge(seat), h("span.who", null, text("b", sides?.[seat] || called(one.players[seat])), sides ? text("small.dim", ` ${called(one.players[seat])}`) : null), text("span.num.strong", score?.[seat] || (one.returns && !sides ? String(one.returns[seat]) : "")),
+      h("button", { disabled: !this.rematch, "aria-label": `Play this side: ${sides?.[seat] || called(one.players[seat])}`, onclick: (event) => this.rematch(seat, event.currentTarget) }, "Play this side"));
+    const node = h("section.card.feature", { "aria-label": one.status === "running" ? "Live game" : "Latest game" },
+      h("div.row", null, h("span", { class: `status ${one.status}` }, one.status === "running" ? "in play" : "finished"), text("span.dim.small", watchers ? `${watchers} watching` : ""), h("span.gap"), h("a.primary", { href: `/e/${one.episode_id}` }, "Watch")),
+      side(0), side(1), spark(levels, level, "wide"), stage, text("p.small.line", one.text));
+    this.look(stage, one, trouble, node);
+    return node;
+  }
+
+  async look(stage, one, trouble, node) {
+    const board = await this.app.need("board");
+    const shown = board && !this.left && (await board.glimpse(stage, one.episode_id));
+    if (!shown) return;
+    if (this.left) return shown.close();
+    this.shown = shown;
+    this.rematch = (seat, button) => this.play({ game: one.game, players: one.players.map((name, i) => (i === seat ? "human" : name)), options: shown.data.about.options || {} }, trouble, button);
+    for (const button of node.querySelectorAll(".side button")) button.disabled = false;
   }
 }
 

@@ -41,7 +41,7 @@ function optionField(name, schema, value) {
 
 function playerSelect(label, players, chosen) {
   const kinds = [...new Set(players.map((p) => p.kind))];
-  const option = (p) => text("option", `${titled(p)}${p.usable ? "" : " – not available"}`, { value: p.name, disabled: !p.usable, selected: p.name === chosen });
+  const option = (p) => text("option", titled(p), { value: p.name, selected: p.name === chosen });
   const select = h("select", null, kinds.map((kind) => h("optgroup", { label: KINDS[kind] || kind || "Players" }, players.filter((p) => p.kind === kind).map(option))));
   return { select, node: field(label, select) };
 }
@@ -70,11 +70,11 @@ export function startPanel(app, done) {
 function gamePanel(app, name, game, speech, done) {
   const usable = game.players.filter((p) => p.usable);
   const missing = game.players.filter((p) => !p.usable);
-  const [first, second] = [0, 1].map((seat) => playerSelect(`Seat ${seat}`, game.players, game.default_players?.[seat]));
+  const [first, second] = [0, 1].map((seat) => playerSelect(`Seat ${seat}`, usable, game.default_players?.[seat]));
   const advisers = h("select", null, h("option", { value: "" }, "none"), usable.filter((p) => p.name !== "human").map((p) => text("option", titled(p), { value: p.name })));
   const packs = game.packs || [];
   const pack = h("select", null, h("option", { value: "" }, "none"), packs.map((x) => text("option", x, { value: x })));
-  // a game lists the option that people change most first; it is the one outside "More settings"
+  // a game lists the option that people change most first; it is the one outside "Research options"
   const [main, ...others] = Object.entries(game.options?.properties || {}).map(([key, schema]) => optionField(key, schema, game.defaults?.[key] ?? schema.default)).filter(Boolean);
   const voice = Boolean(speech.speaker) && speech.speaker !== "silence";
   const tts = h("input", { type: "checkbox", checked: voice });
@@ -101,10 +101,9 @@ function gamePanel(app, name, game, speech, done) {
   };
   const why = missing.length > 0 && h("details.missing", null, h("summary", null, `${many(missing.length, "player")} not available here`), h("dl", null, missing.flatMap((p) => [text("dt", titled(p)), text("dd", p.why || "not set up")])));
   const box = (input, line) => h("label.check", null, input, h("span", null, line));
-  return h("form", { onsubmit: send }, h("div.pair", null, first.node, second.node), why,
-    h("div.pair", null, main, packs.length > 1 && field("Pack", pack), field("Adviser of seat 0", advisers), field("Pace", pace)),
-    box(tts, h("span", null, "Spoken commentary ", text("small.dim", voice ? `voice: ${speech.speaker}` : speech.why || ""))), box(open, "Open table: watchers see both sides' private values from the start"),
-    h("details", null, h("summary", null, "More settings"), h("div.pair", null, field("Episode seed", seed), others)), trouble, go);
+  return h("form", { onsubmit: send }, h("div.pair", null, first.node, second.node), why, h("div.pair", null, main, field("Pace", pace)),
+    box(tts, h("span", null, "Spoken commentary ", text("small.dim", voice ? `voice: ${speech.speaker}` : speech.why || ""))),
+    h("details", null, h("summary", null, "Research options"), h("div.pair", null, field("Adviser of seat 0", advisers), packs.length > 1 && field("Pack", pack), field("Episode seed", seed), others), box(open, "Open table: watchers see both sides' private values from the start")), trouble, go);
 }
 
 // Starts an episode and opens it; `trouble` shows why it did not start.

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import jax
 
+from kibitz.core.game import Summary
 from kibitz.games.cricket.chances import winprob
 from kibitz.games.cricket.drawing.fielders import fielders
 from kibitz.games.cricket.laws.state import TIE, UNDECIDED, State
@@ -157,6 +159,16 @@ def frame(settings: Any, state: State) -> dict[str, Any]:
         "over": bool(state.over),
         "winner": None if winner == UNDECIDED else "tie" if winner == TIE else winner,
     }
+
+
+def summary(drawn: Mapping[str, Any]) -> Summary:
+    """Runs, wickets and overs of both sides. In a super over, the score of that over."""
+    now = f"{drawn['score']}/{drawn['wickets']} ({overs_text(drawn['legal'])})"
+    first = drawn["first"]
+    before = f"{first['score']}/{first['wickets']} ({overs_text(first['legal'])})" if first else ""
+    one, other = (now, before) if drawn["batting"] == 0 else (before, now)
+    names = drawn["sides"]
+    return Summary((names[0], names[1]), (one, other), drawn["win_probability"][0])
 
 
 def _batter(side: Eleven, player: int, faced: int) -> dict[str, Any]:

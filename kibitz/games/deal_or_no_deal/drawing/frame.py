@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from kibitz.core.game import Summary
 from kibitz.games.deal_or_no_deal.rules import ACT_NAMES, AGREE, DISAGREE, END, INSIST, SILENT, State
 from kibitz.games.deal_or_no_deal.words import called, sentence, share
 
@@ -34,6 +35,16 @@ def frame(settings: Any, state: State) -> dict[str, Any]:
     }
 
 
+def summary(drawn: Mapping[str, Any]) -> Summary:
+    """Points are private until the end, so the level is the share of the items that seat 0 would get."""
+    claims = drawn["claims"]
+    said = claims[1 - drawn["seat"]]  # by the seat that spoke last
+    if said is None:
+        return Summary()
+    share = sum(said) / max(sum(drawn["counts"]), 1)
+    return Summary(level=share if drawn["seat"] == 1 else 1 - share)
+
+
 def commentary(event: Mapping[str, Any], drawn: Mapping[str, Any]) -> str:
     """A line of commentary for an event, or "". It contains no private value."""
     payload = event["payload"]
@@ -54,5 +65,5 @@ def commentary(event: Mapping[str, Any], drawn: Mapping[str, Any]) -> str:
         if not payload["scores"]["agreement"][0]:
             return "No deal: neither side gets anything."
         one, other = called(event)
-        return f"{sentence(one)} takes {mine:g} points, {other} takes {theirs:g}."
+        return f"{sentence(one)} takes {mine:g} {'point' if mine == 1 else 'points'}, {other} takes {theirs:g}."
     return ""

@@ -1,0 +1,1 @@
+"""What pages show beside the episode itself: outlines of episodes, share cards, records of players."""
