@@ -14,7 +14,7 @@ ENV PATH=/home/user/.local/bin:$PATH \
     KIBITZ_STORE=/home/user/data/kibitz.db
 RUN mkdir -p /home/user/data
 
-COPY --chown=user pyproject.toml requirements.lock README.md CHANGELOG.md CONTRIBUTING.md LICENSE ./
+COPY --chown=user *.md pyproject.toml requirements.lock LICENSE ./
 COPY --chown=user tools tools
 COPY --chown=user docs docs
 COPY --chown=user configs configs

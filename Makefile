@@ -15,7 +15,7 @@ THIRD_PARTY_TIMEOUT := -o faulthandler_timeout=1200
 # Python packages and the model's weights install while apt installs system packages.
 SETUP := +@$(MAKE) --no-print-directory -j3
 
-.PHONY: demo test conformance heavy weights modules ready-test ready-conformance system browser examples screenshots reference check lint types lock clean
+.PHONY: demo test conformance heavy weights modules ready-test ready-conformance system browser examples screenshots reference dist audit check lint types lock clean
 
 demo: $(VENV)/.demo weights
 	$(BIN)/kibitz demo
@@ -106,6 +106,18 @@ screenshots: $(VENV)/.test browser
 # docs/reference, generated from the code.
 reference: $(VENV)/.test
 	$(BIN)/python tools/reference.py
+
+# What a release consists of: source distribution, wheel with the documentation, bill of materials.
+dist: $(VENV)/.conformance
+	rm -rf dist
+	$(BIN)/python tools/backend.py dist
+	$(BIN)/python tools/bill_of_materials.py dist/kibitz-$$($(BIN)/python -c "import kibitz; print(kibitz.__version__)").cdx.json
+
+# Known vulnerabilities in the locked dependencies. AUDIT=--required fails where the audit cannot run.
+AUDIT ?=
+audit:
+	@test -x build/audit/bin/pip-audit || { $(PYTHON) -m venv build/audit && build/audit/bin/python -m pip install -q pip-audit; } || true
+	$(PYTHON) tools/audit.py $(AUDIT) build/audit/bin/pip-audit
 
 # Exact versions of everything the extras require, without index addresses.
 lock:

@@ -37,12 +37,26 @@ highlight_language = "text"
 REPOSITORY = _PROJECT["urls"]["Repository"]
 
 
-def _link_outside(app, docname, source):  # type: ignore[no-untyped-def]
-    """Files of the repository that are no pages, such as `../Makefile`, are links to the repository."""
-    up = docname.count("/") + 1
-    source[0] = re.sub(rf"\]\((?:\.\./){{{up}}}([\w.-][^)]*)\)", rf"]({REPOSITORY}/blob/main/\1)", source[0])
+# Pages that show a file at the root of the repository.
+SHOWN = {
+    "project/contributing": "CONTRIBUTING.md",
+    "project/changelog": "CHANGELOG.md",
+    "project/conduct": "CODE_OF_CONDUCT.md",
+}
+
+
+def _read(app, docname, source):  # type: ignore[no-untyped-def]
+    """Shows files of the root as pages, and leads links to other files outside docs/ to the repository."""
+    up = "../" * (docname.count("/") + 1)
+    if docname in SHOWN:
+        path = Path(__file__).parents[1] / SHOWN[docname]
+        app.env.note_dependency(str(path))
+        source[0] = re.sub(r"\]\((?!https?:)", f"]({up}", path.read_text(encoding="utf-8")).replace(
+            f"]({up}docs/", "](../"
+        )
+    source[0] = source[0].replace(f"]({up}", f"]({REPOSITORY}/blob/main/")
 
 
 def setup(app):  # type: ignore[no-untyped-def]
-    app.connect("source-read", _link_outside)
+    app.connect("source-read", _read)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -13,8 +14,10 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+import yaml
 
 import kibitz
+from tools import audit, bill_of_materials
 
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -27,6 +30,75 @@ def _name(requirement: str) -> str:
 def test_the_version_is_the_same_everywhere() -> None:
     assert PROJECT["version"] == kibitz.__version__
     assert kibitz.__version__ in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    for name in ("CITATION.cff", "openenv.yaml"):
+        assert yaml.safe_load((ROOT / name).read_text(encoding="utf-8"))["version"] == kibitz.__version__, name
+
+
+def test_the_citation_names_what_a_reader_needs() -> None:
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert {"cff-version", "message", "title", "authors", "license", "repository-code"} <= set(citation)
+    assert (citation["license"], citation["repository-code"]) == (PROJECT["license"], PROJECT["urls"]["Repository"])
+
+
+def test_the_templates_for_issues_are_valid_forms() -> None:
+    for path in (ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml"):
+        form = yaml.safe_load(path.read_text(encoding="utf-8"))
+        if path.name != "config.yml":
+            assert {"name", "description", "body"} <= set(form)
+            assert all(part["type"] == "markdown" or part["attributes"]["label"] for part in form["body"])
+
+
+def test_the_readme_reads_the_same_on_a_package_index() -> None:
+    """Its links are absolute, and each leads to a file of this repository."""
+    text, repository = (ROOT / "README.md").read_text(encoding="utf-8"), PROJECT["urls"]["Repository"]
+    raw = repository.replace("github.com", "raw.githubusercontent.com")
+    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", text):
+        path = target.removeprefix(f"{repository}/blob/main/").removeprefix(f"{raw}/main/")
+        assert path != target and (ROOT / path).is_file(), target
+    assert len(text.splitlines()) < 110, "three screens"
+
+
+def test_the_bill_of_materials_has_every_locked_package() -> None:
+    bill = bill_of_materials.bill_of_materials()
+    lines = (ROOT / "requirements.lock").read_text(encoding="utf-8").split()
+    assert [f"{part['name']}=={part['version']}" for part in bill["components"]] == lines
+    assert (bill["bomFormat"], bill["metadata"]["component"]["version"]) == ("CycloneDX", kibitz.__version__)
+    references = {part["bom-ref"] for part in bill["components"]}
+    (own,) = bill["dependencies"]
+    assert "pkg:pypi/jax@" in "".join(own["dependsOn"]) and set(own["dependsOn"]) <= references
+    licences = {part["name"]: part.get("licenses") for part in bill["components"]}
+    assert licences["numpy"], "installed, so its licence is known"
+
+
+REPORT = {
+    "dependencies": [
+        {"name": "numpy", "version": "2.0.0", "vulns": []},
+        {"name": "jinja2", "version": "3.1.5", "vulns": [{"id": "PYSEC-1", "fix_versions": ["3.1.6"], "aliases": []}]},
+        {"name": "torch", "skip_reason": "not on the index"},
+    ],
+    "fixes": [],
+}
+
+
+@pytest.mark.parametrize(
+    ("script", "code", "said"),
+    [
+        (f"print({json.dumps(REPORT)!r}); raise SystemExit(1)", 1, "jinja2 3.1.5: PYSEC-1, fixed in 3.1.6"),
+        ("print('{\"dependencies\": []}')", 0, "kibitz: 0 known vulnerabilities"),
+        ("import sys; sys.exit('ConnectionError: no route')", 0, "were not audited: ConnectionError: no route."),
+    ],
+)
+def test_the_audit_reports_what_it_finds_and_why_it_cannot_look(
+    script: str, code: int, said: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    program = tmp_path / "pip-audit"  # stands in for the service of vulnerabilities
+    program.write_text(f"#!{sys.executable} -IS\n{script}\n", encoding="utf-8")
+    program.chmod(0o755)
+    assert audit.main([str(program)]) == code
+    assert said in "".join(capfd.readouterr())
+    if "not audited" in said:
+        assert audit.main(["--required", str(program)]) == 2
+        assert audit.main([str(tmp_path / "missing")]) == 0 and "not installed" in capfd.readouterr().err
 
 
 def test_every_dependency_is_locked_to_one_version() -> None:

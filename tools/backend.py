@@ -63,5 +63,5 @@ class SiteHook(BuildHookInterface):  # type: ignore[type-arg]
 
 
 if __name__ == "__main__":
-    build_site()
-    print(SITE / "index.html")
+    target = sys.argv[1]
+    print(build_sdist(target), build_wheel(target))

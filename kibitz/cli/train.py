@@ -22,7 +22,8 @@ def train(
         str | None, typer.Option("--hint", help="Source of hints: none, random, llm, expert or shuffled")
     ] = None,
     config: Annotated[
-        str | None, typer.Option("--config", help="Config file in YAML, as in `kibitz list configs`")
+        str | None,
+        typer.Option("--config", help="Config file in YAML, as in `kibitz list configs`; default: ppo_fast.yaml"),
     ] = None,
     game: Annotated[
         str | None, typer.Option("--game", help="Game to train on; overrides env.id; see `kibitz list games`")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from kibitz.core.errors import BadInput
 from kibitz.core.options import parse_settings
+from kibitz.core.paths import SHIPPED
 from kibitz.core.registry import env_ids, game_names
 from kibitz.train.config import Job, read_job
 from kibitz.train.llm_hints.plan import fitted
@@ -37,10 +38,21 @@ def prepare(
     )
     if resume:
         return _resumed(Path(str(out)), config, changes)
-    job = read_job(config, changes)
+    job = read_job(config or default_config(changes), changes)
     run = Run(job, Path(out) if out else _folder(job))
     run.check(resume=False)
     return run
+
+
+def default_config(changes: Mapping[str, Any]) -> str | None:
+    """The config kibitz ships for a job that names none: its game's own, or else one whose values suit any game."""
+    env = changes.get("env")
+    env_id = env.get("id") if isinstance(env, dict) else None
+    algo = changes.get("algo", Job.model_fields["algo"].default)
+    for name in (f"configs/{algo}_{env_ids().get(str(env_id), '')}.yaml", f"configs/{algo}_fast.yaml"):
+        if any((folder.parent / name).is_file() for folder in SHIPPED):
+            return name
+    return None
 
 
 def changes_of(
