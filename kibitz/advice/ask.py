@@ -14,7 +14,7 @@ from kibitz.llm.answers.prompt import Prompt
 from kibitz.llm.client.blocking import BlockingClient
 from kibitz.llm.client.client import Client, connect
 from kibitz.llm.client.limits import Budget, BudgetTracker, FailurePolicy
-from kibitz.llm.client.types import Question, Reply
+from kibitz.llm.client.types import Messages, Question, Reply
 from kibitz.llm.client.usage import UsageLedger
 from kibitz.llm.presets import Preset, get_preset
 
@@ -144,6 +144,10 @@ class PositionAsker(Asker):
     def key(self, position: Position) -> str:
         """The cache key of a question: model, sampling, template, words."""
         return self.client.client.key(self.question(position))
+
+    def messages(self, position: Position) -> Messages:
+        """What the model reads about a position."""
+        return self.client.client.messages(self.question(position))
 
     def _question(self, position: Position, declared: Mapping[str, Any]) -> Question:
         variables = question_variables(self.game.words, self.prompt.names, *position[:4])

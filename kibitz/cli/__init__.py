@@ -13,7 +13,7 @@ import typer
 from kibitz import __version__
 from kibitz.cli import bench, cricket, demo, evaluate, hints, judge, live, llm, new_game, play, study, teach, train
 from kibitz.cli.setup import docs, doctor, extras, listing
-from kibitz.cli.studies import compare, tournament
+from kibitz.cli.studies import compare, export, tournament
 from kibitz.core import interrupt
 from kibitz.core.errors import BadInput
 
@@ -43,6 +43,7 @@ def root(
 app.command()(evaluate.evaluate)
 app.command()(tournament.tournament)
 app.command()(compare.compare)
+app.command()(export.export)
 app.command()(play.play)
 app.command()(train.train)
 app.command()(demo.demo)

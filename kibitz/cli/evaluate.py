@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -46,6 +48,14 @@ def evaluate(
     styles: Annotated[
         bool, typer.Option("--styles", help="Also report how often each seat showed each style of the game")
     ] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            help="Folder to keep episodes, prompts and answers in; the same command continues it",
+            metavar="FOLDER",
+        ),
+    ] = None,
     seed: Seed = 0,
     options: GameOptions = None,
     as_json: Json = False,
@@ -54,7 +64,7 @@ def evaluate(
     if pack is not None:
         if contexts != "uniform" or options or styles:
             raise BadInput("--pack cannot be combined with --contexts, --set or --styles.")
-        _evaluate_pack(game, pack, player, opponent, episodes, hint, seed, as_json)
+        _evaluate_pack(game, pack, player, opponent, episodes, hint, seed, out, as_json)
         return
     from kibitz.evaluate import match
 
@@ -65,9 +75,9 @@ def evaluate(
     other = match.side_of(record, opponent or record.default_players[1])
     runs = match.runs_of(record, one, other)
     with output.progress(f"{one.name} v {other.name}", episodes * runs, quiet=as_json) as advance:
-        found = match.evaluate(record, chosen, one, other, episodes, seed, advance, styles)
+        found = match.evaluate(record, chosen, one, other, episodes, seed, advance, styles, out)
     found["contexts"] = contexts
-    _print(found, as_json, output.evaluation_table)
+    _print(found, as_json, output.evaluation_table, out)
 
 
 def _evaluate_pack(
@@ -78,6 +88,7 @@ def _evaluate_pack(
     episodes: int | None,
     hint: Hint | None,
     seed: int,
+    out: Path | None,
     as_json: bool,
 ) -> None:
     from kibitz.evaluate.match import side_of
@@ -88,11 +99,13 @@ def _evaluate_pack(
     one, other = side_of(game, player, hint), side_of(game, opponent or game.default_players[1])
     title = f"{one.name} v {other.name}, {pack.name}"
     with output.progress(title, episodes or pack.matches, quiet=as_json) as advance:
-        found = evaluate_pack(game, pack, one, other, episodes, seed, advance)
-    _print(found, as_json, output.pack_table)
+        found = evaluate_pack(game, pack, one, other, episodes, seed, advance, out)
+    _print(found, as_json, output.pack_table, out)
 
 
-def _print(found: dict[str, Any], as_json: bool, table: Callable[[dict[str, Any]], Table]) -> None:
+def _print(found: dict[str, Any], as_json: bool, table: Callable[[dict[str, Any]], Table], out: Path | None) -> None:
     output.result(found, as_json, table)
     if found["interrupted"]:
+        if out is not None:
+            print(f"kibitz: the episodes so far are in {out}; the same command continues there.", file=sys.stderr)
         raise KeyboardInterrupt

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -23,6 +24,7 @@ from kibitz.core.play.resolve import HintChoice, Resolver, player_and_bot
 from kibitz.core.statistics import mean_ci95
 from kibitz.core.xla.jit import jit_batch
 from kibitz.evaluate.loop import match_program
+from kibitz.evaluate.record import EvaluationRecord, KeptEpisode, ListeningPlayer, recorded
 from kibitz.evaluate.tally import Tallies
 
 CHUNK = 128  # episodes per compiled call: a smooth progress bar, and tables that stay in the processor's cache
@@ -67,16 +69,36 @@ def play_bots(
 
 
 def play_hosts(
-    game: Game, settings: Any, players: Sequence[Player], episodes: int, seed: int, progress: Progress
+    game: Game,
+    settings: Any,
+    players: Sequence[Player],
+    episodes: int,
+    seed: int,
+    progress: Progress,
+    record: EvaluationRecord | None = None,
+    about: Mapping[str, Any] | None = None,
 ) -> Played:
-    """Episodes with at least one player on the host, one after the other. Ctrl-C keeps those that have ended."""
+    """Episodes with at least one player on the host, one after the other. Ctrl-C keeps those that have ended.
+
+    Episodes that the record has are not played again.
+    """
     returns, scores = [], []
     tallies, interrupted = Tallies(), False
+    seats = [ListeningPlayer(player) for player in players]
     try:
         for number in range(episodes):
-            episode = play_episode(game, settings, players, seed=seed, number=number, observers=(tallies.observe,))
-            returns.append(episode.returns)
-            scores.append(episode.scores)
+            kept = record.episodes.get(number) if record else None
+            if kept is not None:
+                tallies.count(kept.decisions)
+            else:
+                episode = play_episode(
+                    game, settings, seats, seed=seed, number=number, observers=(tallies.observe,), about=about
+                )
+                kept = KeptEpisode.of(number, episode, seats)
+                if record:
+                    record.add(kept)
+            returns.append(kept.returns)
+            scores.append(kept.scores)
             progress(1)
     except KeyboardInterrupt:
         if not scores:
@@ -127,8 +149,13 @@ def evaluate(
     seed: int = 0,
     progress: Progress = lambda count: None,
     styles: bool = False,
+    out: Path | None = None,
 ) -> dict[str, Any]:
-    """How both players did, beside the reference player in the same seats; with `styles`, the styles they showed."""
+    """How both players did, beside the reference player in the same seats; with `styles`, the styles they showed.
+
+    `out` is a folder that keeps every episode with its questions and answers. If it has some already, the evaluation
+    continues after them.
+    """
     if episodes < 1:
         raise BadInput(f"episodes is {episodes}; it must be at least 1.")
     sides = (side_of(game, player), side_of(game, opponent))
@@ -136,8 +163,42 @@ def evaluate(
         game.styles.names(game=game.name)
         if slow := [side.name for side in sides if side.bot is None]:
             raise BadInput(f"--styles needs players that can be compiled, which {slow[0]} is not; omit one of them.")
+        if out is not None:
+            raise BadInput("--styles cannot be combined with --out; evaluate twice.")
+    with recorded(out, about_evaluation(game, options, sides, seed)) as record:
+        found = _evaluate(game, options, sides, episodes, seed, progress, styles, record)
+        if record:
+            record.finish(found)
+    return found
+
+
+def about_evaluation(
+    game: Game, options: Any, sides: tuple[Side, Side], seed: int, pack: str | None = None
+) -> dict[str, Any]:
+    """What an evaluation that continues another must have in common with it."""
+    return {
+        "game": game.name,
+        "game_version": game.version,
+        "players": [side.name for side in sides],
+        "hints_from": [side.about["hints_from"] for side in sides],
+        "options": options.model_dump(mode="json"),
+        "pack": pack,
+        "seed": seed,
+    }
+
+
+def _evaluate(
+    game: Game,
+    options: Any,
+    sides: tuple[Side, Side],
+    episodes: int,
+    seed: int,
+    progress: Progress,
+    styles: bool,
+    record: EvaluationRecord | None,
+) -> dict[str, Any]:
     began = time.perf_counter()
-    played = _play(game, options, sides, episodes, seed, progress, styles)
+    played = _play(game, options, sides, episodes, seed, progress, styles, record)
     seconds = time.perf_counter() - began
     found = []
     for seat in SEATS:
@@ -170,11 +231,13 @@ def _play(
     seed: int,
     progress: Progress,
     styles: bool = False,
+    record: EvaluationRecord | None = None,
 ) -> Played:
     one, other = (side.bot for side in sides)
     settings = seated(options.settings(), {seat: side.bot for seat, side in enumerate(sides) if side.bot is not None})
-    if one is None or other is None:
-        return play_hosts(game, settings, [side.player for side in sides], episodes, seed, progress)
+    if one is None or other is None or record is not None:
+        about = {"task": "evaluation", "options": options.model_dump(mode="json")}
+        return play_hosts(game, settings, [side.player for side in sides], episodes, seed, progress, record, about)
     return play_bots(game, settings, (one, other), episodes, seed, progress, styles)
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -15,12 +17,13 @@ from kibitz.core.chance import episode_luck, seed_key
 from kibitz.core.errors import BadInput
 from kibitz.core.game import SEATS, Game
 from kibitz.core.interrupt import finishing
-from kibitz.core.play.episode import Episode, play_episode, table_for
+from kibitz.core.play.episode import play_episode, table_for
 from kibitz.core.play.packs import Pack, Regret, Scenario
 from kibitz.core.statistics import mean_ci95, win_share_ci95
 from kibitz.core.xla.jit import jit_batch
 from kibitz.evaluate.loop import pack_program
-from kibitz.evaluate.match import CHUNK, Progress, Side, nan_to_none, side_of
+from kibitz.evaluate.match import CHUNK, Progress, Side, about_evaluation, nan_to_none, side_of
+from kibitz.evaluate.record import EvaluationRecord, KeptEpisode, ListeningPlayer, recorded
 from kibitz.evaluate.tally import Tallies
 
 Floats = NDArray[np.float64]
@@ -50,11 +53,12 @@ def evaluate_pack(
     episodes: int | None = None,
     seed: int = 0,
     progress: Progress = lambda count: None,
+    out: Path | None = None,
 ) -> dict[str, Any]:
     """How both players did.
 
     Plays `episodes` matches of the pack, by default all of them. Matches beyond the pack's number repeat
-    it with new luck; another `seed` has new luck too.
+    it with new luck; another `seed` has new luck too. `out` keeps the matches, as in `match.evaluate`.
     """
     count = pack.matches if episodes is None else episodes
     if count < 2 or count % 2:
@@ -62,10 +66,26 @@ def evaluate_pack(
             f"episodes is {count}; with a pack it must be even, because every scenario is played from both sides."
         )
     sides = (side_of(game, player), side_of(game, opponent))
+    with recorded(out, about_evaluation(game, game.default_options, sides, seed, pack.name)) as record:
+        found = _evaluate(game, pack, sides, count, seed, progress, record)
+        if record:
+            record.finish(found)
+    return found
+
+
+def _evaluate(
+    game: Game,
+    pack: Pack,
+    sides: tuple[Side, Side],
+    count: int,
+    seed: int,
+    progress: Progress,
+    record: EvaluationRecord | None,
+) -> dict[str, Any]:
     began = time.perf_counter()
     one, other = (side.bot for side in sides)
-    if one is None or other is None:
-        results = play_hosts(game, pack, sides, count, seed, progress)
+    if one is None or other is None or record is not None:
+        results = play_hosts(game, pack, sides, count, seed, progress, record)
     else:
         results = play_bots(game, pack, (one, other), count, seed, progress)
     seconds, count = time.perf_counter() - began, len(results.returns)
@@ -119,37 +139,59 @@ def play_bots(game: Game, pack: Pack, bots: tuple[Bot, Bot], count: int, seed: i
     )
 
 
-def play_hosts(game: Game, pack: Pack, sides: tuple[Side, Side], count: int, seed: int, progress: Progress) -> Results:
-    """Matches with at least one player on the host, one after the other. Ctrl-C keeps the pairs that have ended."""
-    players = [side.player for side in sides]
+def play_hosts(
+    game: Game,
+    pack: Pack,
+    sides: tuple[Side, Side],
+    count: int,
+    seed: int,
+    progress: Progress,
+    record: EvaluationRecord | None = None,
+) -> Results:
+    """Matches with at least one player on the host, one after the other. Ctrl-C keeps the pairs that have ended.
+
+    Matches that the record has are not played again.
+    """
+    players = [ListeningPlayer(side.player) for side in sides]
     bots = {seat: side.bot for seat, side in enumerate(sides) if side.bot is not None}
     prepared: dict[Any, tuple[Any, Any]] = {}
     results, ended = _empty_results(count), 0
 
-    def play(i: int) -> None:
+    def play(i: int) -> KeptEpisode:
         at = i % pack.matches
         scenario, (drawn, number) = pack.scenario(at), luck_of(pack, i, seed)
         if scenario.options not in prepared:
             tables = pack.regret.tables(scenario.options) if pack.regret else None
             prepared[scenario.options] = (seated(scenario.settings, bots), tables)
         settings, tables = prepared[scenario.options]
-        observers = (results.tallies.observe,)
+        about = {"task": "evaluation", "options": scenario.options.model_dump(mode="json"), "eval_pack_id": pack.name}
         episode = play_episode(
-            game, settings, players, seed=drawn, number=number, state=scenario.state, match=at, observers=observers
-        )
-        results.returns[i] = episode.returns
-        for name, pair in episode.scores.items():
-            results.scores.setdefault(name, np.zeros((count, 2)))[i] = pair
-        seats = [event.payload["seat"] for event in episode.events if event.type == "decision"]
-        results.turns[i] = [seats.count(seat) for seat in SEATS]
+            game, settings, players, seed=drawn, number=number, state=scenario.state, match=at, about=about,
+            observers=(results.tallies.observe,),
+        )  # fmt: skip
+        kept = KeptEpisode.of(i, episode, players)
         if pack.regret:
             luck = episode_luck(seed_key(drawn), number)
             begun = scenario._replace(settings=settings)
-            results.lost[i] = _lost(game, pack.regret, tables, begun, episode, luck)
+            first, second = _lost(game, pack.regret, tables, begun, kept, luck).tolist()
+            kept = replace(kept, lost=(first, second))
+        if record:
+            record.add(kept)
+        return kept
+
+    def count_in(i: int, kept: KeptEpisode) -> None:
+        results.returns[i], results.lost[i] = kept.returns, kept.lost
+        for name, pair in kept.scores.items():
+            results.scores.setdefault(name, np.zeros((count, 2)))[i] = pair
+        seats = [decision["seat"] for decision in kept.decisions]
+        results.turns[i] = [seats.count(seat) for seat in SEATS]
 
     try:
         for i in range(count):
-            play(i)
+            known = record.episodes.get(i) if record else None
+            if known is not None:
+                results.tallies.count(known.decisions)
+            count_in(i, known or play(i))
             ended += 1
             progress(1)
     except KeyboardInterrupt:
@@ -173,12 +215,11 @@ def _empty_results(count: int) -> Results:
     return Results(zeros(), {}, zeros(), zeros(), Tallies())
 
 
-def _lost(game: Game, regret: Regret, tables: Any, begun: Scenario, episode: Episode, luck: Any) -> Floats:
+def _lost(game: Game, regret: Regret, tables: Any, begun: Scenario, kept: KeptEpisode, luck: Any) -> Floats:
     """Replays the episode step by step for the judge."""
     acts: dict[int, dict[int, Any]] = {}
-    for event in episode.events:
-        if event.type == "decision":
-            acts.setdefault(event.payload["turn"], {})[event.payload["seat"]] = tuple(event.payload["act"])
+    for decision in kept.decisions:
+        acts.setdefault(decision["turn"], {})[decision["seat"]] = tuple(decision["act"])
     judge, state, total = _judge(regret), begun.state, np.zeros(2)
     for number, chosen in sorted(acts.items()):
         given = tuple(chosen.get(seat, chosen.get(1 - seat)) for seat in SEATS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -57,4 +57,9 @@ class Tallies:
 
     def observe(self, event: Event) -> None:
         if event.type == "decision":
-            self.seats[event.payload["seat"]].add(event.payload)
+            self.count([event.payload])
+
+    def count(self, decisions: Iterable[Mapping[str, Any]]) -> None:
+        """The payloads of decision events."""
+        for decision in decisions:
+            self.seats[decision["seat"]].add(decision)

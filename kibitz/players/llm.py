@@ -14,7 +14,7 @@ from jax import Array
 from kibitz.advice.ask import Advice, Position, PositionAsker
 from kibitz.core.errors import BadInput
 from kibitz.core.game import Game
-from kibitz.core.play.player import Choice, PlayerFailed, Turn
+from kibitz.core.play.player import Choice, Exchange, PlayerFailed, Turn
 from kibitz.core.play.resolve import InvalidName, PlayerInfo, PlayerKind, Resolver
 from kibitz.llm.client.types import Failure, Usage
 from kibitz.llm.presets import not_listening, read_presets, why_not, why_plain
@@ -23,9 +23,9 @@ from kibitz.llm.presets import not_listening, read_presets, why_not, why_plain
 class NoAnswer(PlayerFailed):
     """The model gave no legal act, but may have used tokens."""
 
-    def __init__(self, failure: Failure, usage: Usage) -> None:
+    def __init__(self, failure: Failure, usage: Usage, exchange: Exchange) -> None:
         detail = f" ({failure.detail})" if failure.detail != failure.kind else ""
-        super().__init__(str(failure.kind) + detail, str(failure.kind), str(failure), asdict(usage))
+        super().__init__(str(failure.kind) + detail, str(failure.kind), str(failure), asdict(usage), exchange)
 
 
 class LLMPlayer:
@@ -46,15 +46,19 @@ class LLMPlayer:
         asker = self._asker_for(turn.settings)
         advice = _ask(asker, turn)
         reply = advice.reply
+        exchange = Exchange(asker.messages(_position(turn)), reply.text)
         if advice.act is None:
             assert reply.failure is not None
-            raise NoAnswer(reply.failure, reply.usage)
+            raise NoAnswer(reply.failure, reply.usage, exchange)
         words = asker.game.words
         # a model of this size cannot explain itself, so the reference's numbers do
         why = words.reason(turn.settings, turn.view, turn.history, advice.act) if asker.preset.taught else ""
         reason = why or f"{reply.text} (confidence {advice.confidence:.2f}, from {reply.source})"
         source = f"llm:{asker.preset.name or self._preset}"
-        return Choice(advice.act, source, reason, reply.latency, asdict(reply.usage), confidence=advice.confidence)
+        return Choice(
+            advice.act, source, reason, reply.latency, asdict(reply.usage),
+            confidence=advice.confidence, exchange=exchange,
+        )  # fmt: skip
 
     def advise(self, turn: Turn) -> Advice:
         """As `choose`, without raising and with the whole reply."""
@@ -75,7 +79,11 @@ class LLMPlayer:
 
 
 def _ask(asker: PositionAsker, turn: Turn) -> Advice:
-    return asker.ask([Position(turn.settings, turn.view, turn.masks, turn.history)])[0]
+    return asker.ask([_position(turn)])[0]
+
+
+def _position(turn: Turn) -> Position:
+    return Position(turn.settings, turn.view, turn.masks, turn.history)
 
 
 @lru_cache(maxsize=16)

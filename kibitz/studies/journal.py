@@ -6,15 +6,20 @@ cost time or money are kept as they arrive, so that an interrupted game continue
 
 from __future__ import annotations
 
+<<<<<<< HEAD
 import json
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
+=======
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+>>>>>>> fb12d3f (Keep an evaluation's episodes, and export them for other tools)
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
-from kibitz.core.errors import BadInput
+from kibitz.core.play.json_lines import JsonLines
 from kibitz.core.play.player import Choice, Player, PlayerFailed, Turn
 
 FILE = "record.jsonl"
@@ -23,37 +28,17 @@ Row = dict[str, Any]
 GameId = tuple[str, str, int]  # first player, second player, number of the match between them
 
 
-class Journal:
+class Journal(JsonLines):
     """The record in a folder, which the caller has locked."""
 
     def __init__(self, folder: Path) -> None:
-        self.path = folder / FILE
-        self._lock = threading.Lock()
         self.header: dict[str, Any] = {}
         self.games: list[dict[str, Any]] = []  # finished, one game or one compiled batch each
         self.decisions: dict[GameId, list[Row]] = {}
         self.money = 0.0
-        whole = self._read()
-        self._file = self.path.open("ab")
-        self._file.truncate(whole)  # the line that a crash cut off
+        super().__init__(folder / FILE, self._sort)
 
-    def _read(self) -> int:
-        """Returns the length of the whole lines."""
-        if not self.path.exists():
-            return 0
-        whole = 0
-        with self.path.open("rb") as file:
-            for number, line in enumerate(file, 1):
-                if not line.endswith(b"\n"):
-                    break
-                try:
-                    self._take(json.loads(line))
-                except (ValueError, KeyError, TypeError):
-                    raise BadInput(f"{self.path} is damaged in line {number}; choose another --out.") from None
-                whole += len(line)
-        return whole
-
-    def _take(self, row: dict[str, Any]) -> None:
+    def _sort(self, row: dict[str, Any]) -> None:
         match row["kind"]:
             case "tournament":
                 self.header = row
@@ -63,21 +48,6 @@ class Journal:
                 self.money += float(row["usage"].get("money") or 0.0)
             case "games":
                 self.games.append(row)
-
-    def add(self, row: dict[str, Any]) -> None:
-        """Returns once the row is on the disk. Safe to call from any thread."""
-        line = json.dumps(row, allow_nan=False, separators=(",", ":")).encode() + b"\n"
-        with self._lock:
-            self._file.write(line)
-            self._file.flush()
-            os.fsync(self._file.fileno())
-            self._take(row)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._file.close()
 
 
 def is_begun(folder: Path) -> bool:
@@ -115,7 +85,7 @@ class JournalledPlayer:
             else:
                 self._record(turn, {"failure": failed.kind, "message": str(failed)}, failed.usage)
             raise
-        said = asdict(choice) | {"act": [int(head) for head in choice.act]}
+        said = asdict(replace(choice, exchange=None)) | {"act": [int(head) for head in choice.act]}
         self._record(turn, {"choice": said}, choice.usage)
         return choice
 

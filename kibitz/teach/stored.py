@@ -39,7 +39,7 @@ def stored_examples(game: str, asked: Stored, skipped: Callable[[str], None]) ->
         from kibitz.live.episodes.branch import NotReplayable
     except ImportError as error:
         raise BadInput(f"{error.name} is not installed; run `pip install 'kibitz[live]'`.") from None
-    for events in _episodes(asked.source, game):
+    for events in episodes(asked.source, game):
         try:
             names = [str(name) for name in events[0].payload.get("players", ())]
             if events[-1].type not in LAST or events[0].payload.get("game") != game or len(names) != 2:
@@ -97,7 +97,7 @@ def _replayed(game: str, events: list[Event], names: list[str], seats: list[int]
         yield [Example(position, act, returns[seat]) for position, act in found[seat]]
 
 
-def _episodes(source: str, game: str) -> Iterator[list[Event]]:
+def episodes(source: str, game: str) -> Iterator[list[Event]]:
     """The events of each episode of the game."""
     from kibitz.live.store.stored_event import decode_event
 

@@ -117,6 +117,9 @@ class Aloud:
             return [SimpleNamespace(act=None, reply=Reply("", None, failure=trouble.failure))]
         raise AssertionError("it was understood")
 
+    def messages(self, position: Any) -> list[Any]:
+        return []
+
 
 def test_the_text_of_a_failing_model_stays_private_to_its_seat(game: Game) -> None:
     players = [player_named(game, "heuristic"), LLMPlayer("aloud", cast(Any, Aloud()))]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
@@ -17,6 +17,13 @@ from kibitz.core.chance import uniforms
 from kibitz.core.game import Game
 
 
+class Exchange(NamedTuple):
+    """What a model was asked and what it answered, for the operator's own records. Events never contain it."""
+
+    messages: Sequence[Mapping[str, str]]  # role and content
+    answer: str
+
+
 @dataclass(frozen=True)
 class Choice:
     """One act, and where it came from."""
@@ -29,6 +36,7 @@ class Choice:
     fallback: str = ""  # why the fallback bot chose instead; empty if it did not
     confidence: float | None = None  # 0..1, where the source says how sure it is
     failure: str = ""  # with `fallback`: the kind of failure, for counting
+    exchange: Exchange | None = field(default=None, compare=False, repr=False)
 
     def public(self) -> dict[str, Any]:
         """How the choice came about, without its reason: that may mention private values."""
@@ -47,9 +55,16 @@ class PlayerFailed(RuntimeError):
     The message is public. `aside` is for the player's own seat, because it may quote what only that seat may know.
     """
 
-    def __init__(self, message: str, kind: str, aside: str = "", usage: Mapping[str, float] | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        kind: str,
+        aside: str = "",
+        usage: Mapping[str, float] | None = None,
+        exchange: Exchange | None = None,
+    ) -> None:
         super().__init__(message)
-        self.kind, self.aside, self.usage = kind, aside, dict(usage or {})
+        self.kind, self.aside, self.usage, self.exchange = kind, aside, dict(usage or {}), exchange
 
 
 class Turn(NamedTuple):

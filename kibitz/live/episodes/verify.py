@@ -47,36 +47,12 @@ def verify(store: Store, episode_id: str) -> bool:
     return False
 
 
-def replay(
-    whole: PreparedEpisode, seen: Callable[[int, Any, list[tuple[int, ...] | None]], None] = lambda *step: None
-) -> tuple[float, float]:
-    """What the recorded acts earn. BadInput if one is illegal, or if the game does not end with the last of them.
-
-    Unlike `play_episode`, asks no player and draws nothing. Each step calls `seen` with its number, the state before
-    it and both seats' acts.
-    """
-    import numpy as np
-
+def replay(whole: PreparedEpisode, seen: Callable[[int, Any, Any], None] = lambda *step: None) -> tuple[float, float]:
+    """What the recorded acts earn; see `kibitz.core.play.replay`. Unlike `play_episode`, asks no player."""
     from kibitz.core.chance import episode_luck, seed_key
-    from kibitz.core.play.episode import table_for
+    from kibitz.core.play.replay import replay as repeat
 
     assert whole.branch is not None
-    table, settings = table_for(whole.game), whole.settings
     luck = episode_luck(seed_key(whole.seed), whole.number)
-    state = table.new(settings, luck) if whole.state is None else whole.state
-    returns = np.zeros(2)
-    for number, choices in enumerate(whole.branch.script):
-        acts = [None if choice is None else choice.act for choice in choices]
-        for seat, to_act in enumerate(np.asarray(table.to_act(state)).tolist()):
-            act = acts[seat] or ()
-            _, masks = table.observe(settings, state, seat)
-            within = all(0 <= value < len(mask) for value, mask in zip(act, masks, strict=False))
-            if bool(to_act) != (acts[seat] is not None) or (to_act and not (within and table.is_legal(masks, act))):
-                raise BadInput(f"Step {number} is not possible in this game.")
-        seen(number, state, acts)
-        given = tuple(act or acts[1 - seat] for seat, act in enumerate(acts))
-        state, rewards, _ = table.step(settings, state, given, luck, number)
-        returns += np.asarray(rewards, float)
-    if np.asarray(table.to_act(state)).any():
-        raise BadInput("The game is not over after the last step.")
-    return float(returns[0]), float(returns[1])
+    steps = [[None if choice is None else choice.act for choice in choices] for choices in whole.branch.script]
+    return repeat(whole.game, whole.settings, whole.state, luck, steps, seen)

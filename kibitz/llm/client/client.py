@@ -135,6 +135,11 @@ class Client:
         """The cache key: provider, model, messages, grammar, sampling, prompt version, calibration."""
         return self._key(question, self._request(question))
 
+    def messages(self, question: Question) -> Messages:
+        """What the provider sends, its system message included."""
+        sent: Messages = self._request(question).get("messages", question.messages)
+        return sent
+
     async def close(self) -> None:
         for task in list(self.in_flight.values()):
             task.cancel()

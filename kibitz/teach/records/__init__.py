@@ -1,0 +1,1 @@
+"""Recorded episodes as rows for other tools: what each seat saw, was asked, answered and earned."""
