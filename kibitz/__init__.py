@@ -19,32 +19,56 @@ if TYPE_CHECKING:
     from kibitz.core.check import check_game
     from kibitz.core.errors import BadInput
     from kibitz.core.game import Game
+    from kibitz.core.play.player import Choice, Turn
     from kibitz.core.registry import load_game as get_game
+    from kibitz.evaluate.library import load_policy, play_episode, player_named
     from kibitz.games.cricket.envs.tool_env import CricketEnvironment
     from kibitz.games.deal_or_no_deal.envs.gym_env import NegotiationEnv
+    from kibitz.live.episodes.remote_driver import watch
+    from kibitz.studies.compare import compare
 
 __version__ = "0.1.0"
-__all__ = [
-    "BadInput",
-    "Bot",
-    "CricketEnvironment",
-    "Game",
-    "HintInjectorEnv",
-    "NegotiationEnv",
-    "check_game",
-    "get_game",
-]
 
+# Public names and where they are; loaded on first use. `evaluate` and `train` are packages that can be called.
 _LATE = {
     "BadInput": "kibitz.core.errors",
     "Bot": "kibitz.core.bots",
+    "Choice": "kibitz.core.play.player",
     "CricketEnvironment": "kibitz.games.cricket.envs.tool_env",
     "Game": "kibitz.core.game",
     "HintInjectorEnv": "kibitz.advice.gym_wrapper",
     "NegotiationEnv": "kibitz.games.deal_or_no_deal.envs.gym_env",
+    "Turn": "kibitz.core.play.player",
     "check_game": "kibitz.core.check",
+    "compare": "kibitz.studies.compare",
     "get_game": "kibitz.games",
+    "load_policy": "kibitz.evaluate.library",
+    "play_episode": "kibitz.evaluate.library",
+    "player_named": "kibitz.evaluate.library",
+    "watch": "kibitz.live.episodes.remote_driver",
 }
+_PACKAGES = ("evaluate", "hints", "live", "train")
+__all__ = [
+    "BadInput",
+    "Bot",
+    "Choice",
+    "CricketEnvironment",
+    "Game",
+    "HintInjectorEnv",
+    "NegotiationEnv",
+    "Turn",
+    "__version__",
+    "check_game",
+    "compare",
+    "evaluate",
+    "get_game",
+    "hints",
+    "load_policy",
+    "play_episode",
+    "player_named",
+    "train",
+    "watch",
+]
 
 
 def _register_environments() -> None:
@@ -71,10 +95,12 @@ _register_environments()
 
 
 def __dir__() -> list[str]:
-    return [*globals(), *__all__]
+    return sorted({*__all__, *_PACKAGES})
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LATE:
-        raise AttributeError(f"module 'kibitz' has no attribute {name!r}")
-    return getattr(import_module(_LATE[name]), name)
+    if name in _LATE:
+        return getattr(import_module(_LATE[name]), name)
+    if name in _PACKAGES:
+        return import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module 'kibitz' has no attribute {name!r}")

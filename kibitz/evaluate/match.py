@@ -18,8 +18,9 @@ from kibitz.core.chance import seed_key
 from kibitz.core.errors import BadInput
 from kibitz.core.game import SEATS, Game
 from kibitz.core.interrupt import finishing
+from kibitz.core.play.custom import PlayerLike, as_player
 from kibitz.core.play.episode import play_episode
-from kibitz.core.play.player import Player
+from kibitz.core.play.player import BotPlayer, Player
 from kibitz.core.play.resolve import HintChoice, Resolver, player_and_bot
 from kibitz.core.statistics import mean_ci95
 from kibitz.core.xla.jit import jit_batch
@@ -128,10 +129,15 @@ class Side(NamedTuple):
         return {"player": self.name, "hints_from": getattr(self.bot or self.player, "hints_from", NO_HINTS)} | counts
 
 
-def side_of(game: Game, name: str | Side, hint: HintChoice | None = None) -> Side:
+def side_of(game: Game, name: str | Side | PlayerLike, hint: HintChoice | None = None) -> Side:
     """Raises BadInput before anything is played. `hint` says whether a policy hears the hints of its training."""
     if isinstance(name, Side):
         return name
+    if not isinstance(name, str):
+        found = as_player(game, name)
+        if isinstance(found, Bot):
+            return Side(found.name, BotPlayer(game, found), found)
+        return Side(found.name, found, found.bot if isinstance(found, BotPlayer) else None)
     if name == "human":
         raise BadInput("evaluate cannot ask a person; use `kibitz play`, or name another player.")
     side = Side(name, *player_and_bot(game, name, Resolver(hint=hint)))
@@ -143,8 +149,8 @@ def side_of(game: Game, name: str | Side, hint: HintChoice | None = None) -> Sid
 def evaluate(
     game: Game,
     options: Any,
-    player: str | Side,
-    opponent: str | Side,
+    player: str | Side | PlayerLike,
+    opponent: str | Side | PlayerLike,
     episodes: int,
     seed: int = 0,
     progress: Progress = lambda count: None,

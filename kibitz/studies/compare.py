@@ -39,9 +39,69 @@ class Line:
         return dict(zip(self.seeds, self.values[:, -1].tolist(), strict=True))
 
 
-def compare(folders: Sequence[Path], metric: str | None = None) -> tuple[str, list[Line]]:
-    """The metric, and a line for each experiment in the order of its first run."""
-    tables = {folder: _evaluations(folder) for folder in dict.fromkeys(folders)}
+@dataclass(frozen=True)
+class Comparison:
+    """Several experiments by one metric."""
+
+    metric: str
+    lines: list[Line]
+
+    def summary(self) -> dict[str, Any]:
+        """Where each line ended, and how far from the first, over the seeds that both have."""
+        first = self.lines[0].final
+        shared = [sorted(set(first) & set(line.final)) for line in self.lines]
+        apart = [
+            paired_difference(*(np.array([one[seed] for seed in seeds]) for one in (line.final, first)))
+            for line, seeds in zip(self.lines, shared, strict=True)
+        ]
+        adjusted = [math.nan, *holm([difference.p for difference in apart[1:]])]
+        rows = []
+        for line, difference, p in zip(self.lines, apart, adjusted, strict=True):
+            mean, interval = mean_ci95(line.values[:, -1])
+            row: dict[str, Any] = {"run": line.name, "seeds": len(line.seeds), "steps": line.steps[-1]}
+            row |= {"mean": mean, "ci95": list(interval)}
+            row |= {"difference": None, "difference_ci95": None, "p_holm": None}
+            if line is not self.lines[0]:
+                row |= {"difference": difference.mean, "difference_ci95": list(difference.ci95), "p_holm": p}
+            rows.append({key: nan_to_none(value) for key, value in row.items()})
+        return {"metric": self.metric, "runs": rows}
+
+    def figure(self) -> Any:
+        """A matplotlib figure: the mean of each line with its 95 % band."""
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(7.2, 4.4), dpi=150, layout="constrained")
+        axes = figure.add_subplot()
+        percent = self.metric.startswith("share")
+        for number, line in enumerate(self.lines):
+            colour, dash = LIGHT[number % len(LIGHT)], DASHES[number % len(DASHES)]
+            mean, low, high = (100 * values if percent else values for values in band_ci95(line.values))
+            style: Any = (0, tuple(map(float, dash.split()))) if dash else "-"
+            label = f"{line.name} ({len(line.seeds)} seed{'s' if len(line.seeds) > 1 else ''})"
+            axes.plot(line.steps, mean, color=colour, linestyle=style, label=label)
+            axes.fill_between(line.steps, low, high, color=colour, alpha=0.16, linewidth=0)
+        unit = " (%)" if percent else ""
+        axes.set(
+            xlabel="steps of the learner",
+            ylabel=f"{self.metric.replace('_', ' ')}{unit}",
+            title="mean and 95 % interval",
+        )
+        axes.grid(alpha=0.3)
+        axes.legend(frameon=False, loc="best")
+        return figure
+
+    def save(self, path: Path) -> None:
+        """Writes the figure; the format follows from the file's name."""
+        check_figure(path)
+        drawn = self.figure()
+        write_whole(path, lambda file: drawn.savefig(file, format=path.suffix[1:]))
+
+
+def compare(folders: Sequence[str | Path], metric: str | None = None) -> Comparison:
+    """One line for each experiment, in the order of its first run; `metric` is a column of evaluations.csv."""
+    tables = {folder: _evaluations(folder) for folder in dict.fromkeys(map(Path, folders))}
+    if not tables:
+        raise BadInput("There is nothing to compare; name the folders of training runs.")
     games = {folder: _about(folder).get("game") for folder in tables}
     if len(set(games.values())) > 1:
         (one, first), *others = games.items()
@@ -52,50 +112,7 @@ def compare(folders: Sequence[Path], metric: str | None = None) -> tuple[str, li
     for folder in tables:
         groups.setdefault(_experiment(folder), []).append(folder)
     names = _short_names(list(tables))
-    return metric, [_line(names, members, tables, metric) for members in groups.values()]
-
-
-def summary(metric: str, lines: Sequence[Line]) -> dict[str, Any]:
-    """Where each line ended, and how far from the first, over the seeds that both have."""
-    first = lines[0].final
-    shared = [sorted(set(first) & set(line.final)) for line in lines]
-    apart = [
-        paired_difference(*(np.array([one[seed] for seed in seeds]) for one in (line.final, first)))
-        for line, seeds in zip(lines, shared, strict=True)
-    ]
-    adjusted = [math.nan, *holm([difference.p for difference in apart[1:]])]
-    rows = []
-    for line, difference, p in zip(lines, apart, adjusted, strict=True):
-        mean, interval = mean_ci95(line.values[:, -1])
-        row: dict[str, Any] = {"run": line.name, "seeds": len(line.seeds), "steps": line.steps[-1]}
-        row |= {"mean": mean, "ci95": list(interval)}
-        row |= {"difference": None, "difference_ci95": None, "p_holm": None}
-        if line is not lines[0]:
-            row |= {"difference": difference.mean, "difference_ci95": list(difference.ci95), "p_holm": p}
-        rows.append({key: nan_to_none(value) for key, value in row.items()})
-    return {"metric": metric, "runs": rows}
-
-
-def draw(path: Path, metric: str, lines: Sequence[Line]) -> None:
-    """The mean of each line with its 95 % band; the format follows from the file's name."""
-    check_figure(path)
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(7.2, 4.4), dpi=150, layout="constrained")
-    axes = figure.add_subplot()
-    percent = metric.startswith("share")
-    for number, line in enumerate(lines):
-        colour, dash = LIGHT[number % len(LIGHT)], DASHES[number % len(DASHES)]
-        mean, low, high = (100 * values if percent else values for values in band_ci95(line.values))
-        style: Any = (0, tuple(map(float, dash.split()))) if dash else "-"
-        label = f"{line.name} ({len(line.seeds)} seed{'s' if len(line.seeds) > 1 else ''})"
-        axes.plot(line.steps, mean, color=colour, linestyle=style, label=label)
-        axes.fill_between(line.steps, low, high, color=colour, alpha=0.16, linewidth=0)
-    unit = " (%)" if percent else ""
-    axes.set(xlabel="steps of the learner", ylabel=f"{metric.replace('_', ' ')}{unit}", title="mean and 95 % interval")
-    axes.grid(alpha=0.3)
-    axes.legend(frameon=False, loc="best")
-    write_whole(path, lambda file: figure.savefig(file, format=path.suffix[1:]))
+    return Comparison(metric, [_line(names, members, tables, metric) for members in groups.values()])
 
 
 def check_figure(path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,7 +14,36 @@ from kibitz.core.paths import SHIPPED
 from kibitz.core.registry import env_ids, game_names
 from kibitz.train.config import Job, read_job
 from kibitz.train.llm_hints.plan import fitted
-from kibitz.train.run import Run
+from kibitz.train.run import Report, Run
+
+DEFAULT_CONFIG = "configs/ppo_fast.yaml"
+
+
+def train(
+    config: str | Path | None = None,
+    *,
+    game: str | None = None,
+    out: str | Path | None = None,
+    resume: bool = False,
+    report: Report = lambda progress: None,
+    options: Mapping[str, Any] | None = None,
+    **arguments: Any,
+) -> dict[str, Any]:
+    """Trains a policy and returns what `kibitz train --json` prints; `run` is its folder.
+
+    Without `config` and `game` it trains on Deal or No Deal with `configs/ppo_fast.yaml`. Others are `algo`,
+    `hint`, `opponent`, `seed`, `seeds` and `steps`, as on the command line. `options` sets keys of the config, as in
+    `{"train.lr": 1e-3}`. `report` is called with the metrics of every row.
+    """
+    if config is None and game is None and not resume and "env.id" not in (options or {}):
+        config = DEFAULT_CONFIG
+    settings = [f"{name}={json.dumps(value)}" for name, value in (options or {}).items()]
+    run = prepare(
+        config=None if config is None else str(config), game=game, out=None if out is None else str(out),
+        resume=resume, options=settings, **arguments,
+    )  # fmt: skip
+    run.report = report
+    return run.train(resume)
 
 
 def prepare(

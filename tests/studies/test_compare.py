@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from kibitz.core.errors import BadInput
-from kibitz.studies.compare import compare, summary
+from kibitz.studies.compare import compare
 from tests.conftest import Finished
 
 Command = Callable[..., Finished]
@@ -33,14 +33,20 @@ def run(folder: Path, seeds: Sequence[int], level: float, algo: str = "ppo", gam
 
 def test_runs_that_differ_only_in_seeds_are_one_line(tmp_path: Path) -> None:
     folders = [run(tmp_path / "a", (0, 1), 0.5), run(tmp_path / "b", (2, 3), 0.5)]
-    metric, (line,) = compare([*folders, folders[0]])
-    assert (metric, line.name, line.seeds, line.steps) == ("share_of_ceiling", "a and 1 more", (0, 1, 2, 3), STEPS)
+    found = compare([*folders, folders[0]])
+    (line,) = found.lines
+    assert (found.metric, line.name, line.seeds, line.steps) == (
+        "share_of_ceiling",
+        "a and 1 more",
+        (0, 1, 2, 3),
+        STEPS,
+    )
     np.testing.assert_allclose(line.values[:, -1], [0.5, 0.51, 0.52, 0.53])
 
 
 def test_differences_are_paired_by_seed(tmp_path: Path) -> None:
     one, other = run(tmp_path / "one", (0, 1, 2), 0.5), run(tmp_path / "two", (1, 2, 3), 0.7, "reinforce")
-    first, second = summary(*compare([one, other]))["runs"]
+    first, second = compare([one, other]).summary()["runs"]
     assert first["mean"] == pytest.approx(0.51)
     assert first["difference"] is first["p_holm"] is None
     assert second["difference"] == pytest.approx(0.2)  # seeds 1 and 2, which differ by the same amount
@@ -49,7 +55,7 @@ def test_differences_are_paired_by_seed(tmp_path: Path) -> None:
 
 
 def test_a_single_seed_has_no_interval(tmp_path: Path) -> None:
-    (row,) = summary(*compare([run(tmp_path / "one", (4,), 0.5)]))["runs"]
+    (row,) = compare([run(tmp_path / "one", (4,), 0.5)]).summary()["runs"]
     assert row["ci95"] == [None, None]
 
 
@@ -96,7 +102,7 @@ def test_a_game_without_a_ceiling_compares_returns(tmp_path: Path) -> None:
     folder = run(tmp_path / "one", (0,), 0.5)
     table = folder / "evaluations.csv"
     table.write_text(table.read_text().replace("share_of_ceiling", "other"))
-    assert compare([folder])[0] == "return_mean"
+    assert compare([folder]).metric == "return_mean"
     table.write_text(table.read_text().replace("return_mean", "another"))
     with pytest.raises(BadInput, match="choose one of another, other"):
         compare([folder])

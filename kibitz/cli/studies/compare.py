@@ -27,15 +27,15 @@ def compare(
     as_json: Json = False,
 ) -> None:
     """Compare training runs: curves with 95 % bands in a figure, final values and differences in a table."""
-    from kibitz.studies.compare import check_figure, draw, summary
+    from kibitz.studies.compare import check_figure
     from kibitz.studies.compare import compare as read
 
     if out is not None:
         check_figure(out)
-    chosen, lines = read(runs, metric)
-    found = summary(chosen, lines)
+    comparison = read(runs, metric)
+    found = comparison.summary()
     if out is not None:
-        draw(out, chosen, lines)
+        comparison.save(out)
         found["figure"] = str(out)
     output.result(found, as_json, _table)
 

@@ -1,4 +1,5 @@
-"""From a player's name to a player: the game's own bots, and kinds with a prefix (`policy:RUN`, `llm:PRESET`).
+"""From a player's name to a player: the game's own bots, kinds with a prefix (`policy:RUN`, `llm:PRESET`), and a
+user's own objects (`module:NAME`).
 
 Kinds come from the entry-point group `kibitz.players`, so any package may add one. A `Resolver` also
 decides which files a name may reach: every one for a user's own command, only the runs folder for a
@@ -19,6 +20,7 @@ from kibitz.core.errors import BadInput, NotFound
 from kibitz.core.game import Game
 from kibitz.core.logs import log_once
 from kibitz.core.options import PlayerSpec
+from kibitz.core.play.custom import OBJECT_NAME, imported_player
 from kibitz.core.play.player import BotPlayer, Player
 from kibitz.core.registry import PLAYERS, load, registered
 
@@ -69,6 +71,8 @@ class Resolver:
             return game.bots[name]
         prefix, colon, rest = name.partition(":")
         kind = _kind_of(name)
+        if kind is None and self.runs is None and OBJECT_NAME.fullmatch(name):  # a server imports nothing for a client
+            return imported_player(game, name)
         if kind is None:
             raise BadInput(f"There is no player {name!r} for {game.name}; choose one of {', '.join(self.forms(game))}.")
         if bool(colon) != bool(kind.placeholder):
@@ -84,7 +88,8 @@ class Resolver:
         if name in game.bots:
             return game.bots[name]
         kind = _kind_of(name)
-        found = self.find(game, name) if kind is not None and kind.compiled else None
+        compiled = OBJECT_NAME.fullmatch(name) if kind is None else kind.compiled
+        found = self.find(game, name) if compiled else None
         return found if isinstance(found, Bot) else None
 
     def player(self, game: Game, name: str) -> Player:
@@ -109,7 +114,8 @@ class Resolver:
 
     def forms(self, game: Game) -> list[str]:
         """Every name a user may write, with a placeholder for what differs from machine to machine."""
-        return [*sorted(game.bots), *(_form(prefix, kind) for prefix, kind in sorted(usable_kinds().items()))]
+        own = [] if self.runs is not None else ["module:NAME"]
+        return [*sorted(game.bots), *(_form(prefix, kind) for prefix, kind in sorted(usable_kinds().items())), *own]
 
     def players(self, game: Game) -> list[PlayerInfo]:
         """Everything that can play this game here."""
