@@ -57,7 +57,6 @@ __all__ = [
     "HintInjectorEnv",
     "NegotiationEnv",
     "Turn",
-    "__version__",
     "check_game",
     "compare",
     "evaluate",
@@ -95,7 +94,7 @@ _register_environments()
 
 
 def __dir__() -> list[str]:
-    return sorted({*__all__, *_PACKAGES})
+    return sorted({*__all__, *_PACKAGES, "__version__"})
 
 
 def __getattr__(name: str) -> Any:

@@ -6,16 +6,8 @@ cost time or money are kept as they arrive, so that an interrupted game continue
 
 from __future__ import annotations
 
-<<<<<<< HEAD
-import json
-import os
-import threading
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict
-=======
-from collections.abc import Mapping
 from dataclasses import asdict, replace
->>>>>>> fb12d3f (Keep an evaluation's episodes, and export them for other tools)
 from pathlib import Path
 from typing import Any
 

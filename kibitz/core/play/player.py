@@ -28,15 +28,15 @@ class Exchange(NamedTuple):
 class Choice:
     """One act, and where it came from."""
 
-    act: tuple[int, ...]
-    source: str
-    reason: str = ""
+    act: tuple[int, ...]  # a value for each head
+    source: str  # the player or model that chose
+    reason: str = ""  # for the seat's own eyes
     latency: float = 0.0  # seconds
     usage: Mapping[str, float] = field(default_factory=dict)  # tokens, money; failed answers included
     fallback: str = ""  # why the fallback bot chose instead; empty if it did not
     confidence: float | None = None  # 0..1, where the source says how sure it is
     failure: str = ""  # with `fallback`: the kind of failure, for counting
-    exchange: Exchange | None = field(default=None, compare=False, repr=False)
+    exchange: Exchange | None = field(default=None, compare=False, repr=False)  # with a model, for one's own records
 
     def public(self) -> dict[str, Any]:
         """How the choice came about, without its reason: that may mention private values."""
@@ -70,11 +70,11 @@ class PlayerFailed(RuntimeError):
 class Turn(NamedTuple):
     """Everything a player receives with the request for an act."""
 
-    settings: Any
-    seat: int
+    settings: Any  # the game's options as arrays
+    seat: int  # 0 or 1
     number: int  # steps of the game so far
-    view: Any
-    masks: tuple[np.ndarray[Any, Any], ...]
+    view: Any  # what the seat may know
+    masks: tuple[np.ndarray[Any, Any], ...]  # bool[size] each: the legal values of each head
     history: list[Mapping[str, Any]]  # {"seat", "act"} of every act so far, oldest first
     luck: Array  # u32[2], this seat's chance in this episode
     hint: Choice | None = None  # from the seat's adviser
