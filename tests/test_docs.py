@@ -22,16 +22,14 @@ from kibitz.games import get_game, pack_names
 from kibitz.games.cricket.envs.gym_env import EnvOptions as CricketOptions
 from kibitz.games.deal_or_no_deal.envs.gym_env import EnvOptions
 from kibitz.train.config import CurriculumPhase, HintOptions, Job, LogOptions, RewardOptions, TrainOptions, read_job
+from tests.blocks import blocks_of, pages
 from tests.conftest import SLOWEST_FIRST
 from tools import reference
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 SITE_PAGES = {page.relative_to(DOCS).as_posix(): page for page in sorted(DOCS.rglob("*.md"))}
-GENERATED = ("results/", "reference/")  # by commands, which have tests of their own
-PAGES = {name: ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md")} | {
-    name: page for name, page in SITE_PAGES.items() if not name.startswith(GENERATED)
-}
+PAGES = pages()
 TEXT = {name: page.read_text(encoding="utf-8") for name, page in PAGES.items()}
 BUILT_IN = [name for name, entry in registry.registered(registry.GAMES).items() if entry.value.startswith("kibitz.")]
 
@@ -96,6 +94,15 @@ def test_commands_in_the_docs_exist_with_their_flags(page: str) -> None:
         assert command is not None, line
         unknown = {word.partition("=")[0] for word in words if word.startswith("--")} - COMMANDS[command] - {"--help"}
         assert not unknown, line
+
+
+@pytest.mark.parametrize("page", TEXT)
+def test_blocks_that_a_test_cannot_run_are_marked(page: str) -> None:
+    """tests/test_blocks.py runs the others."""
+    for block in blocks_of(page, TEXT[page]):
+        if not block.language and not block.not_run:
+            others = {words[0] for words in block.commands()} - {"kibitz"}
+            assert not others, f"{block.where} runs {others}; put `<!-- not run: REASON -->` in front of the block"
 
 
 @pytest.mark.parametrize("page", TEXT)
