@@ -17,6 +17,7 @@ import pytest
 import yaml
 
 import kibitz
+from tests.teach.models import tiny_model
 from tools import audit, bill_of_materials
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -230,7 +231,29 @@ def in_an_empty_folder(installed: Path, folder: Path, *words: str) -> str:
     return done.stdout
 
 
-@pytest.mark.conformance  # builds the wheel
-def test_the_wheel_alone_opens_its_documentation(installed: Path, tmp_path: Path) -> None:
-    address = in_an_empty_folder(installed, tmp_path, "docs", "--no-browser").strip()
-    assert address == (installed / "kibitz" / "site" / "index.html").as_uri()
+@pytest.mark.conformance  # about a minute with empty caches
+def test_the_wheel_alone_does_what_the_readme_shows(installed: Path, tmp_path: Path) -> None:
+    """Demo (which serves and plays both games live), train, evaluate, teach and docs, as another user would."""
+
+    def run(*words: str) -> str:
+        return in_an_empty_folder(installed, tmp_path, *words)
+
+    found = json.loads(run("demo", "--no-browser", "--steps", "4096", "--episodes", "64", "--exit", "--json"))
+    assert set(found["players"]) == {"random", "heuristic", "trained", "bayes"}
+    assert found["players"]["bayes"]["return_mean"] > found["players"]["random"]["return_mean"]
+    cricket, negotiation = found["live"]["episodes"]
+    assert (cricket["game"], cricket["status"]) == ("cricket", "ended")
+    assert (negotiation["game"], negotiation["status"]) == ("deal_or_no_deal", "ended")
+    assert negotiation["players"][0].startswith("policy:")
+
+    few = ("--steps", "2048", "--set", "logging.eval_episodes=64", "--set", "logging.eval_every=2048")
+    trained = json.loads(run("train", *few, "--out", "runs/mine", "--json"))
+    assert trained["finished"] and (tmp_path / "runs" / "mine" / "learning_curve.png").is_file()
+    measured = json.loads(run("evaluate", "--player", "policy:runs/mine", "--episodes", "64", "--json"))
+    assert 0 < measured["share_of_ceiling"] <= 1
+    base = tiny_model(tmp_path / "model")
+    run("teach", "data", "--rows", "16", "--out", "rows.jsonl")
+    run("teach", "sft", "--base", str(base), "--data", "rows.jsonl", "--out", "runs/taught", "--batch", "8",
+        "--max-tokens", "512", "--device", "cpu")  # fmt: skip
+    assert (tmp_path / "runs" / "taught" / "adapter").is_dir()
+    assert run("docs", "--no-browser").strip() == (installed / "kibitz" / "site" / "index.html").as_uri()

@@ -129,7 +129,7 @@ def _default(option: Any) -> str:
 
 def configuration() -> str:
     """Every key of a training config, and every option of the built-in games."""
-    from kibitz.cli.setup.listing import _keys
+    from kibitz.cli.setup.listing import keys_of
     from kibitz.games import get_game
     from kibitz.train.config import CurriculumPhase, Job
 
@@ -139,17 +139,17 @@ def configuration() -> str:
         "A training config is a YAML file with these keys, nested at the dots; `kibitz train --set key=value` changes"
         " one. Defaults apply to keys that the file leaves out. [Training](../training.md) explains them.\n",
     ]
-    rows = [row for row in _keys(Job, "") if not row["key"].startswith("env.")]
+    rows = [row for row in keys_of(Job, "") if not row["key"].startswith("env.")]
     parts.append(_keys_table(rows))
     parts.append("## A phase of the curriculum\n")
-    parts.append(_keys_table(list(_keys(CurriculumPhase, ""))))
+    parts.append(_keys_table(list(keys_of(CurriculumPhase, ""))))
     for name in built_in_games():
         game = get_game(name)
         parts.append(
             f"## Options of {name}\n\nWithout `env.` they are also keywords of `gym.make` and names for `--set` in"
             " `kibitz evaluate` and `kibitz play`.\n"
         )
-        parts.append(_keys_table(list(_keys(game.options, "env."))))
+        parts.append(_keys_table(list(keys_of(game.options, "env."))))
     return "\n".join(parts)
 
 

@@ -13,6 +13,7 @@ import typer
 from kibitz import __version__
 from kibitz.cli import bench, cricket, demo, evaluate, hints, judge, live, llm, new_game, play, study, teach, train
 from kibitz.cli.setup import docs, doctor, extras, listing
+from kibitz.cli.setup.helping import WithKeys, WithPlayers
 from kibitz.cli.studies import compare, export, tournament
 from kibitz.core import interrupt
 from kibitz.core.errors import BadInput
@@ -40,12 +41,12 @@ def root(
     pass
 
 
-app.command()(evaluate.evaluate)
-app.command()(tournament.tournament)
+app.command(cls=WithPlayers)(evaluate.evaluate)
+app.command(cls=WithPlayers)(tournament.tournament)
 app.command()(compare.compare)
 app.command()(export.export)
-app.command()(play.play)
-app.command()(train.train)
+app.command(cls=WithPlayers)(play.play)
+app.command(cls=WithKeys)(train.train)
 app.command()(demo.demo)
 app.command("new-game")(new_game.new_game)
 app.command()(docs.docs)

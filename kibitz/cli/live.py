@@ -11,6 +11,7 @@ import typer
 
 from kibitz.cli import output
 from kibitz.cli.options import GameOptions, Json, OneSeed
+from kibitz.cli.setup.helping import WithPlayers
 
 StoreUrl = Annotated[str, typer.Option("--store", help="Event store: FILE, sqlite:///FILE or postgresql://...")]
 BackupFile = Annotated[str, typer.Argument(help="The backup, an SQLite file")]
@@ -176,6 +177,6 @@ def migrate_store(store: StoreUrl = "kibitz.db", as_json: Json = False) -> None:
 
 def add_to(app: typer.Typer, bench: typer.Typer) -> None:
     app.command()(serve)
-    app.command()(watch)
+    app.command(cls=WithPlayers)(watch)
     app.add_typer(store_app, name="store")
     bench.command("live")(bench_live)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import httpx
@@ -15,26 +13,8 @@ import pytest
 
 from kibitz.cli.output import curve
 from tests.cli.test_commands import AT_A_TERMINAL
-from tests.conftest import Finished
 
-Command = Callable[..., Finished]
 SHORT = ("demo", "--no-browser", "--steps", "4096", "--episodes", "64")
-
-
-@pytest.mark.conformance  # about a minute with empty caches
-def test_the_demo_plays_both_games_to_the_end_and_prints_json(
-    kibitz: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)  # the demo writes its run here
-    done = kibitz(*SHORT, "--exit", "--json")
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert set(found["players"]) == {"random", "heuristic", "trained", "bayes"}
-    assert found["players"]["bayes"]["return_mean"] > found["players"]["random"]["return_mean"]
-    cricket, negotiation = found["live"]["episodes"]
-    assert (cricket["game"], cricket["status"]) == ("cricket", "ended")
-    assert (negotiation["game"], negotiation["status"]) == ("deal_or_no_deal", "ended")
-    assert negotiation["players"][0].startswith("policy:")
 
 
 @pytest.mark.conformance  # runs the whole demo

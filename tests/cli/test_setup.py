@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -64,6 +65,22 @@ def test_docs_of_a_checkout_without_sphinx_says_what_to_install(
     assert "pip install -e '.[docs]'" in done.stderr and done.stderr.count("\n") == 1
     monkeypatch.setattr(docs, "CHECKOUT", tmp_path)
     assert "install kibitz from a wheel" in kibitz("docs").stderr
+
+
+@pytest.mark.parametrize("command", ["evaluate", "play", "tournament", "watch", "train"])
+def test_help_lists_the_players_of_every_game(command: str, kibitz: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "400")
+    shown = " ".join(kibitz(command, "--help").stdout.split())
+    for name in ("deal_or_no_deal", "cricket"):
+        for player in (*get_game(name).bots, "policy:RUN", "llm:PRESET", "expert"):
+            assert re.search(rf"Players of {name}: [^.]*\b{player}\b", shown), player
+
+
+def test_the_help_of_train_lists_the_keys_of_a_config(kibitz: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "400")
+    shown = kibitz("train", "--help").stdout
+    for key in ("train.lr", "hints.cadence_k", "logging.eval_every", "env.max_turns", "env.max_overs", "env.id"):
+        assert key in shown, key
 
 
 @pytest.fixture

@@ -93,16 +93,16 @@ def keys(game: OneGame = None, as_json: Json = False) -> None:
     """List the keys of a training config with their defaults. `kibitz evaluate --set` takes a game's without env."""
     from kibitz.train.config import Job
 
-    found = [{"game": "", **row} for row in _keys(Job, "") if not row["key"].startswith("env.")]
+    found = [{"game": "", **row} for row in keys_of(Job, "") if not row["key"].startswith("env.")]
     for record in _records(game):
-        found += [{"game": record.name, **row} for row in _keys(record.options, "env.")]
+        found += [{"game": record.name, **row} for row in keys_of(record.options, "env.")]
     output.result({"keys": found}, as_json, _table("keys"))
 
 
-def _keys(model: Any, prefix: str) -> Iterator[dict[str, Any]]:
+def keys_of(model: Any, prefix: str) -> Iterator[dict[str, Any]]:
     for name, field in model.model_fields.items():
         if hasattr(field.annotation, "model_fields"):
-            yield from _keys(field.annotation, f"{prefix}{name}.")
+            yield from keys_of(field.annotation, f"{prefix}{name}.")
         else:
             default = None if field.is_required() else field.get_default(call_default_factory=True)
             yield {"key": f"{prefix}{name}", "default": _plain(default), "about": field.description or ""}
