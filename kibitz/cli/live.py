@@ -60,6 +60,9 @@ def serve(
     default_game: Annotated[
         str, typer.Option("--default-game", help="Game for requests that name none; empty: the first registered")
     ] = "",
+    embed: Annotated[
+        str, typer.Option("--embed", help="Sites that may embed episodes: origins, or * for all; empty: none")
+    ] = "",
     commentator: Annotated[
         str, typer.Option("--commentator", help="Source of commentary: template or llm:PRESET")
     ] = "template",
@@ -78,7 +81,8 @@ def serve(
             tokens=tokens, audit=audit,
             max_episodes=max_episodes, max_drivers=max_drivers, pace=pace, player_timeout=player_timeout,
             store_timeout=store_timeout, human_seconds=human_seconds, connections=connections, starts=starts,
-            trusted_proxies=trusted_proxies, runs=runs, default_game=default_game, commentator=commentator, warm=warm,
+            trusted_proxies=trusted_proxies, runs=runs, default_game=default_game, embed=embed,
+            commentator=commentator, warm=warm,
         ),
         as_json,
     )  # fmt: skip

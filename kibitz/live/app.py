@@ -27,6 +27,8 @@ from kibitz.live.http.metrics import CONTENT_TYPE, Metrics
 from kibitz.live.http.security import Guard
 from kibitz.live.openenv import routes as openenv
 from kibitz.live.openenv.sessions import Sessions
+from kibitz.live.site import routes as site
+from kibitz.live.site.card import Cards
 from kibitz.live.site.outline import Outlines
 from kibitz.live.store.base import open_store
 from kibitz.live.store.readiness import CHECK_SECONDS, Readiness
@@ -57,11 +59,12 @@ def create_app(config: LiveConfig | None = None) -> FastAPI:
     app.state.guard.access.seat_of = app.state.runner.seat_of
     app.state.catalogue = Catalogue(config.runs, config.default_game)
     app.state.outlines = Outlines(bus.store)
+    app.state.cards = Cards(app.state.outlines)
     app.state.metrics, app.state.readiness = Metrics(app.state), Readiness(bus.store)
     games = game_names()
     default_game = config.default_game or games[0]
     for router in (
-        routes_custom.router(), routes_episodes.router(), watch.router(), app.state.speech.router(),
+        routes_custom.router(), routes_episodes.router(), site.router(), watch.router(), app.state.speech.router(),
         openenv.router(games, default_game, app.state.sessions), pages.router(),
     ):  # fmt: skip
         app.include_router(router)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
 
 from kibitz.core.errors import BadInput
 from kibitz.live.access.roles import check_token
+
+ORIGIN = r"https?://[A-Za-z0-9.-]+(:\d+)?"
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,7 @@ class LiveConfig:
     default_game: str = ""  # of a start that names none, and of OpenEnv at the root; empty: the first registered
     audio: Path | None = None  # folder of the spoken lines
     commentator: str = "template"  # template or llm:PRESET
+    embed: str = ""  # sites that may show episodes in a frame: origins, or * for all; empty: none
     warm: bool = True  # compile the games in the background at the start
 
     def check(self) -> None:
@@ -46,6 +50,8 @@ class LiveConfig:
             raise BadInput("Behind a proxy the server can be reached from other machines; give a --token.")
         if self.token:
             check_token(self.token)
+        if self.embed and not re.fullmatch(rf"\*|{ORIGIN}( {ORIGIN})*", self.embed):
+            raise BadInput(f"{self.embed!r} names no sites; give origins such as https://example.org, or * for all.")
         if self.bus and not self.bus.startswith(("redis://", "rediss://", "unix://")):
             shown = self.bus.split("@")[-1]  # without user and password
             raise BadInput(f"The bus {shown!r} is not supported; give redis://HOST:PORT, or omit --bus.")

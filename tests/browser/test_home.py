@@ -17,6 +17,8 @@ PAGES = {
     "/custom": "a.episode",
     "/lobby": "a.episode",
     "/leaderboard": ".page .card",
+    "/players/heuristic": "a.episode",
+    "/studies": ".page .card",
     "/runs": ".page .card",
 }
 SHIFTS = """window.shifted = 0;
@@ -78,7 +80,12 @@ def test_the_custom_form_folds_research_options_and_offers_only_players_that_are
 
 @pytest.mark.parametrize("width", [390, *(pytest.param(wide, marks=pytest.mark.conformance) for wide in (1024, 1600))])
 def test_pages_stand_still_while_they_load(open_page: Open, played: dict[str, str], width: int) -> None:
-    for address, wait in PAGES.items():
+    pair = f"/compare?a={played['cricket']}&b={played['cricket']}"
+    for address, wait in {
+        **PAGES,
+        pair: ".boardscore .side",
+        f"/embed/{played['cricket']}": ".boardscore .side",
+    }.items():
         page = open_page(address, width=width, height=900, init=SHIFTS)
         page.locator(wait).first.wait_for()
         assert page.get_by_text("0 : 1").count() + page.get_by_text("1 : 0").count() == 0, "points are no result"

@@ -195,7 +195,11 @@ def test_a_branch_keeps_the_earlier_turns_and_continues(stage: Served, open_page
     ended(page)
     acts = f"() => {WATCH}.timeline.log.filter(e => e.type === 'step').map(e => e.payload.acts)"
     assert page.evaluate(acts)[:2] == [event["payload"]["acts"] for event in steps[:2]]
-    assert page.get_by_role("link", name="branched from another episode").get_attribute("href") == f"/e/{first}"
+    assert (
+        page.get_by_role("link", name="compare with the original")
+        .get_attribute("href")
+        .startswith(f"/compare?a={first}&b=")
+    )
 
 
 @pytest.mark.conformance

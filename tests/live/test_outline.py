@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import socket
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import orjson
 
 from kibitz.core.play.episode import play_episode
 from kibitz.core.play.events import Event
 from kibitz.games import get_game
+from kibitz.live.site.card import Cards
 from kibitz.live.site.outline import MAX_LEVELS, Outlines
 from kibitz.live.store.base import Row, open_store
 from kibitz.live.store.stored_event import StoredEvent
@@ -55,6 +58,20 @@ def test_an_outline_depends_on_nothing_that_is_private(tmp_path: Path) -> None:
     again = store.episode("ep-1")
     assert again is not None and Outlines(store).at(again, middle) == seen
     assert b"utilities" not in orjson.dumps(seen.frame)
+
+
+def test_a_card_shows_the_moment_and_takes_nothing_for_markup(tmp_path: Path) -> None:
+    outlines, row, events = played(tmp_path, "deal_or_no_deal", ("bayes", "heuristic"))
+    cards = Cards(outlines)
+    ended = cards.svg(row)
+    ElementTree.fromstring(ended)
+    first, second = events[-1].payload["returns"]
+    assert f">{first:g}</text>" in ended and f">{second:g}</text>" in ended
+    assert f">{first:g}</text>" not in cards.svg(row, 1), "points are private until the end"
+    hostile = replace(row, players=('<script>"x"', "policy:runs/\x01&"))
+    assert "<script>" not in cards.svg(hostile) and ElementTree.fromstring(cards.svg(hostile)) is not None
+    head = cards.head(hostile, 3, 'http://127.0.0.1:1"><x')
+    assert "<script>" not in head and '"><x' not in head and "card.svg?seq=3" in head
 
 
 def test_a_preset_whose_server_is_not_there_says_so() -> None:

@@ -189,6 +189,8 @@ def test_a_player_that_the_fallback_played_for_does_not_lead_the_leaderboard(ope
     assert found["llm:down"]["fallback_episodes"] == 1
     assert found["llm:shaky"]["episodes"] == 2 and found["llm:shaky"]["fallback_episodes"] == 1
     assert found["bayes"]["episodes"] == 4 and found["bayes"]["fallback_episodes"] == 0
+    against = {one["opponent"]: one for one in store.opponents("bayes")}
+    assert against["llm:shaky"]["episodes"] == 3 and sum(one["episodes"] for one in against.values()) == 4
 
 
 def test_an_episode_from_elsewhere_counts_once_it_is_verified(open_again: Open) -> None:

@@ -27,8 +27,8 @@ ROLES = {
 READING = ("GET", "HEAD", "OPTIONS")
 WATCH_PATH = "/custom/ws"
 # the page without its data: it has to load before it can ask for a token
-OPEN_PATHS = ("/", "/custom", "/lobby", "/leaderboard", "/runs", "/health", "/ready")
-OPEN_FOLDERS = ("/static/", "/e/")
+OPEN_PATHS = ("/", "/custom", "/lobby", "/leaderboard", "/studies", "/runs", "/compare", "/health", "/ready")
+OPEN_FOLDERS = ("/static/", "/e/", "/embed/", "/players/", "/tournaments/")
 
 
 class Principal(NamedTuple):

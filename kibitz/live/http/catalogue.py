@@ -92,7 +92,8 @@ def _player(found: Any) -> dict[str, Any]:
     if found.kind in TITLES:
         title = f"{TITLES[found.kind]}: {found.name.partition(':')[2]}"
     why = public_text(found.why_not)
-    return {"name": found.name, "title": title, "kind": found.kind, "usable": not why, "why": why}
+    about = public_text(found.about)
+    return {"name": found.name, "title": title, "kind": found.kind, "usable": not why, "why": why, "about": about}
 
 
 def runs_in(folder: Path) -> list[dict[str, Any]]:
@@ -162,6 +163,17 @@ def tournaments_in(folder: Path) -> list[dict[str, Any]]:
         except (ValueError, OSError, RecursionError):
             continue
     return sorted(found, key=lambda one: -one["changed"])[:MAX_TOURNAMENTS]
+
+
+def ratings_of(folder: Path, player: str) -> list[dict[str, Any]]:
+    """A player's place in each of the newest tournaments."""
+    found = []
+    for tournament in tournaments_in(folder):
+        for place, one in enumerate(tournament["players"], 1):
+            if one["name"] == player:
+                about = {key: tournament[key] for key in ("game", "changed")}
+                found.append(one | about | {"tournament": tournament["name"], "place": place})
+    return found
 
 
 def _folders(folder: Path) -> list[Path]:

@@ -171,3 +171,30 @@ class ListedTournament(Tournament):
 
 class TournamentList(BaseModel):
     tournaments: list[ListedTournament] = Field(description="newest first")
+
+
+class OpponentRecord(BaseModel):
+    game: str
+    opponent: str
+    episodes: int = Field(description="that count: finished, verified, and not mostly played by the fallback")
+    mean_return: float | None
+    wins: int = Field(description="episodes with a higher return than the opponent's")
+    draws: int
+    fallback_episodes: int
+
+
+class PlayerRating(TournamentPlayer):
+    tournament: str = Field(description="its folder")
+    game: str
+    place: int
+    changed: float = Field(description="seconds since 1970")
+
+
+class PlayerPage(BaseModel):
+    name: str
+    kind: str = Field(description="bot, human, policy, llm, ...; empty: not known here")
+    why: str = Field(description="why it cannot play here; empty if it can")
+    about: str = Field(description="the model or run behind the name")
+    opponents: list[OpponentRecord]
+    ratings: list[PlayerRating] = Field(description="in the newest tournaments")
+    run: dict[str, Any] | None = Field(description="a policy's training run with its learning curve")

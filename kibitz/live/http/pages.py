@@ -14,11 +14,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter, HTTPException, Request, Response
 
-from kibitz.live.store.base import StoreUnavailable
+from kibitz.live.http.security import CONTENT_POLICY
+from kibitz.live.store.base import Row, StoreUnavailable
 
 if TYPE_CHECKING:
     from kibitz.core.game import Game
@@ -30,8 +31,13 @@ ADDRESSES = {
     "/": "home.js",
     "/custom": "watch.js",
     "/e/{episode_id}": "watch.js",
+    "/embed/{episode_id}": "embed.js",
+    "/compare": "compare.js",
     "/lobby": "episodes.js",
     "/leaderboard": "leaderboard.js",
+    "/players/{name:path}": "player.js",
+    "/tournaments/{name}": "tournament.js",
+    "/studies": "studies.js",
     "/runs": "runs.js",
 }
 GENERIC = "generic.js"  # draws games without their own page
@@ -145,16 +151,22 @@ def not_found(request: Request) -> Response | None:
     return Response(files()["page.html"].body, 404, headers, TYPES[".html"])
 
 
-async def _game(request: Request) -> str:
-    """The game played at this address, or an empty string."""
-    state = request.app.state
+async def _row(request: Request) -> Row | None:
+    """The episode at this address, if there is one."""
     episode_id = request.path_params.get("episode_id", "")
     if not episode_id:
-        return next((live.game for live in list(state.runner.running.values())), "")
+        return None
     with suppress(StoreUnavailable):
-        row = await asyncio.to_thread(state.bus.store.episode, episode_id)
+        row: Row | None = await asyncio.to_thread(request.app.state.bus.store.episode, episode_id)
+        return row
+    return None
+
+
+def _game(request: Request, row: Row | None) -> str:
+    """The game played at this address, or an empty string."""
+    if "episode_id" in request.path_params:
         return row.game if row and GAME.fullmatch(row.game) else ""
-    return ""
+    return next((live.game for live in list(request.app.state.runner.running.values())), "")
 
 
 def router() -> APIRouter:
@@ -162,15 +174,26 @@ def router() -> APIRouter:
     routes = APIRouter(include_in_schema=False)
     pending: set[asyncio.Task[str]] = set()  # asyncio itself keeps only weak references
 
-    async def link(view: str, game: str) -> str:
-        if not game:
-            return preloads(view, "")
-        task = asyncio.create_task(asyncio.to_thread(preloads, view, game))
+    async def soon(otherwise: str, work: Callable[..., str], *given: Any) -> str:
+        """What the work returns, or `otherwise` if that takes too long; a later request then finds it cached."""
+        task = asyncio.create_task(asyncio.to_thread(work, *given))
         pending.add(task)
         task.add_done_callback(pending.discard)
-        with suppress(TimeoutError):
+        with suppress(TimeoutError, StoreUnavailable):
             return await asyncio.wait_for(asyncio.shield(task), PRELOAD_SECONDS)
-        return preloads(view, "")
+        return otherwise
+
+    async def link(view: str, game: str) -> str:
+        return await soon(preloads(view, ""), preloads, view, game) if game else preloads(view, "")
+
+    async def head(request: Request, row: Row) -> str:
+        """How other sites describe a link to this episode; nothing on a server where watching needs a token."""
+        state = request.app.state
+        if state.guard.access.tokens.private:
+            return ""
+        seq = request.query_params.get("seq", "")
+        moment = int(seq) if seq.isascii() and seq.isdigit() and len(seq) < 8 else None
+        return await soon("", state.cards.head, row, moment, str(request.base_url).rstrip("/"))
 
     @routes.get("/static/{name:path}")
     async def static(name: str, request: Request) -> Response:
@@ -186,8 +209,14 @@ def router() -> APIRouter:
 
     def page(view: str) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
-            response = files()["page.html"].answer(request)
-            response.headers["Link"] = await link(view, await _game(request) if view == "watch.js" else "")
+            row = await _row(request)
+            file = files()["page.html"]
+            if view == "watch.js" and row is not None and (lines := await head(request, row)):
+                file = file_of(file.body.replace(b"</head>", lines.encode() + b"\n</head>"), file.kind)
+            response = file.answer(request)
+            response.headers["Link"] = await link(view, _game(request, row) if view in ("watch.js", "embed.js") else "")
+            if view == "embed.js" and (sites := request.app.state.config.embed):
+                response.headers["Content-Security-Policy"] = CONTENT_POLICY.format(ancestors=sites)
             return response
 
         return answer

@@ -90,10 +90,12 @@ def _add_starting(routes: APIRouter) -> None:
 def _add_reading(routes: APIRouter) -> None:
     @routes.get("/status")
     async def status(request: Request) -> dict[str, Any]:
-        """The running episodes and the number of watchers."""
+        """The running episodes, and how many watch each of them here."""
         state = request.app.state
         running = [episode.meta() for episode in list(state.runner.running.values())]
-        return {"running": running, "watchers": state.bus.hub.watchers, "version": kibitz.__version__}
+        watching = {name: len(channel.watchers) for name, channel in state.bus.hub.channels.items()}
+        about = {"version": kibitz.__version__, "embed": bool(state.config.embed)}
+        return {"running": running, "watchers": state.bus.hub.watchers, "watching": watching} | about
 
     @routes.get("/presets")
     async def presets(request: Request) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""/episodes/*: what the store holds, replay, branches, the person's seat; leaderboard, training runs and reports."""
+"""/episodes/*: what the store holds, replay, branches, the person's seat."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kibitz.live.bodies import Problem
 from kibitz.live.episodes.branch import NotReplayable, read_branch
 from kibitz.live.episodes.request import BranchRequest
 from kibitz.live.episodes.verify import verify
-from kibitz.live.http import catalogue, models
+from kibitz.live.http import models
 from kibitz.live.http.driver_events import LINES, Key, holds_key, read_events, row_of
 from kibitz.live.http.routes_custom import CONFLICT, Responses, begin
 from kibitz.live.store.base import EpisodeClosed, Row
@@ -35,7 +35,6 @@ Since = Annotated[int, Query(ge=-1, le=1_000_000)]
 NONE: Responses = {404: {"model": Problem, "description": "no such episode"}}
 MAX_WAIT_SECONDS = 10.0  # between two events of a replay at speed 1
 REPLAY_BYTES = 16 << 10  # of a record, read at once for a replay, which holds them as long as it waits
-REPORT_POLICY = "sandbox; default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; frame-ancestors 'none'"
 NO_SEAT = {"error": "No person takes that seat here; check the episode's id and the seat_token."}
 
 
@@ -44,7 +43,6 @@ def router() -> APIRouter:
     _add_reading(routes)
     _add_streams(routes)
     _add_changing(routes)
-    _add_lists(routes)
     return routes
 
 
@@ -198,44 +196,6 @@ def _add_changing(routes: APIRouter) -> None:
             return {"accepted": await asyncio.to_thread(found[1].submit, asked.act, asked.text, asked.turn)}
         except NotYourTurn as problem:
             return _conflict(str(problem))
-
-
-def _add_lists(routes: APIRouter) -> None:
-    @routes.get("/leaderboard.json")
-    async def leaderboard(request: Request) -> dict[str, Any]:
-        """By game and player, over all finished episodes."""
-        return {"players": await asyncio.to_thread(request.app.state.bus.store.leaderboard)}
-
-    @routes.get("/tournaments.json", response_model=models.TournamentList)
-    async def tournaments(request: Request) -> Any:
-        """Tournaments in the runs folder, with ratings and head-to-head records."""
-        return {"tournaments": await asyncio.to_thread(catalogue.tournaments_in, request.app.state.config.runs)}
-
-    @routes.get("/runs.json")
-    async def runs(request: Request) -> dict[str, Any]:
-        """Training runs of this server."""
-        return {"runs": await asyncio.to_thread(catalogue.runs_in, request.app.state.config.runs)}
-
-    @routes.get("/runs/{name}.json", responses=NONE)
-    async def run(request: Request, name: Annotated[str, Path(max_length=200)]) -> Any:
-        """One run with its learning curve."""
-        found = await asyncio.to_thread(catalogue.run_named, request.app.state.config.runs, name)
-        return JSONResponse({"error": "There is no such run."}, 404) if found is None else found
-
-    @routes.get("/reports.json")
-    async def reports(request: Request) -> dict[str, Any]:
-        """Reports of studies and tournaments in the runs folder."""
-        return {"reports": await asyncio.to_thread(catalogue.reports_in, request.app.state.config.runs)}
-
-    @routes.get("/reports/{name}.html", responses=NONE | {200: {"content": {"text/html": {}}}}, response_class=Response)
-    async def report(request: Request, name: Annotated[str, Path(max_length=200)]) -> Response:
-        """One report as its own page, which may run nothing and load nothing."""
-        found = await asyncio.to_thread(catalogue.report_page, request.app.state.config.runs, name)
-        if found is None:
-            return JSONResponse({"error": "There is no such report."}, 404)
-        return Response(
-            found, media_type="text/html; charset=utf-8", headers={"Content-Security-Policy": REPORT_POLICY}
-        )
 
 
 async def _row(request: Request, episode_id: str) -> Row | None:

@@ -32,13 +32,13 @@ MAX_LARGE_BODIES = 4  # that the server holds at once; large: more than MAX_BODY
 RETRY_SECONDS = 5  # after which a busy server is worth another attempt
 BODY_SECONDS = 60  # for a request's body to arrive
 COSTLY_PATHS = ("/custom/start_episode", "/custom/stop_episode", "/episodes")
+CONTENT_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; media-src 'self'; "
+    "connect-src 'self'; font-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'self'; "
+    "frame-ancestors {ancestors}"
+)
 HEADERS = [
-    (
-        b"content-security-policy",
-        b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; media-src 'self'; "
-        b"connect-src 'self'; font-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'self'; "
-        b"frame-ancestors 'none'",
-    ),
+    (b"content-security-policy", CONTENT_POLICY.format(ancestors="'none'").encode()),
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
     (b"cross-origin-opener-policy", b"same-origin"),

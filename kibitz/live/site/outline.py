@@ -9,7 +9,7 @@ import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kibitz.core.registry import import_jax
@@ -61,6 +61,11 @@ class Outlines:
     def of(self, row: Row) -> dict[str, Any]:
         """The outline as lists show it."""
         drawing = _drawing(row.game)
+        return self.latest(row).shown(drawing.level if drawing else "")
+
+    def latest(self, row: Row) -> Outline:
+        """A copy of the newest outline."""
+        drawing = _drawing(row.game)
         with self._lock:
             outline = self._known.setdefault(row.episode_id, Outline())
             self._known.move_to_end(row.episode_id)
@@ -68,7 +73,7 @@ class Outlines:
                 self._known.popitem(last=False)
             if row.status == "running" or outline.seq < row.last_seq:
                 self._read(outline, row, drawing)
-            return outline.shown(drawing.level if drawing else "")
+            return replace(outline, levels=list(outline.levels))
 
     def at(self, row: Row, until: int | None) -> Outline:
         """The outline after event `until`; None: after the last one."""

@@ -2,9 +2,10 @@
 import { button, h, icon, label, put, set } from "./dom.js";
 
 const THEMES = ["auto", "light", "dark"];
-const VIEWS = { "/": "home", "/custom": "watch", "/lobby": "episodes", "/leaderboard": "leaderboard", "/runs": "runs" };
+const VIEWS = { "/": "home", "/custom": "watch", "/lobby": "episodes", "/leaderboard": "leaderboard", "/studies": "studies", "/runs": "runs", "/compare": "compare" };
+const FOLDERS = { e: "watch", embed: "embed", players: "player", tournaments: "tournament" }; // by the first part of an address that has two
 const ICONS = { auto: "half", light: "sun", dark: "moon" };
-const PAGES = [["/custom", "Watch"], ["/lobby", "Episodes"], ["/leaderboard", "Leaderboard"], ["/runs", "Runs"]];
+const PAGES = [["/custom", "Watch"], ["/lobby", "Episodes"], ["/leaderboard", "Leaderboard"], ["/studies", "Studies"], ["/runs", "Runs"]];
 // how a connection state is shown, where its own name will not do
 const STATES = { polling: "live (no socket)", idle: "waiting", replay: "complete", gone: "" };
 const MIN_CHANGE_MS = 1000; // between two updates of the same state, so that the delay stays readable
@@ -44,13 +45,14 @@ const app = {
 async function route() {
   const { pathname, search, hash } = location;
   app.shown = null; // the page for the old address must not change the new one
-  const [, episode] = pathname.match(/^\/e\/([^/]+)$/) || [];
+  const [, folder, rest] = pathname.match(/^\/(\w+)\/(.+)$/) || [];
+  const episode = folder === "e" || folder === "embed" ? rest : null;
   const [, held] = hash.match(/^#seat=([\w-]+)$/) || [];
   if (episode && held) { // a seat's link: this tab keeps the token, the address does not
     sessionStorage.setItem(`seat:${episode}`, held);
     history.replaceState(null, "", pathname + search);
   }
-  const name = episode ? "watch" : VIEWS[pathname];
+  const name = folder ? FOLDERS[folder] : VIEWS[pathname];
   for (const one of document.querySelectorAll("nav a")) set(one, "aria-current", one.pathname === pathname ? "page" : null);
   const part = await app.need(name || "pages");
   if (location.pathname !== pathname) return;

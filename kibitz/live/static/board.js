@@ -7,8 +7,8 @@ import { Timeline } from "./timeline.js";
 
 await style(import.meta.url);
 
-// The part of a game that says most at a glance: what its page exports as `hero`, or its first card.
-const drawn = (stage, { hero, mount }) => (hero || mount || (() => () => {}))(stage);
+// Only the heart of a game's page: what the page would show in tabs stays away.
+const drawn = (stage, { mount }, caption) => (mount ? mount(stage, { caption, end: h("div"), tab: () => {}, say: () => {} }) : () => {});
 
 // Two lines, one for each side.
 function scores(state) {
@@ -27,7 +27,7 @@ export async function glimpse(stage, id) {
   const take = (event) => reduce(state, event);
   if (data.last_seq < FEW_EVENTS) (await new Timeline(id).read(-1, data.last_seq)).forEach(take);
   else take({ seq: data.last_seq, type: "episode.started", episode_id: id, payload: data });
-  const draw = drawn(stage, state.adapter);
+  const draw = drawn(stage, state.adapter, h("p"));
   draw(state);
   if (data.status !== "running") return { data, close: () => {} };
   const feed = new Feed({ id, token: null, since: () => state.seq, take: (events) => { events.forEach(take); draw(state); return true; }, report: () => {} });
@@ -41,7 +41,7 @@ export class Board {
     this.score = h("div.boardscore");
     this.stage = h("div.stage.compact");
     this.caption = h("p.caption");
-    this.node = h("section.board", null, this.score, this.stage, this.caption);
+    this.node = h("section.board", null, this.score, this.stage);
     const timeline = new Timeline(id, null);
     this.timeline = timeline;
     timeline.onchange = () => this.paint();
@@ -58,7 +58,10 @@ export class Board {
       return;
     }
     if (!state.game) return;
-    this.draw ||= drawn(this.stage, state.adapter);
+    if (!this.draw) {
+      this.draw = drawn(this.stage, state.adapter, this.caption);
+      if (!this.caption.isConnected) this.node.append(this.caption); // a game may place it elsewhere
+    }
     this.score.replaceChildren(...scores(state));
     put(this.caption, state.caption);
     this.draw(state);

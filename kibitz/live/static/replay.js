@@ -5,7 +5,7 @@ const SPEEDS = [0.5, 1, 2, 4, 8];
 const TURN_MS = 1100; // how long a turn is shown at speed 1
 
 export class Replay {
-  constructor(timeline, { branch, say, speak }) {
+  constructor(timeline, { branch, say, speak, share }) {
     Object.assign(this, { timeline, say, speak, playing: false, timer: 0 });
     this.slider = h("input.slider", { type: "range", min: 0, max: 0, value: 0, step: 1, "aria-label": "Position in the episode", oninput: () => this.go(Number(this.slider.value)) });
     this.ticks = s("svg.moments", { "aria-hidden": "true", preserveAspectRatio: "none", viewBox: "0 0 1000 10" });
@@ -15,7 +15,7 @@ export class Replay {
     this.liveButton = h("button.live", { onclick: () => this.follow() }, h("span.pulse"), h("span", null, "Live"));
     this.moments = h("ol.momentlist");
     this.menu = h("details.menu", { ontoggle: () => this.draw() }, h("summary", { title: "Key moments" }, icon("star"), h("span.wideonly", null, "Moments")), this.moments);
-    const link = button("link", "Copy a link to this moment", () => this.copy());
+    const link = button("link", "Share this moment", () => share(timeline.id, timeline.shown.seq));
     const fork = button("branch", "Branch from here with another player", branch);
     this.node = h("div.replay", { role: "region", "aria-label": "Replay" },
       h("div.track", null, this.ticks, this.slider),
@@ -99,11 +99,6 @@ export class Replay {
   get address() {
     const { timeline } = this;
     return `/e/${timeline.id}${timeline.following ? "" : `?seq=${timeline.shown.seq}`}`;
-  }
-
-  async copy() {
-    const link = `${location.origin}/e/${this.timeline.id}?seq=${this.timeline.shown.seq}`;
-    await navigator.clipboard.writeText(link).then(() => this.say("Link copied."), () => this.say(link));
   }
 
   draw() {

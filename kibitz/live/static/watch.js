@@ -86,12 +86,14 @@ class Watch extends HTMLElement {
     this.home = false;
     const timeline = new Timeline(id, this.token);
     Object.assign(this, { timeline, draw: null, from: null, lastLine: 0, revealed: false });
-    this.replay = new Replay(timeline, { say: (text) => this.app.toast(text), speak: (url) => this.app.speak(url), branch: async () => (await this.app.need("branch"))?.openBranch(this.app, timeline) });
+    this.replay = new Replay(timeline, { say: (text) => this.app.toast(text), speak: (url) => this.app.speak(url), share: async (...moment) => (await this.app.need("share"))?.openShare(...moment), branch: async () => (await this.app.need("branch"))?.openBranch(this.app, timeline) });
     timeline.onchange = () => this.paint();
     timeline.onevent = (event) => this.heard(event);
     this.score = h("div.card.score", { role: "group", "aria-label": "Score" });
     this.caption = h("p.caption");
     this.meta = h("div.meta");
+    this.crowd = h("span.dim.num");
+    this.app.need("audience").then((part) => part?.audience(this.crowd, id, () => this.timeline === timeline && this.isConnected && timeline.live.status !== "ended" && timeline.live.status !== "failed"));
     this.stage = h("div.stage");
     this.turns = h("ol.turns");
     this.older = h("button.more", { onclick: () => this.page(-1) }, "Earlier");
@@ -203,7 +205,7 @@ class Watch extends HTMLElement {
     const from = about.branched_from;
     const origin = from?.episode_id || from;
     this.meta.replaceChildren(...[h("span", { class: `status ${live.status}` }, words), text("span", state.adapter.title), h("span.dim", null, facts.join(" · ")),
-      origin && h("a", { href: `/e/${origin}` }, "branched from another episode"), h("span.gap"),
+      origin && h("a", { href: `/compare?a=${origin}&b=${state.id}` }, "compare with the original"), this.crowd, h("span.gap"),
       live.status === "running" ? (this.token || sessionStorage.getItem(`started:${live.id}`)) && h("button.stop", { onclick: () => this.stop() }, icon("stop"), "Stop") : h("button.primary", { onclick: async () => (await this.app.need("start"))?.openStart(this.app) }, "New episode")].filter(Boolean));
   }
 

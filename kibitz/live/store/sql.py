@@ -43,6 +43,16 @@ select game, player, sum(1 - replaced), avg(case when replaced = 0 then mine end
   union all select game, player1, return1, return0, {REPLACED[1]} from episodes where {COUNTED}) as sides
 group by game, player order by game, sum(1 - replaced) = 0, avg(case when replaced = 0 then mine end) desc, player
 """
+OPPONENTS = f"""
+select game, opponent, sum(1 - replaced), avg(case when replaced = 0 then mine end),
+  sum(case when replaced = 0 and mine > theirs then 1 else 0 end),
+  sum(case when replaced = 0 and mine = theirs then 1 else 0 end), sum(replaced) from (
+  select game, player1 as opponent, return0 as mine, return1 as theirs, {REPLACED[0]} as replaced
+    from episodes where player0 = ? and {COUNTED}
+  union all select game, player0, return1, return0, {REPLACED[1]} from episodes where player1 = ? and {COUNTED}
+  ) as sides
+group by game, opponent order by game, sum(1 - replaced) desc, opponent
+"""
 
 
 class Store(ABC):
@@ -151,21 +161,27 @@ class Store(ABC):
 
     def leaderboard(self) -> list[dict[str, Any]]:
         """By game and player: episodes, mean return, wins, draws; episodes that the fallback played count apart."""
-        return [
-            {
-                "game": game,
-                "player": player,
-                "episodes": int(episodes),
-                "mean_return": None if mean is None else float(mean),
-                "wins": int(wins),
-                "draws": int(draws),
-                "fallback_episodes": int(replaced),
-            }
-            for game, player, episodes, mean, wins, draws, replaced in self._read(LEADERBOARD)
-        ]
+        return [_record("player", found) for found in self._read(LEADERBOARD)]
+
+    def opponents(self, player: str) -> list[dict[str, Any]]:
+        """The same for one player, by game and opponent."""
+        return [_record("opponent", found) for found in self._read(OPPONENTS, (player, player))]
 
     def _rows(self, where: str, values: tuple[Any, ...]) -> list[Row]:
         return [_row(found) for found in self._read(f"{SELECT_ROWS} {where}", values)]
+
+
+def _record(whom: str, found: Any) -> dict[str, Any]:
+    game, name, episodes, mean, wins, draws, replaced = found
+    return {
+        "game": game,
+        whom: name,
+        "episodes": int(episodes),
+        "mean_return": None if mean is None else float(mean),
+        "wins": int(wins),
+        "draws": int(draws),
+        "fallback_episodes": int(replaced),
+    }
 
 
 def run_jobs(db: Any, jobs: Iterable[Callable[[Any], Any]]) -> list[Any]:

@@ -1,0 +1,103 @@
+"""Leaderboard, players, tournaments, training runs, reports and share cards."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Query, Request
+from fastapi.responses import JSONResponse, Response
+
+from kibitz.live.bodies import Problem
+from kibitz.live.http import catalogue, models
+from kibitz.live.http.routes_custom import Responses
+from kibitz.live.http.routes_episodes import NONE, TEXT, Id, Since
+
+REPORT_POLICY = "sandbox; default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; frame-ancestors 'none'"
+CARD_POLICY = "sandbox; default-src 'none'; frame-ancestors 'none'"
+CARD: Responses = {**NONE, 200: {"content": {"image/svg+xml": {}}}}
+PAGE: Responses = {
+    404: {"model": Problem, "description": "no such report"},
+    200: {"content": {"text/html": {}}},
+}
+
+
+def router() -> APIRouter:
+    routes = APIRouter()
+    _add_players(routes)
+    _add_runs(routes)
+
+    @routes.get("/episodes/{episode_id}/card.svg", responses=CARD, response_class=Response)
+    async def card(request: Request, episode_id: Id, seq: Since | None = None) -> Response:
+        """A share card: the position after event `seq`, or the newest one, as a picture of public values."""
+        state = request.app.state
+        row = await asyncio.to_thread(state.bus.store.episode, episode_id)
+        if row is None:
+            return JSONResponse({"error": f"There is no episode {episode_id}."}, 404)
+        drawn = await asyncio.to_thread(state.cards.svg, row, seq)
+        headers = {"Content-Security-Policy": CARD_POLICY, "Cache-Control": "no-cache"}
+        return Response(drawn, media_type="image/svg+xml", headers=headers)
+
+    return routes
+
+
+def _add_players(routes: APIRouter) -> None:
+    @routes.get("/leaderboard.json")
+    async def leaderboard(request: Request) -> dict[str, Any]:
+        """By game and player, over all finished episodes."""
+        return {"players": await asyncio.to_thread(request.app.state.bus.store.leaderboard)}
+
+    @routes.get("/player.json", response_model=models.PlayerPage)
+    async def player(request: Request, name: Annotated[str, Query(min_length=1, max_length=200, pattern=TEXT)]) -> Any:
+        """One player: whether it can play here, its record against each opponent, its ratings, its learning curve."""
+        state = request.app.state
+        games = (await state.catalogue.games())["games"]
+        listed = [one for game in games.values() for one in game["players"] if one["name"] == name]
+        runs = state.config.runs
+
+        def read() -> dict[str, Any]:
+            run = name.removeprefix("policy:") if name.startswith("policy:") else ""
+            return {
+                "name": name,
+                "kind": listed[0]["kind"] if listed else "",
+                "why": listed[0]["why"] if listed else "",
+                "about": listed[0]["about"] if listed else "",
+                "opponents": state.bus.store.opponents(name),
+                "ratings": catalogue.ratings_of(runs, name),
+                "run": catalogue.run_named(runs, run.partition("#")[0]) if run else None,
+            }
+
+        return await asyncio.to_thread(read)
+
+    @routes.get("/tournaments.json", response_model=models.TournamentList)
+    async def tournaments(request: Request) -> Any:
+        """Tournaments in the runs folder, with ratings and head-to-head records."""
+        return {"tournaments": await asyncio.to_thread(catalogue.tournaments_in, request.app.state.config.runs)}
+
+
+def _add_runs(routes: APIRouter) -> None:
+    @routes.get("/runs.json")
+    async def runs(request: Request) -> dict[str, Any]:
+        """Training runs of this server."""
+        return {"runs": await asyncio.to_thread(catalogue.runs_in, request.app.state.config.runs)}
+
+    @routes.get("/runs/{name}.json", responses=NONE)
+    async def run(request: Request, name: Annotated[str, Path(max_length=200)]) -> Any:
+        """One run with its learning curve."""
+        found = await asyncio.to_thread(catalogue.run_named, request.app.state.config.runs, name)
+        return JSONResponse({"error": "There is no such run."}, 404) if found is None else found
+
+    @routes.get("/reports.json")
+    async def reports(request: Request) -> dict[str, Any]:
+        """Reports of studies and tournaments in the runs folder."""
+        return {"reports": await asyncio.to_thread(catalogue.reports_in, request.app.state.config.runs)}
+
+    @routes.get("/reports/{name}.html", responses=PAGE, response_class=Response)
+    async def report(request: Request, name: Annotated[str, Path(max_length=200)]) -> Response:
+        """One report as its own page, which may run nothing and load nothing."""
+        found = await asyncio.to_thread(catalogue.report_page, request.app.state.config.runs, name)
+        if found is None:
+            return JSONResponse({"error": "There is no such report."}, 404)
+        return Response(
+            found, media_type="text/html; charset=utf-8", headers={"Content-Security-Policy": REPORT_POLICY}
+        )

@@ -1,0 +1,58 @@
+// Two episodes side by side, such as a branch and the one that it left. One slider moves both.
+import { ask, badge, called, h, many, put, style, text } from "./dom.js";
+import { Board } from "./board.js";
+import { empty } from "./pages.js";
+
+await style(import.meta.url);
+
+class Compare extends HTMLElement {
+  async connectedCallback() {
+    const query = new URLSearchParams(location.search);
+    const ids = [query.get("a"), query.get("b")];
+    const answers = await Promise.all(ids.map((id) => ask(`/episodes/${encodeURIComponent(id || "")}`)));
+    if (this.left) return;
+    if (!answers.every((one) => one.ok)) return this.append(empty("Nothing to compare", "The address should name two episodes of this server, as /compare?a=ID&b=ID.", h("a.primary", { href: "/lobby" }, "See all episodes")));
+    const infos = answers.map((one) => one.data);
+    const parted = infos.map(({ about }, i) => about.branched_from?.episode_id === ids[1 - i] && about.branched_from.turn).find((turn) => typeof turn === "number");
+    this.slider = h("input.slider", { type: "range", min: 0, max: 1, value: 1, step: 1, "aria-label": "Turn of both games", oninput: () => this.go(Number(this.slider.value)) });
+    this.where = h("output.num");
+    this.first = h("p.strong");
+    this.boards = ids.map((id) => new Board(id, null, () => this.changed()));
+    const titles = infos.map(({ episode_id: id, players, about }) => h("div.row", null, text("b", about.branched_from ? "Branch" : "Original"), ...players.flatMap((name, seat) => [badge(seat), text("span", called(name))]), h("span.gap"), h("a", { href: `/e/${id}` }, "Open")));
+    this.append(h("div.page.compare", null, h("h1", null, "Side by side"), h("p.dim", null, parted === undefined ? "Two games, turn by turn." : `Both games are the same for the first ${many(parted, "turn")}.`), this.first,
+      h("div.row", null, h("button", { onclick: () => this.go(Number(this.slider.value) - 1) }, "Back"), this.slider, h("button", { onclick: () => this.go(Number(this.slider.value) + 1) }, "On"), this.where),
+      h("div.boards", null, this.boards.map((board, i) => h("section.card", { "aria-label": i ? "Second game" : "First game" }, titles[i], board.node)))));
+    this.parted = parted;
+    this.at = parted ?? null; // shown first: where they part
+  }
+
+  disconnectedCallback() {
+    this.left = true;
+    for (const board of this.boards || []) board.close();
+  }
+
+  async go(turn) {
+    this.at = Math.max(0, Math.min(turn, Number(this.slider.max)));
+    this.slider.value = this.at;
+    put(this.where, `turn ${this.at} of ${this.slider.max}`);
+    await Promise.all(this.boards.map((board) => board.turn(this.at)));
+  }
+
+  changed() {
+    const lives = this.boards.map(({ timeline }) => timeline.live);
+    const longest = Math.max(...lives.map((live) => live.turn + 1), 1);
+    if (Number(this.slider.max) !== longest) {
+      this.slider.max = longest;
+      this.slider.value = this.at ?? longest;
+      put(this.where, `turn ${this.slider.value} of ${longest}`);
+    }
+    const [one, other] = lives.map((live) => live.turns);
+    const apart = one.find((entry, i) => other[i] && JSON.stringify(entry.acts) !== JSON.stringify(other[i].acts));
+    if (!apart) return;
+    const said = (entry) => entry.decisions.map((decision) => decision.text).join(" v ");
+    put(this.first, `First difference at ${apart.label}: ${said(apart)}, against ${said(other[one.indexOf(apart)])}.`);
+    if (!this.moved && this.at !== null && lives.every((live) => live.turn + 1 > this.at)) { this.moved = true; this.go(this.at + 1); }
+  }
+}
+
+customElements.define("kibitz-compare", Compare);

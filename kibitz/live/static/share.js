@@ -1,0 +1,41 @@
+// Shares a moment: its link, its card as a picture, and the code that shows the game on another site.
+import { ask, h, put, signed, style, text } from "./dom.js";
+import { openDialog } from "./dialog.js";
+
+await style(import.meta.url);
+
+const WIDTH = 1200;
+const HEIGHT = 630;
+
+export async function openShare(id, seq) {
+  const { data } = await ask("/custom/status");
+  const link = `${location.origin}/e/${id}?seq=${seq}`;
+  const card = document.createElement("img");
+  Object.assign(card, { src: signed(`/episodes/${id}/card.svg?seq=${seq}`), alt: "The card of this moment", width: WIDTH, height: HEIGHT, className: "sharecard" });
+  const frame = `<iframe src="${location.origin}/embed/${id}?seq=${seq}" width="560" height="560" title="A game on kibitz"></iframe>`;
+  openDialog("Share this moment", "", (dialog) => [
+    h("div.row", null, h("h2", null, "Share this moment"), h("span.gap"), h("button.ghost", { "aria-label": "Close", onclick: () => dialog.close() }, "✕")), card,
+    ...copied("Link", link), ...(data.embed ? copied("Code for another site", frame) : []),
+    h("div.row", null, h("button.primary", { onclick: () => save(card, id, seq) }, "Save the picture")),
+    h("p.dim.small", null, "Card, link and frame show what every watcher may see: never a seat's private values during a game."),
+  ]);
+}
+
+// A line to copy. Browsers offer the clipboard only over HTTPS and on this machine; elsewhere people select the text.
+function copied(label, line) {
+  const done = h("span.dim.small", { role: "status" });
+  return [h("div.copied", null, h("b", null, label), text("code", line), navigator.clipboard && h("button", { "aria-label": `Copy: ${label}`, onclick: () => navigator.clipboard.writeText(line).then(() => put(done, "Copied."), () => {}) }, "Copy"), done)];
+}
+
+// The card as a PNG file, drawn here: sites and chats that take no SVG take this one.
+function save(card, id, seq) {
+  const canvas = document.createElement("canvas");
+  Object.assign(canvas, { width: WIDTH, height: HEIGHT });
+  canvas.getContext("2d").drawImage(card, 0, 0, WIDTH, HEIGHT);
+  canvas.toBlob((blob) => {
+    const anchor = document.createElement("a");
+    Object.assign(anchor, { href: URL.createObjectURL(blob), download: `kibitz-${id}-${seq}.png` });
+    anchor.click();
+    URL.revokeObjectURL(anchor.href);
+  });
+}

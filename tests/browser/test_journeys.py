@@ -1,0 +1,115 @@
+"""The three journeys of docs/journeys.md: a visitor plays, a researcher finds out why, a teacher shares a moment."""
+
+from __future__ import annotations
+
+import json
+import re
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+
+import httpx
+import pytest
+
+from tests.browser.conftest import Open
+from tests.live.conftest import Served, start_server
+
+FIRST_MOVE_MS = 15_000
+FRAMES = """() => document.querySelector('kibitz-compare').boards.map(({ timeline: { shown } }) =>
+  shown.turn === 0 ? JSON.stringify(shown.frame) : Math.random())"""
+LOG = "() => JSON.stringify(document.querySelector('kibitz-embed').board.timeline.log)"
+
+
+@pytest.mark.conformance
+@pytest.mark.timed
+def test_a_first_time_visitor_plays_within_fifteen_seconds_of_opening_the_page(stage: Served, open_page: Open) -> None:
+    stage.wait_for_end(stage.start(game="cricket", max_overs=1))  # a server compiles before its first visitor comes
+    page = open_page("/")
+    page.get_by_role("button", name="Play two overs").click()
+    page.locator(".seat.mine").wait_for()
+    page.locator(".seat.mine .primary").first.click()
+    page.wait_for_function("() => document.querySelector('kibitz-watch').timeline.live.turn >= 0")
+    assert page.evaluate("() => performance.now()") < FIRST_MOVE_MS
+
+
+def test_a_researcher_finds_out_why_a_player_lost(stage: Served, open_page: Open) -> None:
+    lost = stage.start(game="deal_or_no_deal", players=["partner:stubborn", "bayes"], seed=5)
+    stage.wait_for_end(lost)
+    page = open_page("/leaderboard")
+    page.get_by_role("link", name="partner stubborn").first.click()
+    page.get_by_role("heading", name="Partner stubborn").wait_for()
+    page.get_by_role("region", name="Record").get_by_role("link", name="bayes").wait_for()
+    page.locator(f"a.episode[href='/e/{lost}']").click()
+    page.locator(".status.ended").wait_for()
+    # the same game from its second turn, with other players: what is kept is there at once, whatever the pace
+    asked = {"turn": 2, "players": ["bayes", "bayes"], "pace": 60}
+    branch = httpx.post(f"{stage.url}/episodes/{lost}/branch", json=asked, timeout=60).json()["episode_id"]
+    page.goto(f"{stage.url}/e/{branch}")
+    page.wait_for_function("() => document.querySelector('kibitz-watch')?.timeline?.live.turn === 1")
+    page.get_by_role("link", name="compare with the original").click()
+    page.get_by_text("Both games are the same for the first 2 turns.").wait_for()
+    page.wait_for_function("() => document.querySelectorAll('.boards .boardscore .side').length === 4")
+    page.get_by_role("slider", name="Turn of both games").fill("1")
+    page.get_by_text(re.compile("turn 1 of")).wait_for()
+    page.wait_for_function(f"() => new Set(({FRAMES})()).size === 1 && ({FRAMES})().length === 2")  # the same position
+
+
+def test_a_teacher_shares_a_key_moment(stage: Served, open_page: Open, played: dict[str, str]) -> None:
+    episode_id = played["cricket"]
+    page = open_page(f"/e/{episode_id}")
+    page.locator(".status.ended").wait_for()
+    page.keyboard.press("Shift+ArrowLeft")
+    page.wait_for_function("() => !document.querySelector('kibitz-watch').timeline.following")
+    page.get_by_role("button", name="Share this moment").click()
+    dialog = page.get_by_role("dialog", name="Share this moment")
+    link = dialog.locator("code").first.inner_text()
+    card = dialog.get_by_role("img", name="The card of this moment")
+    page.wait_for_function("() => document.querySelector('.sharecard')?.naturalWidth === 1200")
+    with page.expect_download() as download:
+        dialog.get_by_role("button", name="Save the picture").click()
+    assert download.value.path().read_bytes().startswith(b"\x89PNG")
+    assert card.get_attribute("src").endswith(link.rpartition("?")[2]), "link and card are of the same moment"
+    assert dialog.get_by_text("Code for another site").count() == 0, "this server allows no frames"
+    shared = open_page(link.removeprefix(stage.url))
+    shared.wait_for_function("() => document.querySelector('kibitz-watch')?.timeline?.following === false")
+    wanted = int(link.rpartition("=")[2])
+    shared.wait_for_function(f"() => document.querySelector('kibitz-watch').timeline.shown.seq === {wanted}")
+    page_text = httpx.get(link, headers={"Accept": "text/html"}).text
+    assert f"card.svg?seq={wanted}" in page_text and 'property="og:title"' in page_text
+
+
+@pytest.mark.conformance
+def test_another_site_shows_an_episode_in_a_frame_only_where_the_operator_allows_it(
+    open_page: Open, tmp_path: Path
+) -> None:
+    """During a person's game the frame and the card show no private values."""
+    server = start_server(tmp_path / "kibitz.db", "--no-warm", "--embed", "*")
+    request = {"game": "deal_or_no_deal", "players": ["human", "bayes"]}
+    started = httpx.post(f"{server.url}/custom/start_episode", json=request, timeout=60).json()
+    address = f"/embed/{started['episode_id']}"
+
+    class OtherSite(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html")
+            self.end_headers()
+            self.wfile.write(f'<iframe src="{server.url}{address}" width="560" height="560"></iframe>'.encode())
+
+        def log_message(self, *ignored: object) -> None: ...
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), OtherSite) as site:
+        Thread(target=site.serve_forever, daemon=True).start()
+        page = open_page(f":{site.server_port}/", served=Served("http://127.0.0.1", server.process))
+        frame = page.frame_locator("iframe")
+        frame.locator(".boardscore .side").first.wait_for()
+        seen = page.frames[1].evaluate(
+            "() => JSON.stringify(document.querySelector('kibitz-embed').board.timeline.log)"
+        )
+        site.shutdown()
+    assert len(json.loads(seen)) >= 1 and '"utilities"' not in seen
+    assert "utilities" not in httpx.get(f"{server.url}/episodes/{started['episode_id']}/card.svg").text
+    policy = httpx.get(server.url + address).headers["content-security-policy"]
+    assert policy.endswith("frame-ancestors *")
+    assert httpx.get(f"{server.url}/").headers["content-security-policy"].endswith("frame-ancestors 'none'")
+    page.context.close()
+    server.stop()
