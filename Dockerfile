@@ -12,14 +12,15 @@ ENV PATH=/home/user/.local/bin:$PATH \
     PYTHONUNBUFFERED=1 \
     JAX_PLATFORMS=cpu \
     KIBITZ_STORE=/home/user/data/kibitz.db
-RUN mkdir -p /home/user/data
+RUN mkdir -p /home/user/data /home/user/.cache/kibitz/audio
 
 COPY --chown=user *.md pyproject.toml requirements.lock LICENSE ./
 COPY --chown=user tools tools
 COPY --chown=user docs docs
 COPY --chown=user configs configs
 COPY --chown=user kibitz kibitz
-RUN pip install --no-cache-dir --user --constraint requirements.lock ".[live]"
+ARG EXTRAS=live
+RUN pip install --no-cache-dir --user --constraint requirements.lock ".[${EXTRAS}]"
 
 EXPOSE 8000
 HEALTHCHECK --start-period=20s CMD ["python", "-c", "import urllib.request as u; u.urlopen('http://127.0.0.1:8000/health', timeout=5)"]

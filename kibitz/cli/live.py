@@ -48,6 +48,9 @@ def serve(
     human_seconds: Annotated[
         float, typer.Option("--human-seconds", min=0.1, help="Time limit per turn for people, in seconds")
     ] = 60.0,
+    drain: Annotated[
+        float, typer.Option("--drain", min=0, help="Seconds that running episodes get to end after SIGTERM")
+    ] = 5.0,
     connections: Annotated[int, typer.Option("--connections", min=1, help="Limit on sockets per client address")] = 200,
     starts: Annotated[
         float, typer.Option("--starts", min=0.1, help="Limit on starts per second and client address")
@@ -80,8 +83,8 @@ def serve(
             host=host, port=port, store=store, bus=bus, token=token or os.environ.get("KIBITZ_TOKEN", ""),
             tokens=tokens, audit=audit,
             max_episodes=max_episodes, max_drivers=max_drivers, pace=pace, player_timeout=player_timeout,
-            store_timeout=store_timeout, human_seconds=human_seconds, connections=connections, starts=starts,
-            trusted_proxies=trusted_proxies, runs=runs, default_game=default_game, embed=embed,
+            store_timeout=store_timeout, human_seconds=human_seconds, drain=drain, connections=connections,
+            starts=starts, trusted_proxies=trusted_proxies, runs=runs, default_game=default_game, embed=embed,
             commentator=commentator, warm=warm,
         ),
         as_json,

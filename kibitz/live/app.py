@@ -18,6 +18,7 @@ from kibitz.core.registry import import_jax
 from kibitz.games import game_names, usable_games
 from kibitz.live.config import LiveConfig
 from kibitz.live.episodes import janitor
+from kibitz.live.episodes.peers import Peers
 from kibitz.live.episodes.runner import Runner
 from kibitz.live.episodes.warmup import Warmup
 from kibitz.live.http import pages, routes_custom, routes_episodes, watch
@@ -56,7 +57,8 @@ def create_app(config: LiveConfig | None = None) -> FastAPI:
     app.state.speech, app.state.sessions = open_speech(config.audio), Sessions(runs=config.runs)
     app.state.runner = Runner(bus, config, app.state.speech)
     app.state.guard = Guard(None, config, bus.hub.backlog)
-    app.state.guard.access.seat_of = app.state.runner.seat_of
+    app.state.peers = Peers(app.state.runner)
+    app.state.guard.access.seat_of = app.state.peers.seat
     app.state.catalogue = Catalogue(config.runs, config.default_game)
     app.state.outlines = Outlines(bus.store)
     app.state.cards = Cards(app.state.outlines)
@@ -188,7 +190,7 @@ def _add_plain_routes(app: FastAPI, default_game: str) -> None:
     @app.get("/ready", response_model=None)
     async def ready() -> JSONResponse | dict[str, str]:
         """Whether the server accepts episodes; 503 with the reason if it does not."""
-        closing = "The server is shutting down." if app.state.bus.hub.closing else ""
+        closing = "The server is shutting down." if app.state.runner.closing else ""
         if problem := closing or app.state.readiness.problem:
             return JSONResponse({"error": problem}, 503)
         return {"status": "ready"}

@@ -28,6 +28,7 @@ class LiveConfig:
     pace: float = 0.6  # seconds between steps, so that people can follow
     player_timeout: float = 30.0  # seconds a player may think about a turn
     store_timeout: float = 30.0  # seconds the store may be unavailable before an episode fails
+    drain: float = 5.0  # seconds that running episodes get to end after SIGTERM
     human_seconds: float = 60.0  # seconds a person may think about a turn
     max_drivers: int = 100  # open episodes that are played elsewhere
     driver_timeout: float = 600.0  # seconds without an event after which a driver's episode counts as interrupted

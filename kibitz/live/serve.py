@@ -36,6 +36,7 @@ class Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, state: Any, line: str) -> None:
         super().__init__(config)
         self._state, self._line = state, line
+        self._signals: list[int] = []
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -49,9 +50,13 @@ class Server(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         interrupt.finishing()
+        self._signals.append(sig)
         super().handle_exit(sig, frame)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        if signal.SIGINT not in self._signals:  # Ctrl-C, like a second signal, ends the episodes at once
+            state = self._state
+            await state.runner.drain(state.config.drain, lambda: len(self._signals) > 1)
         await shut_down(self._state)
         await asyncio.sleep(CLOSE_SECONDS)
         self._state.bus.hub.backlog.drop_all()
@@ -71,9 +76,7 @@ def serve(config: LiveConfig, as_json: bool = False) -> None:
     logging.getLogger("kibitz").setLevel(logging.INFO)
     app = create_app(replace(config, port=port))
     url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
-    line = (
-        json.dumps({"url": url, "store": config.store.split("@")[-1]}) if as_json else f"kibitz: watch at {url}/custom"
-    )
+    line = json.dumps({"url": url, "store": config.store.split("@")[-1]}) if as_json else f"kibitz: open {url}/"
     # behind a proxy every connection comes from the proxy, which has to limit them itself
     most = math.inf if config.trusted_proxies else 2 * config.connections
     backlog = app.state.bus.hub.backlog

@@ -63,7 +63,8 @@ class Served:
         return float(pages) * os.sysconf("SC_PAGE_SIZE")
 
     def kill(self) -> None:
-        self.process.kill()
+        if self.process.poll() is None:
+            self.process.kill()
         self.process.wait(60)
 
     def stop(self) -> int:
@@ -79,7 +80,7 @@ Serve = Callable[..., Served]
 
 def start_server(store: Path | str, *more: str, env: dict[str, str] | None = None) -> Served:
     """Returns once the server answers."""
-    process = Child(["serve", "--port", "0", "--store", str(store), "--json", *more], env or {})
+    process = Child(["serve", "--port", "0", "--store", str(store), "--json", "--drain", "0", *more], env or {})
     line = process.first_line(240)
     assert line, "the server did not start"
     return Served(json.loads(line)["url"], process)

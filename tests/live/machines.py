@@ -1,8 +1,10 @@
-"""Redis and PostgreSQL as real servers, on free ports, in temporary folders."""
+"""Redis, PostgreSQL and nginx as real servers, on free ports, in temporary folders. They end with the tests."""
 
 from __future__ import annotations
 
+import ctypes
 import os
+import pwd
 import shutil
 import signal
 import socket
@@ -12,10 +14,22 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+CONFIGURATION = Path(__file__).resolve().parents[2] / "deploy" / "nginx.conf"
 VERSIONS = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: int(path.parent.name))
+
+
+def ends_with_tests(number: int = signal.SIGKILL) -> Callable[[], None]:
+    """For a child before its program starts: the kernel sends it this signal when its parent ends, even by kill -9."""
+    prctl = ctypes.CDLL(None).prctl
+
+    def ask_kernel() -> None:
+        prctl(1, number)  # PR_SET_PDEATHSIG
+
+    return ask_kernel
 
 
 def missing(reason: str) -> None:
@@ -72,7 +86,7 @@ class Redis:
             "--dir",
             str(self._folder),
         ]
-        self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, preexec_fn=ends_with_tests())
         wait_until(lambda: answers(self.port), what="redis")
 
     def stop(self) -> None:
@@ -91,9 +105,10 @@ class Postgres:
         # not in pytest's folder, which only its own user may enter
         self._folder = Path(tempfile.mkdtemp(prefix="kibitz-postgres-"))
         self._bin, self._data, self.port = VERSIONS[-1], self._folder / "data", free_port()
-        self._as: list[str] = []
+        self._as: dict[str, Any] = {}
         if os.geteuid() == 0:  # PostgreSQL refuses to run as root
-            self._as = ["runuser", "-u", "postgres", "--"]
+            user = pwd.getpwnam("postgres")
+            self._as = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
             shutil.chown(self._folder, "postgres")
         self._process: subprocess.Popen[bytes] | None = None
         command = [
@@ -108,7 +123,7 @@ class Postgres:
             "-E",
             "UTF8",
         ]
-        subprocess.run([*self._as, *command], check=True, stdout=subprocess.DEVNULL, cwd="/")
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd="/", **self._as)
         self.start()
         self._made = 0
 
@@ -116,7 +131,10 @@ class Postgres:
         command = [str(self._bin / "postgres"), "-D", str(self._data), "-p", str(self.port), "-k", str(self._data)]
         settings = ["-c", "fsync=off", "-c", "listen_addresses=127.0.0.1", "-c", "shared_buffers=16MB"]
         with open(self._data.parent / "log", "ab") as log:
-            self._process = subprocess.Popen([*self._as, *command, *settings], stdout=log, stderr=log, cwd="/")
+            self._process = subprocess.Popen(
+                [*command, *settings], stdout=log, stderr=log, cwd="/", **self._as,
+                preexec_fn=ends_with_tests(signal.SIGQUIT),  # which also ends its children
+            )  # fmt: skip
         ready = [str(self._bin / "pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(self.port)]
         wait_until(lambda: subprocess.run(ready).returncode == 0, what="postgresql")
 
@@ -126,7 +144,7 @@ class Postgres:
         if pid.exists():
             command = [str(self._bin / "pg_ctl"), "-D", str(self._data), "-m", "immediate", "-w", "stop"]
             subprocess.run(
-                [*self._as, *command], check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd="/"
+                command, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd="/", **self._as
             )
         if self._process is not None:
             self._process.wait(60)
@@ -143,8 +161,7 @@ class Postgres:
         try:
             yield
         finally:
-            # runuser stops itself when its child is stopped
-            for pid in [*pids, *([self._process.pid] if self._process else [])]:
+            for pid in pids:
                 os.kill(pid, signal.SIGCONT)
 
     def close(self) -> None:
@@ -162,3 +179,32 @@ class Postgres:
 
     def url(self, name: str) -> str:
         return f"postgresql://kibitz@127.0.0.1:{self.port}/{name}"
+
+
+class Nginx:
+    """The proxy of deploy/nginx.conf, in front of servers on these ports."""
+
+    def __init__(self, folder: Path, ports: list[int]) -> None:
+        program = shutil.which("nginx")
+        if program is None:
+            missing("nginx is not installed (apt-get install nginx-light)")
+        self.port = free_port()
+        text = CONFIGURATION.read_text(encoding="utf-8")
+        for number, port in enumerate(ports, 1):
+            text = text.replace(f"server kibitz-{number}:8000", f"server 127.0.0.1:{port}")
+        assert "kibitz-" not in text.replace("kibitz-nginx.pid", ""), "the file names more servers than there are"
+        text = text.replace("listen 8080", f"listen 127.0.0.1:{self.port}").replace(
+            "/tmp/kibitz-nginx.pid", "nginx.pid"
+        )
+        (folder / "nginx.conf").write_text(text, encoding="utf-8")
+        command = [str(program), "-p", str(folder), "-c", "nginx.conf", "-g", "daemon off; master_process off;"]
+        self._process = subprocess.Popen(command, preexec_fn=ends_with_tests())
+        wait_until(lambda: answers(self.port), what="nginx")
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def stop(self) -> None:
+        self._process.terminate()
+        self._process.wait(60)

@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import pytest
 
+from kibitz.live.episodes.peers import Peers
 from kibitz.live.http.watch import WatchSession, _watch
 from kibitz.live.store.base import StoreUnavailable, open_store
 from kibitz.live.store.stored_event import StoredEvent
@@ -233,6 +234,12 @@ def test_duplicate_and_early_events_are_shown_once_and_in_order(bus: Bus) -> Non
     assert _seqs(asyncio.run(play())) == list(range(12))
 
 
+def _state(bus: Bus, *running: str) -> SimpleNamespace:
+    """What a watcher needs of a server."""
+    runner: Any = SimpleNamespace(bus=bus, running=dict.fromkeys(running), seat_of=lambda *_: None)
+    return SimpleNamespace(bus=bus, runner=runner, peers=Peers(runner))
+
+
 @pytest.mark.parametrize("since", [-1, 3])
 def test_a_watcher_that_joins_during_the_last_event_still_gets_the_end(bus: Bus, since: int) -> None:
     """The last event may be delivered after the watcher read the row and before it joined."""
@@ -240,8 +247,7 @@ def test_a_watcher_that_joins_during_the_last_event_still_gets_the_end(bus: Bus,
     async def play() -> list[str]:
         hub, sent = await _begin(bus, 10)
         await _publish(bus, sent[:5])
-        state = SimpleNamespace(bus=bus, runner=SimpleNamespace(running={}, seat_of=lambda *_: None))
-        sessions = [WatchSession(state, {"episode_id": "ep-1", "since": str(since)}) for _ in range(2)]
+        sessions = [WatchSession(_state(bus), {"episode_id": "ep-1", "since": str(since)}) for _ in range(2)]
         for session in sessions:
             await session.find_episode()
         await _publish(bus, sent[5:])
@@ -317,8 +323,7 @@ def test_a_watcher_waits_for_an_episode_whose_players_are_still_loading(bus: Bus
 
     async def play() -> list[str]:
         bus.attach(asyncio.get_running_loop())
-        runner = SimpleNamespace(running={"ep-1": None}, seat_of=lambda *_: None)
-        session = WatchSession(SimpleNamespace(bus=bus, runner=runner), {"episode_id": "ep-1"})
+        session = WatchSession(_state(bus, "ep-1"), {"episode_id": "ep-1"})
         finding = asyncio.create_task(session.find_episode())
         await asyncio.sleep(0.1)
         assert not finding.done()
@@ -339,9 +344,7 @@ class FakeWebSocket:
     """What `_watch` needs of a WebSocket; records how it was closed."""
 
     def __init__(self, bus: Bus, message: str = "") -> None:
-        self.app = SimpleNamespace(
-            state=SimpleNamespace(bus=bus, runner=SimpleNamespace(running={}, seat_of=lambda *_: None))
-        )
+        self.app = SimpleNamespace(state=_state(bus))
         self.query_params, self.scope, self.message, self.closed = (
             {"episode_id": "ep-1"},
             dict[str, Any](),

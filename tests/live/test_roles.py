@@ -147,6 +147,16 @@ def test_a_seats_link_is_enough_to_watch_and_play_its_own_episode_and_no_other(g
             client.post("/custom/stop_episode", json=stop, headers=bearer(TOKENS["administer"]))
 
 
+def test_a_browser_without_a_token_gets_a_page_at_an_unknown_address(guarded: tuple[Served, Path]) -> None:
+    served, _ = guarded
+    browser = {"accept": "text/html,*/*"}
+    with httpx.Client(base_url=served.url, timeout=60) as client:
+        page = client.get("/nothing-here", headers=browser)
+        assert (page.status_code, page.headers["content-type"]) == (404, "text/html; charset=utf-8")
+        assert client.get("/nothing-here").status_code == 401, "programs learn nothing"
+        assert client.get("/episodes", headers=browser).status_code == 401
+
+
 def test_the_audit_log_says_who_did_what_and_contains_no_secret(guarded: tuple[Served, Path]) -> None:
     served, audit = guarded
 

@@ -21,21 +21,25 @@ TOO_MANY = "Too many wrong tokens came from your address; wait a minute."
 NO_TOKEN = "This request needs a token of this server: Authorization: Bearer TOKEN."
 
 
+async def _no_seat(episode_id: str, token: str) -> int | None:
+    return None
+
+
 class AccessControl:
     """One server's tokens, audit log, and limit on wrong tokens."""
 
     def __init__(self, config: LiveConfig) -> None:
         self.tokens, self.audit = Tokens(config.token, config.tokens), AuditLog(config.audit)
-        self.seat_of: Callable[[str, str], Any] = lambda episode_id, token: None  # the runner's
+        self.seat_of: Callable[[str, str], Awaitable[int | None]] = _no_seat  # set by the app
         self._wrong = RateLimit(WRONG_TOKENS / WRONG_SECONDS, WRONG_TOKENS)
 
-    def refusal(self, scope: Scope, headers: dict[bytes, str], address: str) -> tuple[int, str] | None:
+    async def refusal(self, scope: Scope, headers: dict[bytes, str], address: str) -> tuple[int, str] | None:
         """Why the request is refused, if it is. Notes in the scope's state who sends it."""
         state, need = scope.setdefault("state", {}), needed(scope)
         state["principal"], state["address"] = ANYONE if self.tokens.required else LOCAL, address
         if not self.tokens.required or not need:
             return None
-        if need == "watch" and (not self.tokens.private or self._holds_seat(scope)):
+        if need == "watch" and (not self.tokens.private or await self._holds_seat(scope)):
             return None
         if self._wrong.is_empty(address):
             return 429, TOO_MANY
@@ -61,11 +65,11 @@ class AccessControl:
             self._wrong.take(scope["state"]["address"])
             log.warning("wrong token from %s for %s", scope["state"]["address"], scope["path"])
 
-    def _holds_seat(self, scope: Scope) -> bool:
+    async def _holds_seat(self, scope: Scope) -> bool:
         """A seat's link is enough to watch its own episode."""
         query, path = _query(scope), scope["path"]
         named = query.get("episode_id", "") if path == WATCH_PATH else path.removeprefix("/episodes/").split("/")[0]
-        return self.seat_of(named, query.get("seat_token", "")) is not None
+        return await self.seat_of(named, query.get("seat_token", "")) is not None
 
     def record(self, scope: Scope, status: int) -> None:
         """One line about a request. Routes add facts as `audit` in its state, or None there to omit the line."""

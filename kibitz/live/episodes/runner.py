@@ -8,10 +8,11 @@ import secrets
 import threading
 import time
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from kibitz.core.errors import BadInput, Stopped
+from kibitz.core.errors import Stopped
 from kibitz.core.registry import import_jax
 from kibitz.live.config import LiveConfig
 from kibitz.live.episodes.janitor import fail_episode
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from kibitz.live.episodes.prepare import PreparedEpisode
 
 log = logging.getLogger("kibitz.live")
+DRAIN_POLL_SECONDS = 0.1
 SHUTDOWN_SECONDS = 5.0  # that an episode has to write its last event when the server closes
 
 
@@ -70,6 +72,13 @@ class RunningEpisode:
         }
 
 
+class ShuttingDown(Exception):
+    """The server accepts no more episodes."""
+
+    def __init__(self) -> None:
+        super().__init__("The server is shutting down; start the episode again in a few seconds.")
+
+
 class NotYours(Exception):
     """Someone else started the episode."""
 
@@ -86,14 +95,14 @@ class Runner:
         self.running: dict[str, RunningEpisode] = {}
         self.played = 0
         self._guard = threading.Lock()
-        self._closing = False
+        self.closing = False  # no more episodes begin
         _RUNNERS[bus] = self
 
     def claim(self, game: str, players: tuple[str, str], started_by: str = "") -> RunningEpisode:
         episode = RunningEpisode(new_episode_id(), game, players, time.time(), started_by)
         with self._guard:
-            if self._closing:
-                raise BadInput("The server is shutting down; start the episode elsewhere.")
+            if self.closing:
+                raise ShuttingDown
             if len(self.running) >= self.config.max_episodes:
                 raise Busy(next(reversed(self.running.values())).meta())
             self.running[episode.episode_id] = episode
@@ -131,10 +140,18 @@ class Runner:
         episode.signal.stop("A request stopped the episode.")
         return episode.episode_id
 
+    async def drain(self, seconds: float, hurry: Callable[[], bool]) -> None:
+        """Accepts no more episodes and waits for the end of those that run, at most `seconds` or until `hurry()`."""
+        with self._guard:
+            self.closing = True
+        ends = time.monotonic() + seconds
+        while self.running and time.monotonic() < ends and not hurry():
+            await asyncio.sleep(DRAIN_POLL_SECONDS)
+
     async def close(self) -> None:
         """Ends every episode and waits for their last events."""
         with self._guard:
-            self._closing = True
+            self.closing = True
             running = list(self.running.values())
         for episode in running:
             episode.signal.stop("The server is shutting down.", "shutdown")
@@ -187,11 +204,11 @@ class Runner:
             log.error("episode %s cannot be recorded: %s", episode_id, error)
             away = isinstance(error, StoreUnavailable)  # its message may name addresses and paths
             reason = "The store was unavailable for too long." if away else str(error)
-            fail_episode(self.bus, episode_id, "error", reason, lambda: self._closing)
+            fail_episode(self.bus, episode_id, "error", reason, lambda: self.closing)
         except Exception as error:
             log.exception("episode %s failed", episode_id)
             reason = f"The server failed ({type(error).__name__}); its log says why."
-            fail_episode(self.bus, episode_id, "error", reason, lambda: self._closing)
+            fail_episode(self.bus, episode_id, "error", reason, lambda: self.closing)
         finally:
             self.played += 1
             self._release(episode)

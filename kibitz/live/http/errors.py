@@ -12,14 +12,16 @@ from starlette.routing import Match
 
 from kibitz.core.errors import BadInput, NotFound
 from kibitz.live.bodies import Problem
+from kibitz.live.episodes.runner import ShuttingDown
 from kibitz.live.http import pages
 from kibitz.live.http.driver_events import TooManyDrivers
 from kibitz.live.openenv.sessions import EnvironmentFailed, NoFreeSession, NoSession
 from kibitz.live.public_text import public_text
 from kibitz.live.store.base import StoreUnavailable
+from kibitz.live.stream.calls import PeerUnavailable
 
 STATUSES: dict[type[Exception], int] = {
-    NotFound: 404, NoSession: 404, BadInput: 422, EnvironmentFailed: 500,
+    NotFound: 404, NoSession: 404, BadInput: 422, EnvironmentFailed: 500, PeerUnavailable: 503, ShuttingDown: 503,
 }  # fmt: skip
 INVALID_JSON = "The body is not valid JSON."
 RETRY_SECONDS = 30  # after which a full server is worth another attempt

@@ -78,7 +78,7 @@ def _add_starting(routes: APIRouter) -> None:
         who = request.state.principal
         try:
             only_of = None if who.may("administer") else who.name
-            stopped = request.app.state.runner.stop(asked.episode_id if asked else None, only_of)
+            stopped = await request.app.state.peers.stop(asked.episode_id if asked else None, only_of)
         except NotYours as problem:
             return JSONResponse({"error": str(problem)}, 403)
         if stopped is None:
@@ -92,9 +92,9 @@ def _add_reading(routes: APIRouter) -> None:
     async def status(request: Request) -> dict[str, Any]:
         """The running episodes, and how many watch each of them here."""
         state = request.app.state
-        running = [episode.meta() for episode in list(state.runner.running.values())]
         watching = {name: len(channel.watchers) for name, channel in state.bus.hub.channels.items()}
         about = {"version": kibitz.__version__, "embed": bool(state.config.embed)}
+        running = await state.peers.running()
         return {"running": running, "watchers": state.bus.hub.watchers, "watching": watching} | about
 
     @routes.get("/presets")

@@ -89,10 +89,8 @@ def _add_reading(routes: APIRouter) -> None:
     @routes.get("/episodes/{episode_id}/turn", responses=NONE)
     async def turn(request: Request, episode_id: Id, seat_token: Token = "") -> Any:
         """The open turn of a person's seat. The `turn.requested` event says the same without polling."""
-        found = request.app.state.runner.seat_of(episode_id, seat_token)
-        if found is None:
-            return JSONResponse(NO_SEAT, 404)
-        return await asyncio.to_thread(found[1].asked)
+        found = await request.app.state.peers.ask(episode_id, "turn", token=seat_token)
+        return found["turn"] if "turn" in found else JSONResponse(NO_SEAT, 404)
 
 
 def _add_streams(routes: APIRouter) -> None:
@@ -110,7 +108,7 @@ def _add_streams(routes: APIRouter) -> None:
             return _missing(episode_id)
         if holds_key(row, episode_key):  # its driver may read back what it wrote
             row = replace(row, open_table=True)
-        lines = _lines(request.app.state.bus.hub, row, since, _viewer(request, episode_id, seat_token))
+        lines = _lines(request.app.state.bus.hub, row, since, await _viewer(request, episode_id, seat_token))
         return StreamingResponse(lines, media_type="application/x-ndjson")
 
     @routes.get(
@@ -129,7 +127,7 @@ def _add_streams(routes: APIRouter) -> None:
         row = await _row(request, episode_id)
         if row is None:
             return _missing(episode_id)
-        viewer = _viewer(request, episode_id, seat_token)
+        viewer = await _viewer(request, episode_id, seat_token)
         lines = _lines(request.app.state.bus.hub, row, since, viewer, REPLAY_BYTES)
         headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
         return StreamingResponse(_replayed(lines, speed), media_type="text/event-stream", headers=headers)
@@ -181,21 +179,21 @@ def _add_changing(routes: APIRouter) -> None:
     @routes.post("/episodes/{episode_id}/act", responses={**NONE, **CONFLICT}, response_model=models.ActAnswer)
     async def act(request: Request, episode_id: Id, asked: Annotated[models.ActRequest, Body()]) -> Any:
         """The person's act, as numbers or in words."""
-        from kibitz.live.episodes.human_seat import NotYourTurn
-
         bearer = request.headers.get("authorization", "").partition(" ")[2].strip()
-        found = request.app.state.runner.seat_of(episode_id, asked.seat_token or bearer)
-        if found is None:
-            if episode_id in request.app.state.runner.running:
+        peers, token = request.app.state.peers, asked.seat_token or bearer
+        unclear = (asked.act is None) == (asked.text is None)
+        given = {"act": asked.act, "text": asked.text, "turn": asked.turn}
+        found = await peers.ask(episode_id, "join" if unclear else "act", token=token, **given)
+        if "seat" not in found:
+            if found.get("wrong_token"):
                 request.app.state.guard.access.note_wrong(request.scope)
             return JSONResponse(NO_SEAT, 404)
-        request.state.audit = {"who": f"seat {found[0]}", "role": "play"}
-        if (asked.act is None) == (asked.text is None):
+        request.state.audit = {"who": f"seat {found['seat']}", "role": "play"}
+        if unclear:
             raise BadInput("Give either act, as numbers, or text, in words.")
-        try:
-            return {"accepted": await asyncio.to_thread(found[1].submit, asked.act, asked.text, asked.turn)}
-        except NotYourTurn as problem:
-            return _conflict(str(problem))
+        if "invalid" in found:
+            raise BadInput(found["invalid"])
+        return _conflict(found["conflict"]) if "conflict" in found else {"accepted": found["accepted"]}
 
 
 async def _row(request: Request, episode_id: str) -> Row | None:
@@ -211,9 +209,9 @@ def _missing(episode_id: str) -> JSONResponse:
     return JSONResponse({"error": f"There is no episode {episode_id}."}, 404)
 
 
-def _viewer(request: Request, episode_id: str, token: str) -> Viewer:
-    found = request.app.state.runner.seat_of(episode_id, token)
-    return None if found is None else int(found[0])
+async def _viewer(request: Request, episode_id: str, token: str) -> Viewer:
+    seat: Viewer = await request.app.state.peers.seat(episode_id, token)
+    return seat
 
 
 def _mark(row: Row) -> str:

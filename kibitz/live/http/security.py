@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 import orjson
 from fastapi import HTTPException
+from starlette.routing import Match
 
 from kibitz.live.access.control import AccessControl
 from kibitz.live.access.limits import RateLimit
@@ -64,7 +65,9 @@ class Guard:
             return
         headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
         address = client_address(scope, self.config.trusted_proxies)
-        problem = self._problem(scope, headers, address)
+        problem = await self._problem(scope, headers, address)
+        if problem is not None and problem[0] == 401 and _is_mistyped(scope, headers):
+            problem = None  # the app answers with its page for unknown addresses
         if problem is not None:
             self.refused[problem[0]] += 1
             await refuse(scope, send, *problem)
@@ -107,7 +110,7 @@ class Guard:
             if not self._connections[address]:
                 del self._connections[address]
 
-    def _problem(self, scope: Scope, headers: dict[bytes, str], address: str) -> tuple[int, str] | None:
+    async def _problem(self, scope: Scope, headers: dict[bytes, str], address: str) -> tuple[int, str] | None:
         path = scope["path"]
         socket = scope["type"] == "websocket"
         changes = (socket and path != WATCH_PATH) or (not socket and scope["method"] not in READING)
@@ -121,7 +124,7 @@ class Guard:
         origin = headers.get(b"origin")
         if origin is not None and (socket or changes) and _netloc(origin) != host.lower():
             return 403, "Requests from other sites are not allowed."
-        if refusal := self.access.refusal(scope, headers, address):
+        if refusal := await self.access.refusal(scope, headers, address):
             return refusal
         if not self._all_requests.take(address) or (
             changes and path.startswith(COSTLY_PATHS) and not self._costly_requests.take(address)
@@ -133,6 +136,13 @@ class Guard:
         if not re.fullmatch(r"[0-9]{1,18}", length) or int(length) > _max_bytes(path):
             return 413, _too_large(path)
         return None
+
+
+def _is_mistyped(scope: Scope, headers: dict[bytes, str]) -> bool:
+    """Whether a browser opens an address that the app has no route for."""
+    if scope["type"] != "http" or scope["method"] not in READING or "text/html" not in headers.get(b"accept", ""):
+        return False
+    return all(route.matches(scope)[0] == Match.NONE for route in scope["app"].routes)
 
 
 def _netloc(origin: str) -> str:

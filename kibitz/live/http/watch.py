@@ -63,7 +63,7 @@ class WatchSession:
     def __init__(self, state: Any, query: dict[str, str]) -> None:
         self.hub: Hub = state.bus.hub
         self.outages: OutageLog = state.bus.outages
-        self._runner, self._store = state.runner, state.bus.store
+        self._runner, self._peers, self._store = state.runner, state.peers, state.bus.store
         self.episode_id = query.get("episode_id") or None
         self._token = query.get("seat_token") or None
         if self.episode_id is not None and not ID.fullmatch(self.episode_id):
@@ -110,8 +110,7 @@ class WatchSession:
 
     async def _episode(self, row: Row, since: int) -> AsyncIterator[Message]:
         channel = self.channel = await self.hub.join(row)
-        found = self._runner.seat_of(row.episode_id, self._token)
-        watcher = Watcher(None if found is None else found[0], self.batch, since + 1)
+        watcher = Watcher(await self._peers.seat(row.episode_id, self._token), self.batch, since + 1)
         self.watcher = watcher
         watcher.push = self.push
         batch = round(1000 * (self.batch or self.hub.auto_batch()))

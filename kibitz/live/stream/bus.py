@@ -13,6 +13,7 @@ from prometheus_client import Histogram
 from kibitz.live.store.base import OutageLog, Row
 from kibitz.live.store.sql import Store
 from kibitz.live.store.stored_event import StoredEvent
+from kibitz.live.stream.calls import Calls
 from kibitz.live.stream.hub import DELAY_SECONDS, Hub
 
 
@@ -22,6 +23,7 @@ class Link(Protocol):
     name: str
     away: bool  # the other servers cannot be reached
     left_out: int  # events dropped from a full queue; the other servers read them from the store
+    calls: Calls
 
     def send(self, event: StoredEvent) -> None:
         """Never blocks and never raises: the other servers read a lost event from the store."""

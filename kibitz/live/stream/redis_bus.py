@@ -2,7 +2,7 @@
 
 Redis is only a fast messenger: an entry says which event was committed, and other servers read it from the store.
 So an outage of Redis loses nothing, an entry cannot show an event that the store does not have, and reading the entries
-reveals no private value.
+reveals no private value. `calls` carries what a person at another server asks and does in a seat.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from kibitz.core.errors import BadInput
 from kibitz.live.store.base import StoreUnavailable
 from kibitz.live.store.stored_event import ID, StoredEvent
+from kibitz.live.stream.calls import Calls
 
 if TYPE_CHECKING:
     from kibitz.live.stream.bus import Link
@@ -60,6 +61,7 @@ class RedisLink:
         self._loop: asyncio.AbstractEventLoop | None = None
         self.away = True
         self._logged_away: bool | None = None
+        self.calls = Calls(self._redis, self._error)
 
     def send(self, event: StoredEvent) -> None:
         with self._guard:
@@ -81,7 +83,7 @@ class RedisLink:
         self._loop = asyncio.get_running_loop()
         self._wake.set()  # events may have been queued before
         try:
-            await asyncio.gather(self._send_all(), self._receive_all(hub))
+            await asyncio.gather(self._send_all(), self._receive_all(hub), self.calls.run(hub.store.owner))
         finally:
             await self._redis.aclose()
 
