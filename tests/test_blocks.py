@@ -24,7 +24,8 @@ from tests.conftest import Finished
 Command = Callable[..., Finished]
 BLOCKS = all_blocks()
 QUICK = {"environments.md", "games.md", "install.md"}  # the others compile more than a test of a second may
-RUN = [name for name, blocks in BLOCKS.items() if any(not block.not_run for block in blocks)]
+ELSEWHERE = {"python.md"}  # tests/test_notebook.py runs it
+RUN = [name for name, blocks in BLOCKS.items() if any(not block.not_run for block in blocks) and name not in ELSEWHERE]
 START_SECONDS = 120
 
 
