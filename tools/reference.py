@@ -23,7 +23,6 @@ FOLDER = ROOT / "docs" / "reference"
 # Environment variables that kibitz reads, and what each does; a test finds every variable that the code names.
 VARIABLES = {
     "KIBITZ_TOKEN": "token of the live server, for `kibitz serve` and `kibitz watch`; `--token` has precedence",
-    "KIBITZ_STORE": "event store of `kibitz.live.openenv_app:app`, which has no command line; default `kibitz.db`",
     "KIBITZ_LLM_PRESETS": "file with your own presets of language models; default `~/.config/kibitz/llm_presets.yaml`",
     "KIBITZ_SPEECH": "voice of the commentary: `auto`, `cartesia`, `piper`, `espeak` or `silent`",
     "KIBITZ_PIPER_VOICE": "model file of another Piper voice",
@@ -240,7 +239,25 @@ def events() -> str:
 
 def variables() -> str:
     rows = [(code(name), cell(about)) for name, about in sorted(VARIABLES.items())]
-    return "\n".join(["# Environment variables\n", INTRODUCTION, table("variable, meaning", rows)])
+    served = [(code(f"KIBITZ_{flag[2:].upper().replace('-', '_')}"), code(flag)) for flag in serve_flags()]
+    return "\n".join(
+        [
+            "# Environment variables\n",
+            INTRODUCTION,
+            table("variable, meaning", rows),
+            "## Options of the server\n",
+            "`kibitz serve` and the app `kibitz.live.openenv_app:app` read each option from a variable, too.\n",
+            table("variable, option of `kibitz serve`", served),
+        ]
+    )
+
+
+def serve_flags() -> list[str]:
+    """The options of `kibitz serve` that a variable can set."""
+    from kibitz.cli import app
+
+    options = typer.main.get_command(app).commands["serve"].params  # type: ignore[attr-defined]
+    return sorted(option.opts[0] for option in options if option.opts[0] not in ("--json", "--token"))
 
 
 def named_variables() -> set[str]:

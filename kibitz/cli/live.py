@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated
@@ -29,6 +30,9 @@ def serve(
     tokens: Annotated[
         Path | None, typer.Option("--tokens", help="File with a line ROLE NAME TOKEN for each further token")
     ] = None,
+    guests: Annotated[
+        bool, typer.Option("--guests", help="Print an invitation: a link whose holders may start games and play")
+    ] = False,
     audit: Annotated[
         Path | None, typer.Option("--audit", help="File to append the audit log to; default: none")
     ] = None,
@@ -80,8 +84,8 @@ def serve(
         import_module("redis")  # if it is missing, say so before the store is created
     run(
         LiveConfig(
-            host=host, port=port, store=store, bus=bus, token=token or os.environ.get("KIBITZ_TOKEN", ""),
-            tokens=tokens, audit=audit,
+            host=host, port=port, store=store, bus=bus, token=token,
+            tokens=tokens, guests=secrets.token_urlsafe(12) if guests else "", audit=audit,
             max_episodes=max_episodes, max_drivers=max_drivers, pace=pace, player_timeout=player_timeout,
             store_timeout=store_timeout, human_seconds=human_seconds, drain=drain, connections=connections,
             starts=starts, trusted_proxies=trusted_proxies, runs=runs, default_game=default_game, embed=embed,
@@ -183,7 +187,8 @@ def migrate_store(store: StoreUrl = "kibitz.db", as_json: Json = False) -> None:
 
 
 def add_to(app: typer.Typer, bench: typer.Typer) -> None:
-    app.command()(serve)
+    # every option of the server can also be a variable: KIBITZ_STORE, KIBITZ_MAX_EPISODES, ...
+    app.command(context_settings={"auto_envvar_prefix": "KIBITZ"})(serve)
     app.command(cls=WithPlayers)(watch)
     app.add_typer(store_app, name="store")
     bench.command("live")(bench_live)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from ipaddress import ip_address
 from pathlib import Path
+from typing import Any
 
 from kibitz.core.errors import BadInput
 from kibitz.live.access.roles import check_token
 
 ORIGIN = r"https?://[A-Za-z0-9.-]+(:\d+)?"
+VARIABLE_PREFIX = "KIBITZ"  # of environment variables that set options of `kibitz serve`
 
 
 @dataclass(frozen=True)
@@ -23,6 +27,7 @@ class LiveConfig:
     bus: str = ""  # redis://..., or empty: in process
     token: str = ""  # once it is set, every route that changes something requires it
     tokens: Path | None = None  # file with more tokens, each with a role and a name
+    guests: str = ""  # token of an invitation, whose holders may start and play but not administer
     audit: Path | None = None  # file that gets a line about every change and every wrong token
     max_episodes: int = 1  # played at once by this server
     pace: float = 0.6  # seconds between steps, so that people can follow
@@ -42,6 +47,19 @@ class LiveConfig:
     embed: str = ""  # sites that may show episodes in a frame: origins, or * for all; empty: none
     warm: bool = True  # compile the games in the background at the start
 
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> LiveConfig:
+        """`KIBITZ_STORE` for `store`, and so on: the variables of `kibitz serve`. BadInput names a malformed one."""
+        given: dict[str, Any] = {}
+        for one in fields(cls):
+            text = environment.get(variable := f"{VARIABLE_PREFIX}_{one.name}".upper(), "")
+            if text:
+                try:
+                    given[one.name] = _read(text, one.default)
+                except (ValueError, KeyError):
+                    raise BadInput(f"{variable} is {text!r}, which {one.name} cannot be; correct it.") from None
+        return cls(**given)
+
     def check(self) -> None:
         """BadInput if the configuration is unsafe or malformed."""
         guarded = bool(self.token) or self.tokens is not None
@@ -53,6 +71,8 @@ class LiveConfig:
             check_token(self.token)
         if self.embed and not re.fullmatch(rf"\*|{ORIGIN}( {ORIGIN})*", self.embed):
             raise BadInput(f"{self.embed!r} names no sites; give origins such as https://example.org, or * for all.")
+        if self.guests and not guarded:
+            raise BadInput("An invitation needs a server with a token; give a --token as well as --guests.")
         if self.bus and not self.bus.startswith(("redis://", "rediss://", "unix://")):
             shown = self.bus.split("@")[-1]  # without user and password
             raise BadInput(f"The bus {shown!r} is not supported; give redis://HOST:PORT, or omit --bus.")
@@ -66,3 +86,10 @@ class LiveConfig:
             return ip_address(self.host).is_loopback
         except ValueError:
             return False
+
+
+def _read(text: str, like: Any) -> Any:
+    """The text as a value of the default's type; ValueError if it is none. A default of None is a path."""
+    if isinstance(like, bool):
+        return {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}[text.lower()]
+    return Path(text) if like is None else type(like)(text)

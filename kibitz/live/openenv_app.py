@@ -1,20 +1,16 @@
 """The server as an ASGI app, for tools that expect one: `uvicorn kibitz.live.openenv_app:app`.
 
-Usually, run `kibitz serve` instead. Without KIBITZ_TOKEN the app answers only this machine, whatever address
-the tool listens on.
+Usually, run `kibitz serve` instead; the same variables (`KIBITZ_STORE`, `KIBITZ_TOKEN` and so on) set its options.
+Without a token the app answers only this machine, whatever address the tool listens on.
 """
 
 from __future__ import annotations
 
-import os
+from dataclasses import replace
 
 from kibitz.live.app import create_app
 from kibitz.live.config import LiveConfig
 
-_token = os.environ.get("KIBITZ_TOKEN", "")
+_config = LiveConfig.from_environment()
 
-app = create_app(
-    LiveConfig(
-        host="0.0.0.0" if _token else "127.0.0.1", token=_token, store=os.environ.get("KIBITZ_STORE", "kibitz.db")
-    )
-)
+app = create_app(replace(_config, host="0.0.0.0" if _config.token else "127.0.0.1"))

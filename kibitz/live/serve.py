@@ -11,6 +11,7 @@ import signal
 import socket
 import sys
 from dataclasses import replace
+from ipaddress import ip_address
 from types import FrameType
 from typing import Any
 
@@ -75,8 +76,7 @@ def serve(config: LiveConfig, as_json: bool = False) -> None:
     logging.basicConfig(format="%(asctime)s %(name)s %(message)s", stream=sys.stderr)
     logging.getLogger("kibitz").setLevel(logging.INFO)
     app = create_app(replace(config, port=port))
-    url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
-    line = json.dumps({"url": url, "store": config.store.split("@")[-1]}) if as_json else f"kibitz: open {url}/"
+    line = announcement(config, host, port, as_json)
     # behind a proxy every connection comes from the proxy, which has to limit them itself
     most = math.inf if config.trusted_proxies else 2 * config.connections
     backlog = app.state.bus.hub.backlog
@@ -86,6 +86,43 @@ def serve(config: LiveConfig, as_json: bool = False) -> None:
         proxy_headers=False, server_header=False, lifespan="on", timeout_graceful_shutdown=GRACE_SECONDS,
     )  # fmt: skip
     Server(settings, app.state, line).run(sockets=[listener])
+
+
+def announcement(config: LiveConfig, host: str, port: int, as_json: bool) -> str:
+    """What the server prints once it listens: the address that others use, and the invitation for them."""
+    here = ip_address(host).is_unspecified
+    url = _url(lan_address(host) if here else host, port)
+    invitation = f"{url}/#token={config.guests}" if config.guests else ""
+    if as_json:
+        about = {"url": url, "store": config.store.split("@")[-1]}
+        return json.dumps(about | ({"invitation": invitation} if invitation else {}))
+    lines = [f"kibitz: open {url}/"]
+    if here:
+        lines.append(f"kibitz: on this machine also {_url('127.0.0.1', port)}/")
+    if invitation:
+        lines.append(f"kibitz: guests who open {invitation} may start games and play, but not administer")
+    return "\n".join(lines)
+
+
+def lan_address(unspecified: str) -> str:
+    """The address under which other machines reach this one; loopback where there is no network.
+
+    Connecting a datagram socket sends nothing: the system only chooses the interface that would.
+    """
+    v6 = ":" in unspecified
+    family, target, loopback = (
+        (socket.AF_INET6, "2001:db8::1", "::1") if v6 else (socket.AF_INET, "203.0.113.1", "127.0.0.1")
+    )
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect((target, 9))
+            return str(probe.getsockname()[0])
+        except OSError:
+            return loopback
+
+
+def _url(host: str, port: int) -> str:
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 def _listen(config: LiveConfig) -> socket.socket:

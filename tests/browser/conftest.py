@@ -26,6 +26,7 @@ FLAGS = [
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
+    "--host-resolver-rules=MAP kibitz.lan 127.0.0.1",  # a name that browsers do not trust as they trust localhost
 ]
 Open = Callable[..., Any]
 

@@ -24,6 +24,7 @@ class Served:
 
     url: str
     process: Child
+    invitation: str = ""  # with --guests
 
     @property
     def ws(self) -> str:
@@ -83,7 +84,8 @@ def start_server(store: Path | str, *more: str, env: dict[str, str] | None = Non
     process = Child(["serve", "--port", "0", "--store", str(store), "--json", "--drain", "0", *more], env or {})
     line = process.first_line(240)
     assert line, "the server did not start"
-    return Served(json.loads(line)["url"], process)
+    about = json.loads(line)
+    return Served(about["url"], process, about.get("invitation", ""))
 
 
 @pytest.fixture

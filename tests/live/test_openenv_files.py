@@ -36,8 +36,7 @@ def test_the_port_is_the_same_everywhere() -> None:
         == header["app_port"]
         == int(re.findall(r"^EXPOSE (\d+)$", docker, re.MULTILINE)[0])
     )
-    command = json.loads(re.findall(r"^CMD (.*)$", docker, re.MULTILINE)[0])
-    assert command[:4] == ["kibitz", "serve", "--host", "0.0.0.0"] and str(header["app_port"]) in command
+    assert f"KIBITZ_PORT={header['app_port']} " in docker and "KIBITZ_HOST=0.0.0.0 " in docker
 
 
 def test_the_image_does_not_run_as_root() -> None:

@@ -29,7 +29,7 @@ class AccessControl:
     """One server's tokens, audit log, and limit on wrong tokens."""
 
     def __init__(self, config: LiveConfig) -> None:
-        self.tokens, self.audit = Tokens(config.token, config.tokens), AuditLog(config.audit)
+        self.tokens, self.audit = Tokens(config.token, config.tokens, config.guests), AuditLog(config.audit)
         self.seat_of: Callable[[str, str], Awaitable[int | None]] = _no_seat  # set by the app
         self._wrong = RateLimit(WRONG_TOKENS / WRONG_SECONDS, WRONG_TOKENS)
 

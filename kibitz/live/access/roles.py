@@ -64,10 +64,11 @@ def needed(scope: Mapping[str, Any]) -> str:
 class Tokens:
     """The server's tokens. It keeps their digests only, and compares those in constant time."""
 
-    def __init__(self, token: str = "", file: Path | None = None) -> None:
-        """BadInput if the file is malformed."""
+    def __init__(self, token: str = "", file: Path | None = None, guests: str = "") -> None:
+        """BadInput if the file is malformed. `guests` is the token of an invitation, which may start and play."""
         self.required = bool(token) or file is not None
-        self._own = [(_digest(token), Principal("token", "administer"))] if token else []
+        own = {token: Principal("token", "administer"), guests: Principal("guests", "start")}
+        self._own = [(_digest(text), who) for text, who in own.items() if text]
         self._file, self._version, self._read_at = file, (0, 0, 0), 0.0
         self._known, self._private = self._own, False
         if file is not None:

@@ -47,9 +47,9 @@ async function route() {
   app.shown = null; // the page for the old address must not change the new one
   const [, folder, rest] = pathname.match(/^\/(\w+)\/(.+)$/) || [];
   const episode = folder === "e" || folder === "embed" ? rest : null;
-  const [, held] = hash.match(/^#seat=([\w-]+)$/) || [];
-  if (episode && held) { // a seat's link: this tab keeps the token, the address does not
-    sessionStorage.setItem(`seat:${episode}`, held);
+  const [, kind, held] = hash.match(/^#(seat|token)=([\w-]+)$/) || [];
+  if (kind === "token" || (kind && episode)) { // an invitation: this tab keeps the token, the address does not
+    sessionStorage.setItem(kind === "token" ? "token" : `seat:${episode}`, held);
     history.replaceState(null, "", pathname + search);
   }
   const name = folder ? FOLDERS[folder] : VIEWS[pathname];

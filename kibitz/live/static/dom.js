@@ -182,3 +182,22 @@ export const words = (name) => String(name).replaceAll("_", " ");
 export const capital = (line) => line.replace(/^./, (letter) => letter.toUpperCase());
 
 export const many = (n, word) => `${n} ${word}${n === 1 ? "" : "s"}`;
+
+// Whether the text is now in the clipboard. Browsers offer `navigator.clipboard` only over HTTPS and on this machine.
+export async function copy(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    const before = document.activeElement;
+    const area = h("textarea.sr", { "aria-hidden": "true" });
+    (document.querySelector("dialog[open]") || document.body).append(area); // outside of a dialog nothing can be selected
+    area.value = text;
+    area.focus();
+    area.select();
+    const done = document.execCommand("copy");
+    area.remove();
+    before?.focus();
+    return done;
+  }
+}

@@ -1,5 +1,5 @@
 // Opens the episode that was just started, and gives people their seats: one person plays in this tab; two get a link each.
-import { badge, h, put, text } from "./dom.js";
+import { badge, copy, h, put, text } from "./dom.js";
 import { openDialog } from "./dialog.js";
 
 export function goTo(app, { episode_id: id, url, seats }) {
@@ -10,13 +10,12 @@ export function goTo(app, { episode_id: id, url, seats }) {
 }
 
 function openLinks(seats) {
-  const copy = ({ currentTarget }, link) => navigator.clipboard.writeText(link).then(() => put(currentTarget, "Copied"), () => {});
-  // browsers offer the clipboard only over HTTPS and on this machine; elsewhere people select the link
+  const handOut = async ({ currentTarget }, link) => await copy(link) && put(currentTarget, "Copied");
   openDialog("Two people play", "", (dialog) => [
     h("h2", null, "Two people play"),
     h("p.dim", null, "Send each person one link. A link opens one seat and shows only that seat's private values; keep it from the other person."),
     ...seats.map(({ seat, url }) => h("div.row", null, badge(seat), h("b", null, `Seat ${seat}`), text("a.wrap", location.origin + url, { href: url, onclick: () => dialog.close() }),
-      navigator.clipboard && h("button", { "aria-label": `Copy the link of seat ${seat}`, onclick: (event) => copy(event, location.origin + url) }, "Copy"))),
+      h("button", { "aria-label": `Copy the link of seat ${seat}`, onclick: (event) => handOut(event, location.origin + url) }, "Copy"))),
     h("div.row", null, h("button.primary", { onclick: () => dialog.close() }, "Watch")),
   ]);
 }

@@ -1,5 +1,5 @@
 // Shares a moment: its link, its card as a picture, and the code that shows the game on another site.
-import { ask, h, put, signed, style, text } from "./dom.js";
+import { ask, copy, h, put, signed, style, text } from "./dom.js";
 import { openDialog } from "./dialog.js";
 
 await style(import.meta.url);
@@ -21,10 +21,10 @@ export async function openShare(id, seq) {
   ]);
 }
 
-// A line to copy. Browsers offer the clipboard only over HTTPS and on this machine; elsewhere people select the text.
+// A line to copy.
 function copied(label, line) {
   const done = h("span.dim.small", { role: "status" });
-  return [h("div.copied", null, h("b", null, label), text("code", line), navigator.clipboard && h("button", { "aria-label": `Copy: ${label}`, onclick: () => navigator.clipboard.writeText(line).then(() => put(done, "Copied."), () => {}) }, "Copy"), done)];
+  return [h("div.copied", null, h("b", null, label), text("code", line), h("button", { "aria-label": `Copy: ${label}`, onclick: async () => await copy(line) && put(done, "Copied.") }, "Copy"), done)];
 }
 
 // The card as a PNG file, drawn here: sites and chats that take no SVG take this one.
