@@ -1,9 +1,8 @@
-"""The notebook in `examples/`, and the code blocks of docs/python.md, run from top to bottom."""
+"""The notebook in `examples/` runs from top to bottom."""
 
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ TINY = {
 }  # fmt: skip
 
 
-@pytest.mark.conformance  # trains four policies
+@pytest.mark.conformance  # trains two policies
 def test_the_notebook_trains_compares_and_plots(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     from kibitz.train import start
 
@@ -37,14 +36,3 @@ def test_the_notebook_trains_compares_and_plots(monkeypatch: pytest.MonkeyPatch,
     assert (names["RUNS"] / "curves.pdf").read_bytes().startswith(b"%PDF")
     assert [row["seeds"] for row in names["comparison"].summary()["runs"]] == [2, 2]
     assert len(names["axes"].patches) == 3
-
-
-@pytest.mark.conformance  # trains a policy
-def test_the_code_in_the_page_about_python_runs(capsys: Any) -> None:
-    text = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
-    assert len(blocks) == 3
-    for block in blocks:
-        text = block.replace('("none", "expert")', '("none",)').replace('folder / "expert"', 'folder / "none"')
-        exec(compile(text, "docs/python.md", "exec"), {})
-    assert "none" in capsys.readouterr().out

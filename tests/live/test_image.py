@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shlex
 import shutil
 import socket
@@ -33,7 +32,8 @@ def of_kind(name: str) -> list[str]:
 
 def test_the_image_has_what_several_servers_need() -> None:
     (installs,) = [step for step in of_kind("RUN") if step.startswith("pip install")]
-    assert {"live", "scale"} <= set(re.findall(r"\w+", installs.partition("[")[2]))
+    (extras,) = [step.removeprefix("EXTRAS=") for step in of_kind("ARG") if step.startswith("EXTRAS=")]
+    assert {"live", "scale"} <= set(extras.split(",")) and ".[${EXTRAS}]" in installs
     assert "--constraint requirements.lock" in installs
     variables = dict(word.partition("=")[::2] for step in of_kind("ENV") for word in shlex.split(step))
     assert variables["KIBITZ_HOST"] == "0.0.0.0"
@@ -47,7 +47,7 @@ def test_the_images_steps_lead_to_a_server_that_answers_its_health_check(tmp_pat
     for step in of_kind("COPY"):
         *sources, target = [word for word in shlex.split(step) if not word.startswith("--")]
         for source in [path for name in sources for path in sorted(ROOT.glob(name))]:
-            place = work / target / ("" if target.endswith("/") and source.is_dir() else "")
+            place = work / target
             if source.is_dir():
                 shutil.copytree(source, place, ignore=shutil.ignore_patterns("__pycache__"))
             else:
@@ -62,7 +62,12 @@ def test_the_images_steps_lead_to_a_server_that_answers_its_health_check(tmp_pat
     with socket.socket() as free:  # port 8000 may be taken here
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    environment |= {"KIBITZ_PORT": str(port), "KIBITZ_TOKEN": TOKEN, "PYTHONPATH": str(packages), "PATH": os.environ["PATH"]}
+    environment |= {
+        "KIBITZ_PORT": str(port),
+        "KIBITZ_TOKEN": TOKEN,
+        "PYTHONPATH": str(packages),
+        "PATH": os.environ["PATH"],
+    }
     (home / "data").mkdir(parents=True)
     program, *words = json.loads(of_kind("CMD")[0])
     assert program == "kibitz"
@@ -72,7 +77,7 @@ def test_the_images_steps_lead_to_a_server_that_answers_its_health_check(tmp_pat
     check = json.loads(of_kind("HEALTHCHECK")[0].partition("CMD ")[2])
     with subprocess.Popen(command, cwd=home, env=environment, stdout=subprocess.PIPE, text=True) as server:
         try:
-            assert server.stdout is not None and f":{port}/custom" in server.stdout.readline()
+            assert server.stdout is not None and f":{port}/" in server.stdout.readline()
             wait_until(lambda: subprocess.run([sys.executable, *check[1:]], env=environment).returncode == 0)
             assert (home / "data" / "kibitz.db").is_file()
         finally:
