@@ -15,7 +15,7 @@ THIRD_PARTY_TIMEOUT := -o faulthandler_timeout=1200
 # Python packages and the model's weights install while apt installs system packages.
 SETUP := +@$(MAKE) --no-print-directory -j3
 
-.PHONY: demo test conformance heavy weights modules ready-test ready-conformance system browser examples screenshots reference dist audit check lint types lock clean
+.PHONY: demo test conformance heavy weights modules ready-test ready-conformance system browser examples screenshots animation reference dist audit check lint types lock clean
 
 demo: $(VENV)/.demo weights
 	$(BIN)/kibitz demo
@@ -102,6 +102,10 @@ browser:
 # The pictures in README and docs, taken from a server and a browser started for the purpose.
 screenshots: $(VENV)/.test browser
 	$(BIN)/python tools/screenshots.py docs/pictures
+
+# The animation in the README alone.
+animation: $(VENV)/.test browser
+	$(BIN)/python tools/screenshots.py docs/pictures --animation
 
 # docs/reference, generated from the code.
 reference: $(VENV)/.test

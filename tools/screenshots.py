@@ -1,11 +1,13 @@
 """Pictures of the cockpit for README and docs: `python tools/screenshots.py docs/pictures [--all]`.
 
-Starts its own server and browser, plays episodes with fixed seeds and writes PNG files. `--all` adds every
+Starts its own server and browser, plays episodes with fixed seeds and writes PNG files, the pictures of the journeys in
+docs/journeys.md, and the animation of the README (`match.webp`; `--animation` makes only that one). `--all` adds every
 page in every state at 360, 768 and 1440 px in both themes, for a person to review.
 """
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
 import subprocess
@@ -19,6 +21,9 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
          "--disable-component-update", "--disable-sync"]  # fmt: skip
+ANIMATION_SIZE = (1120, 700)  # pixels of the window; the animation has three quarters of them
+ANIMATED_BALLS = 30
+FRAME_MS = 650
 MATCH, TALK, GENERIC = "ep-picture-match", "ep-picture-talk", "ep-picture-generic"
 
 
@@ -107,6 +112,22 @@ class Camera:
         self.keep(page, name)
         self.stop(started)
 
+    def home(self) -> None:
+        """The home page while a match is played."""
+        request = {"game": "cricket", "players": ["balanced", "aggressive"], "pace": 0.2, "seed": 5, "max_overs": 5}
+        started = post(f"{self.base}/custom/start_episode", json.dumps(request).encode())
+        while get(f"{self.base}/episodes/{started['episode_id']}")["last_seq"] < 100:
+            time.sleep(0.1)
+        self.keep(self.open("/", ".glimpse svg", 1440, 900, "light"), "home")
+        self.stop(started)
+
+    def play(self, path: str, asked: dict[str, Any]) -> str:
+        """Starts an episode, waits for its end and returns its id."""
+        episode_id = str(post(self.base + path, json.dumps(asked).encode())["episode_id"])
+        while get(f"{self.base}/episodes/{episode_id}")["status"] == "running":
+            time.sleep(0.1)
+        return episode_id
+
     def stop(self, started: dict[str, Any]) -> None:
         post(f"{self.base}/custom/stop_episode", json.dumps({"episode_id": started["episode_id"]}).encode())
         for _ in range(100):
@@ -127,12 +148,55 @@ def pictures(camera: Camera, record: dict[str, list[str]], everything: bool) -> 
     camera.take("negotiation-1440-light", f"/e/{TALK}", ".plot .nash", height=1000)
     camera.take("negotiation-1440-dark", f"/e/{TALK}", ".plot .nash", height=1000, theme="dark")
     camera.take("cricket-360-light", f"/e/{MATCH}?seq={middle}", ".turns li", width=360, height=780)
-    camera.take("start", "/custom", "form .primary")
+    camera.home()
     camera.seated("seat", "deal_or_no_deal", "bayes", 1440, 900, "light")
     if everything:
         for width, height in ((360, 1900), (768, 1200), (1440, 1000)):
             for theme in ("light", "dark"):
                 every_state(camera, middle, width, height, theme)
+
+
+def animation(camera: Camera, record: dict[str, list[str]], file: Path) -> None:
+    """The last overs of a chase as animated WebP. Pillow comes with matplotlib, which `make test` installs."""
+    from PIL import Image
+
+    stops = [event["seq"] for event in map(json.loads, record[MATCH]) if event["type"] == "commentary"]
+    page = camera.open(f"/e/{MATCH}?seq={stops[-ANIMATED_BALLS]}", ".turns li", *ANIMATION_SIZE, "light")
+    frames = []
+    for seq in [*stops[-ANIMATED_BALLS:], json.loads(record[MATCH][-1])["seq"]]:
+        page.evaluate("seq => document.querySelector('kibitz-watch').timeline.seek(seq)", seq)
+        page.wait_for_timeout(250)
+        frames.append(Image.open(io.BytesIO(page.screenshot())).convert("RGB"))
+    page.close()
+    shown = [
+        frame.resize((ANIMATION_SIZE[0] * 3 // 4, ANIMATION_SIZE[1] * 3 // 4), Image.Resampling.LANCZOS)
+        for frame in frames
+    ]
+    seconds = [FRAME_MS] * (len(shown) - 1) + [4 * FRAME_MS]
+    shown[0].save(file, save_all=True, append_images=shown[1:], duration=seconds, loop=0, quality=70, method=6)
+    print(file, f"{file.stat().st_size:,} bytes")
+
+
+def journeys(camera: Camera, record: dict[str, list[str]]) -> None:
+    """What docs/journeys.md shows: a visitor plays, a researcher finds out why, a teacher shares a moment."""
+    page = camera.open("/", ".glimpse svg", 1280, 800, "light")
+    page.get_by_role("button", name="Play two overs").click()
+    page.locator(".seat.mine").wait_for()
+    page.wait_for_timeout(600)
+    started = {"episode_id": page.url.rpartition("/")[2].partition("?")[0]}
+    camera.keep(page, "journey-visitor")
+    camera.stop(started)
+    game = {"game": "deal_or_no_deal", "players": ["partner:stubborn", "bayes"], "seed": 5, "pace": 0}
+    lost = camera.play("/custom/start_episode", game)
+    camera.take("journey-researcher-1", "/players/partner%3Astubborn", "a.episode", 1280, 800)
+    branch = camera.play(f"/episodes/{lost}/branch", {"turn": 2, "players": ["bayes", "bayes"], "pace": 0})
+    camera.take("journey-researcher-2", f"/compare?a={lost}&b={branch}", ".boardscore .side", 1280, 900)
+    page = camera.open(f"/e/{MATCH}", ".status.ended", 1280, 900, "light")
+    page.keyboard.press("Shift+ArrowLeft")
+    page.get_by_role("button", name="Share this moment").click()
+    page.wait_for_function("() => document.querySelector('.sharecard')?.naturalWidth > 0")
+    page.wait_for_timeout(300)
+    camera.keep(page, "journey-teacher")
 
 
 def every_state(camera: Camera, middle: int, width: int, height: int, theme: str) -> None:
@@ -188,11 +252,16 @@ def main() -> None:
         try:
             assert server.stdout is not None
             base = json.loads(server.stdout.readline())["url"]
-            for lines in episodes.values():
-                post(f"{base}/episodes", "\n".join(lines).encode())
+            for name, lines in episodes.items():
+                if everything or name != GENERIC:
+                    post(f"{base}/episodes", "\n".join(lines).encode())
             with sync_playwright() as play:
                 browser = play.chromium.launch(executable_path=chromium, args=FLAGS)
-                pictures(Camera(browser, base, folder), episodes, everything)
+                camera = Camera(browser, base, folder)
+                animation(camera, episodes, folder / "match.webp")
+                if "--animation" not in sys.argv:
+                    pictures(camera, episodes, everything)
+                    journeys(camera, episodes)
                 browser.close()
         finally:
             server.terminate()

@@ -35,10 +35,12 @@ def weigh(page: Any, view: str) -> None:
     assert MIN_BYTES < found["wire"] < MAX_BYTES, found
 
 
-def test_every_page_fetches_at_most_sixty_kilobytes(open_page: Open) -> None:
-    for address in ("/", "/custom", "/lobby", "/leaderboard", "/runs"):
+def test_every_page_fetches_at_most_sixty_kilobytes(open_page: Open, played: dict[str, str]) -> None:
+    match = played["cricket"]
+    pages = ("/", "/custom", "/lobby", "/leaderboard", "/players/heuristic", "/studies", "/runs")
+    for address in (*pages, f"/compare?a={match}&b={match}", f"/embed/{match}"):
         page = open_page(address)
-        page.locator("form .primary, .page .card").first.wait_for()
+        page.locator("form .primary, .page .card, .boardscore .side").first.wait_for()
         weigh(page, address)
 
 

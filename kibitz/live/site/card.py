@@ -13,7 +13,8 @@ from kibitz.live.site.outline import Outline, Outlines
 from kibitz.live.store.base import Row
 
 SEATS = ("#84b9f2", "#f2a768")  # the page's colours of the seats, on dark ground
-SHAPES = ('<circle cx="12" cy="12" r="11"/>', '<path d="M12 0 24 12 12 24 0 12z"/>')
+# a shield and a pennant, as on the page
+CRESTS = ("M2 2h24v14c0 7-6 11-12 13C8 27 2 23 2 16z", "M14 1 27 15 14 29 1 15z")
 LINE = (80, 1120, 400, 500)  # left, right, top and bottom of the course of the game, in pixels
 CAPTION_CHARACTERS = 62  # that fit into a line
 MAX_NAME = 34
@@ -74,17 +75,23 @@ def _svg(row: Row, outline: Outline) -> str:
     for seat, (name, score) in enumerate(zip(_sides(row, outline), _scores(outline), strict=True)):
         top = 130 + 120 * seat
         parts += [
-            f'<g fill="{SEATS[seat]}" transform="translate(80 {top - 36}) scale(1.6)">{SHAPES[seat]}</g>',
-            _text(140, top, 52, name, MAX_NAME, weight=700),
+            f'<path fill="#232b2f" stroke="{SEATS[seat]}" stroke-width="2" d="{CRESTS[seat]}" '
+            f'transform="translate(64 {top - 50}) scale(2.2)"/>',
+            _text(95, top - 8, 24, _initials(name), 2, weight=700, anchor="middle"),
+            _text(150, top, 52, name, MAX_NAME, weight=700),
             _text(1120, top, 56, score, 20, weight=700, anchor="end"),
         ]
         if outline.sides:
-            parts.append(_text(140, top + 36, 26, f"played by {called(row.players[seat])}", 60, fill="#a3adaa"))
+            parts.append(_text(150, top + 36, 26, f"played by {called(row.players[seat])}", 60, fill="#a3adaa"))
     parts += _course(outline)
     for i, line in enumerate(textwrap.wrap(_plain(outline.caption), CAPTION_CHARACTERS)[:2]):
         parts.append(_text(80, 548 + 40 * i, 30, line, CAPTION_CHARACTERS))
     parts.append(_text(1120, 610, 24, "kibitz", 10, weight=700, anchor="end", fill="#5fcf9c"))
     return "\n".join([*parts, "</svg>"])
+
+
+def _initials(name: str) -> str:
+    return "".join(word[0] for word in name.split()[:2]).upper()
 
 
 def _course(outline: Outline) -> list[str]:

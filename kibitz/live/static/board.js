@@ -1,6 +1,6 @@
 // An episode without the page around it: the score, the game's own drawing and the caption. Used where a game is shown
 // beside other things: on the home page, embedded in another site, next to the game that it was branched from.
-import { ask, badge, h, put, seatClass, style, text } from "./dom.js";
+import { ask, badge, crest, h, put, seatClass, style, text } from "./dom.js";
 import { Feed } from "./feed.js";
 import { fetchGame, fresh, over, reduce } from "./reduce.js";
 import { Timeline } from "./timeline.js";
@@ -13,7 +13,7 @@ const drawn = (stage, { mount }, caption) => (mount ? mount(stage, { caption, en
 // Two lines, one for each side.
 function scores(state) {
   const { sides } = state.adapter.scoreboard?.(state) || { sides: [] };
-  return sides.map((one) => h("div", { class: `side ${seatClass(one.seat)}` }, badge(one.seat), " ", text("b", one.name), h("span.gap"), text("span.num.strong", one.main), text("small.dim", one.sub)));
+  return sides.map((one) => h("div", { class: `side ${seatClass(one.seat)}` }, one.by ? crest(one.name, one.seat) : badge(one.seat), text("b", one.name), h("span.gap"), text("span.num.strong", one.main), text("small.dim", one.sub)));
 }
 
 const FEW_EVENTS = 150; // whose history is cheap enough to show what led to the position

@@ -48,7 +48,7 @@ class Compare extends HTMLElement {
     }
     const [one, other] = lives.map((live) => live.turns);
     const apart = one.find((entry, i) => other[i] && JSON.stringify(entry.acts) !== JSON.stringify(other[i].acts));
-    if (!apart) return;
+    if (!apart || lives[0].game !== lives[1].game) return;
     const said = (entry) => entry.decisions.map((decision) => decision.text).join(" v ");
     put(this.first, `First difference at ${apart.label}: ${said(apart)}, against ${said(other[one.indexOf(apart)])}.`);
     if (!this.moved && this.at !== null && lives.every((live) => live.turn + 1 > this.at)) { this.moved = true; this.go(this.at + 1); }

@@ -161,6 +161,12 @@ export const badge = (seat) =>
   s("svg", { viewBox: "0 0 12 12", class: `badge ${seatClass(seat)}`, role: "img", "aria-label": `seat ${seat}` },
     seat === 0 ? s("circle", { cx: 6, cy: 6, r: 5 }) : s("path", { d: "M6 .5 11.5 6 6 11.5.5 6z" }));
 
+// A side's crest: a shield or a pennant with the initials of its name, so that two sides differ in shape, colour and letters.
+export const crest = (name, seat) =>
+  s("svg", { viewBox: "0 0 28 30", class: `crest ${seatClass(seat)}`, role: "img", "aria-label": `seat ${seat}` },
+    s("path", { d: Number(seat) ? "M14 1 27 15 14 29 1 15z" : "M2 2h24v14c0 7-6 11-12 13C8 27 2 23 2 16z" }),
+    s("text", { x: 14, y: 19, "text-anchor": "middle" }, String(name).split(/\s+/).map((word) => word[0] || "").slice(0, 2).join("").toUpperCase()));
+
 export const card = (title, cls, ...kids) =>
   h("section", { class: `card ${cls || ""}`, "aria-label": title }, h("h2", null, title), ...kids);
 

@@ -1,5 +1,5 @@
 // The home page: one click starts a game. Beside it a game in play, or the latest one; below, results.
-import { ask, badge, called, h, style, text } from "./dom.js";
+import { ask, badge, called, crest, h, style, text } from "./dom.js";
 import { episodeList, spark } from "./episodes.js";
 
 await style(import.meta.url);
@@ -47,7 +47,7 @@ class Home extends HTMLElement {
     const stage = h("div.stage.compact.glimpse");
     if (!one) return h("section.card.feature", { "aria-label": "Latest game" }, h("div.empty", null, h("h2", null, "No games yet"), h("p.dim", null, "Start one: it appears here while it is played, and everybody can watch it.")));
     const { sides, score, levels, level_name: level, watchers } = one.outline || {};
-    const side = (seat) => h("div.side", null, badge(seat), h("span.who", null, text("b", sides?.[seat] || called(one.players[seat])), sides ? text("small.dim", ` ${called(one.players[seat])}`) : null), text("span.num.strong", score?.[seat] || (one.returns && !sides ? String(one.returns[seat]) : "")),
+    const side = (seat) => h("div.side", null, sides ? crest(sides[seat], seat) : badge(seat), h("span.who", null, text("b", sides?.[seat] || called(one.players[seat])), sides ? text("small.dim", ` ${called(one.players[seat])}`) : null), text("span.num.strong", score?.[seat] || (one.returns && !sides ? String(one.returns[seat]) : "")),
       h("button", { disabled: !this.rematch, "aria-label": `Play this side: ${sides?.[seat] || called(one.players[seat])}`, onclick: (event) => this.rematch(seat, event.currentTarget) }, "Play this side"));
     const node = h("section.card.feature", { "aria-label": one.status === "running" ? "Live game" : "Latest game" },
       h("div.row", null, h("span", { class: `status ${one.status}` }, one.status === "running" ? "in play" : "finished"), text("span.dim.small", watchers ? `${watchers} watching` : ""), h("span.gap"), h("a.primary", { href: `/e/${one.episode_id}` }, "Watch")),

@@ -60,7 +60,7 @@ function recordCard(opponents, games, name) {
   return h("section.card", { "aria-label": "Record" }, h("h2", null, "Head to head, in casual games"),
     form.length > 1 && h("p", null, "Form: ", h("span.form.num", { role: "img", "aria-label": `The last ${many(form.length, "game")}, newest first: ${form.map((x) => ({ "+": "ahead", "=": "level", "–": "behind" })[x]).join(", ")}` }, form.join(" "))),
     scroll("Head to head", table(["Opponent", "Game", "Games", "Ahead", "Level", "Behind", "Mean return", "Fallback"], opponents.map(row), "", [0, 1])),
-    h("p.dim.small", null, `${many(total, "game")} that count. Ahead means a higher return than the opponent's, which in a negotiation has points of its own. These are averages of casual games, not a rating. Games mostly played by the fallback count apart.`));
+    h("p.dim.small", null, `${many(total, "game")} ${total === 1 ? "counts" : "count"}. Ahead means a higher return than the opponent's, which in a negotiation has points of its own. These are averages of casual games, not a rating. Games mostly played by the fallback count apart.`));
 }
 
 customElements.define("kibitz-player", Player);

@@ -39,6 +39,8 @@ def test_no_two_players_or_sides_of_a_pool_share_a_name(count: int) -> None:
     sides = ratings.invent(0, count, calibration())
     assert len({player.name for side in sides for player in side.players}) == 11 * count
     assert len({side.name for side in sides}) == count
+    words = [word for side in sides[:32] for word in side.name.split()]
+    assert len(set(words)) == len(words), "no two sides of the default pool share a word"
 
 
 def test_prepared_bowling_orders_obey_the_laws() -> None:

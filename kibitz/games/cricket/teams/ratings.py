@@ -26,6 +26,7 @@ from kibitz.games.cricket.teams.roster import Eleven, Player, team_id
 Floats = NDArray[np.float64]
 BATTING = ("strike", "power", "safety", "versus_spin")
 BOWLING = ("economy", "threat", "control")
+DRAWN_TOWNS, DRAWN_BEASTS = 16, 10  # of the names; more would change every later draw, and so every side
 VARIANTS = 8  # bowling orders prepared for each side
 
 
@@ -91,7 +92,8 @@ def invent(seed: int, count: int, fitted: dict[str, Any]) -> list[Eleven]:
         z = (z - z.mean(0)) / z.std(0)
     z = np.clip(z, -2.6, 2.6)
     sides = []
-    player_name, side_name = _unused(len(first) * len(last)), _unused(len(towns) * len(beasts))
+    player_name = _unused(len(first) * len(last))
+    town_name, beast_name = _unused(len(towns)), _unused(len(beasts))  # so two sides of a fixture share no word
     for team in range(count):
         pick = rng.choice(len(first) * len(last), 11, replace=False)
         types, keeper, regular = _roles(rng)
@@ -110,11 +112,9 @@ def invent(seed: int, count: int, fitted: dict[str, Any]) -> list[Eleven]:
             }
             given |= {n: int(np.clip(round(x), 0, 100)) for n, x in zip(BATTING + BOWLING, ratings, strict=True)}
             players.append(Player(**given))
-        town, beast = int(rng.integers(len(towns))), int(rng.integers(len(beasts)))
-        number, earlier = side_name(town * len(beasts) + beast)
-        called_side = f"{towns[number // len(beasts)]} {beasts[number % len(beasts)]}" + (
-            f" {earlier + 1}" if earlier else ""
-        )
+        town, earlier = town_name(int(rng.integers(DRAWN_TOWNS)))
+        beast, _ = beast_name(int(rng.integers(DRAWN_BEASTS)))
+        called_side = f"{towns[town]} {beasts[beast]}" + (f" {earlier + 1}" if earlier else "")
         sides.append(Eleven(name=called_side, players=tuple(players)))
     return sides
 
