@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -121,6 +121,7 @@ def test_large_events_leave_memory_early_and_still_reach_every_watcher_in_order(
     """A watcher that keeps up, one that pauses, one that joins late, one that is pushed to; a giant event between."""
     monkeypatch.setattr(channel_module, "MAX_RING_BYTES", 50_000)
     sizes = [70_000 if seq == 60 else 4_000 for seq in range(122)]
+    order: list[int] = []
 
     async def play() -> tuple[list[list[str]], list[bytes], int]:
         hub, sent = await _begin(bus, 120)
@@ -143,11 +144,13 @@ def test_large_events_leave_memory_early_and_still_reach_every_watcher_in_order(
         async def read(place: int, watcher: Watcher) -> None:
             async for part in hub.follow(channel, watcher):
                 texts[place].append(part.text)
+                order.extend(_seqs([part.text]) if place == 2 else [])
                 if place == 1 and len(texts[1]) == 2:
                     await go.wait()
 
         def push(frame: bytes) -> bool:
             frames.append(frame)
+            order.append(json.loads(frame[10 if frame[1] == 127 else 4 :])["seq"])
             return True
 
         tasks = [asyncio.create_task(read(0, Watcher())), asyncio.create_task(read(1, Watcher()))]
@@ -175,8 +178,7 @@ def test_large_events_leave_memory_early_and_still_reach_every_watcher_in_order(
         assert _seqs(texts[place]) == list(range(122))
         events = [event for text in texts[place] for event in json.loads(text).get("events", [json.loads(text)])]
         assert [len(event["payload"]["pad"]) for event in events] == sizes
-    bodies = [json.loads(frame[10 if frame[1] == 127 else 4 :]) for frame in frames]
-    assert [body["seq"] for body in bodies] + _seqs(texts[2]) == list(range(122))
+    assert order == list(range(122)), "one that is pushed to reads what memory cannot hold from the store"
 
 
 def test_an_idle_watcher_gets_pushed_frames_without_being_woken(bus: Bus) -> None:
@@ -211,6 +213,50 @@ def test_an_idle_watcher_gets_pushed_frames_without_being_woken(bus: Bus) -> Non
     assert len(pushed) == 21 and parts == 1
     assert all(frame[0] == 0x81 for frame in pushed)
     assert json.loads(pushed[0][4:])["seq"] == 0
+
+
+def test_many_watchers_get_more_events_per_frame_while_the_server_is_busy(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Events that arrive while a round is under way join the frames of the rest; no timer delays a quiet server."""
+    monkeypatch.setattr(hub_module, "PUSH_WATCHERS", 10)
+
+    async def play() -> tuple[list[list[int]], list[int]]:
+        hub, sent = await _begin(bus, 20)
+        channel = hub.channels["ep-1"]
+        got: list[list[int]] = [[] for _ in range(100)]
+        sizes: list[int] = []
+
+        def push_to(place: int) -> Callable[[bytes], bool]:
+            def push(frame: bytes) -> bool:
+                received = json.loads(frame[{126: 4, 127: 10}.get(frame[1], 2) :])
+                seqs = [event["seq"] for event in received.get("events", [received])]
+                got[place] += seqs
+                sizes.append(len(seqs))
+                return True
+
+            return push
+
+        async def read(place: int) -> None:
+            async for part in hub.follow(channel, Watcher(push=push_to(place))):
+                got[place] += _seqs([part.text])
+
+        tasks = [asyncio.create_task(read(place)) for place in range(100)]
+        await asyncio.sleep(0.01)
+        hub.deliver(sent[0])
+        while any(len(seen) < 1 for seen in got):
+            await asyncio.sleep(0)
+        assert set(sizes) == {1}, "alone, an event is sent at once and by itself"
+        for event in sent[1:-1]:  # one in every turn of the loop; a round takes ten
+            hub.deliver(event)
+            await asyncio.sleep(0)
+        hub.deliver(sent[-1])
+        await asyncio.gather(*tasks)
+        return got, sizes
+
+    got, sizes = asyncio.run(play())
+    assert all(seen == list(range(22)) for seen in got), "every event once and in order"
+    assert max(sizes) > 5, "a busy server sends several at once"
 
 
 def test_duplicate_and_early_events_are_shown_once_and_in_order(bus: Bus) -> None:

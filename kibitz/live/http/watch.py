@@ -113,7 +113,7 @@ class WatchSession:
         watcher = Watcher(await self._peers.seat(row.episode_id, self._token), self.batch, since + 1)
         self.watcher = watcher
         watcher.push = self.push
-        batch = round(1000 * (self.batch or self.hub.auto_batch()))
+        batch = round(1000 * self.batch)
         hello = {"episode_id": row.episode_id, "seq": channel.next - 1, "status": row.status, "batch_ms": batch}
         yield Message(orjson.dumps({"hello": hello}).decode())
         if watcher.cursor > channel.next:

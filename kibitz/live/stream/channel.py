@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
@@ -98,30 +98,44 @@ class Channel:
     def oldest(self) -> int:
         return self.next - len(self.ring)
 
-    def add(self, event: StoredEvent, gather: float = 0.0) -> int:
-        """Pushes the event to every idle watcher and wakes the others; returns how many it was pushed to."""
+    def add(self, event: StoredEvent) -> None:
+        """The next event; `push` or `Watcher.wake` sends it."""
         self._remember(event)
         self.next, self.last_event_at = event.seq + 1, time.monotonic()
         if event.seq == 0 or self.frame is not None:
             self.frame = fold(self.frame or {}, event.event)
         self.over = self.over or event.last
-        pushed = 0
-        for watcher in self.watchers:
+
+    def push(self, watchers: Iterable[Watcher]) -> int:
+        """Writes all that is new to every idle watcher's socket, and wakes the others; returns the events sent."""
+        sent = 0
+        for watcher in watchers:
+            first = watcher.cursor
+            if first >= self.next and not self.over:
+                continue  # another round has been here
             if (
                 watcher.idle
                 and watcher.push is not None
-                and not (gather or watcher.batch or self.over)
-                and watcher.cursor == event.seq
-                and (watcher.acked is None or event.seq - watcher.acked <= MAX_UNACKED_EVENTS)
-                and watcher.push(event.frame(watcher.viewer))
+                and not (watcher.batch or self.over)
+                and self.oldest <= first
+                and (watcher.acked is None or self.next - 1 - watcher.acked <= MAX_UNACKED_EVENTS)
             ):
-                watcher.cursor += 1
-                pushed += 1
-            else:
+                last, frame = self._frame_from(first, watcher.viewer)
+                if watcher.push(frame):
+                    watcher.cursor = last + 1
+                    sent += last + 1 - first
+            if watcher.cursor < self.next or self.over:
                 watcher.wake.set()
-        if pushed:
-            self._measure(event.seq)
-        return pushed
+        if sent:
+            self._measure(self.next - 1)
+        return sent
+
+    def _frame_from(self, first: int, viewer: Viewer) -> tuple[int, bytes]:
+        """The events from `first` on as one WebSocket frame, and the last of them."""
+        if first == self.next - 1:
+            return first, self.ring[-1].frame(viewer)
+        message = self.message_from(first, viewer)
+        return message.last, message.frame
 
     def _remember(self, event: StoredEvent) -> None:
         """Watchers read from the store what falls out of the ring."""

@@ -16,6 +16,7 @@ from kibitz.live.store.stored_event import StoredEvent
 from kibitz.live.stream.backlog import Backlog, read_page
 from kibitz.live.stream.channel import Channel, Message, Watcher
 
+PUSH_WATCHERS = 250  # sent to in one turn of the event loop, which takes a few milliseconds
 READ_EVENTS = 500  # read from the store at once, to fill a channel
 STORE_RETRY_SECONDS = 0.5
 DELAY_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)  # bounds of histograms
@@ -40,11 +41,8 @@ class Hub:
         self.closing = False
         self._waiting: set[asyncio.Event] = set()  # watchers without an episode
         self._tasks: set[asyncio.Task[None]] = set()
+        self._showing: dict[Channel, bool] = {}  # channels with many watchers, and whether to go round once more
         self._reading: dict[str, bool] = {}  # episodes being read, and whether to read them once more
-
-    def auto_batch(self) -> float:
-        """Seconds to gather for clients that named none: with many watchers the number of frames decides the cost."""
-        return 0.0 if self.watchers <= 600 else 0.1 if self.watchers <= 1200 else 0.25
 
     def open(self, row: Row) -> Channel:
         """The channel of an episode. Each watcher of a finished episode has its own and reads from the store."""
@@ -88,8 +86,33 @@ class Hub:
         if channel is None or event.seq > channel.next:
             self.read(event.episode_id)
         elif event.seq == channel.next:
-            self.sent += channel.add(event, self.auto_batch())
+            channel.add(event)
+            self._show(channel)
             self._forget_if_over(channel)
+
+    def _show(self, channel: Channel) -> None:
+        """Sends what is new. With many watchers that takes several turns of the loop: events that arrive meanwhile join
+        the next frames, so frames hold more events the busier the server is, and no timer delays any."""
+        if len(channel.watchers) <= PUSH_WATCHERS or channel.over:
+            self.sent += channel.push(channel.watchers)
+        elif channel in self._showing:
+            self._showing[channel] = True
+        else:
+            self._showing[channel] = False
+            self._start(self._show_to_many(channel))
+
+    async def _show_to_many(self, channel: Channel) -> None:
+        try:
+            again = True
+            while again:
+                self._showing[channel] = False
+                watchers = list(channel.watchers)
+                for first in range(0, len(watchers), PUSH_WATCHERS):
+                    self.sent += channel.push(watchers[first : first + PUSH_WATCHERS])
+                    await asyncio.sleep(0)
+                again = self._showing[channel]
+        finally:
+            del self._showing[channel]
 
     def read(self, episode_id: str) -> None:
         """Shows what the store has of an episode since the last event here. Many calls at once cost one read."""
@@ -145,7 +168,9 @@ class Hub:
             for body in bodies:
                 missed = StoredEvent.decode(body, channel.row.open_table)
                 if missed.seq == channel.next:
-                    self.sent += channel.add(missed, self.auto_batch())
+                    channel.add(missed)
+            if bodies:
+                self._show(channel)
             if not bodies:
                 break
         self._forget_if_over(channel)
@@ -203,9 +228,8 @@ class Hub:
                 watcher.idle = True
                 await watcher.wake.wait()
                 watcher.idle = False
-                gather = watcher.batch or self.auto_batch()
-                if gather and not (channel.over or self.closing):
-                    await asyncio.sleep(gather)
+                if watcher.batch and not (channel.over or self.closing):
+                    await asyncio.sleep(watcher.batch)
         finally:
             self.watchers -= 1
             channel.watchers.discard(watcher)
