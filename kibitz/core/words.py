@@ -36,6 +36,8 @@ class Words:
     choices_text: Callable[[Any, Masks], str]  # view, masks -> what a person may type now
     reason: Callable[[Any, Any, History, Act], str] = lambda settings, view, history, act: ""
     """settings, view, history, a legal act -> what the reference's numbers say about it; shown beside a hint."""
+    choice_notes: Callable[[Any, Any, Masks], Mapping[str, list[str]]] = lambda settings, view, masks: {}
+    """settings, view, masks -> by answer field, a few words on each of its values for the person who chooses."""
     prompt: str | Path = GENERIC_PROMPT  # the template of the question to a language model
     taught_prompt: str | Path = GENERIC_TAUGHT_PROMPT  # the short template for a model that was taught the game
 

@@ -34,6 +34,8 @@ class LLMPlayer:
     Where a taught model was not taught an episode's settings, the plain one answers, and the choice names it.
     """
 
+    is_slow = True  # watchers are told that it is being asked
+
     def __init__(self, name: str, asker: PositionAsker) -> None:
         self.name, self.asker = f"llm:{name}", asker
         self._preset, self._lock = name, threading.Lock()

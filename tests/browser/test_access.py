@@ -80,6 +80,7 @@ def test_objects_where_words_belong_do_not_restyle_the_page(
     load(stage, [json.dumps(event) for event in events])
     page = open_page(f"/e/ep-restyle-{game}")
     page.locator(".status.ended").wait_for()
+    page.get_by_role("tab", name="Thinking").click()
     page.locator("blockquote").first.wait_for()
     assert page.locator("blockquote").first.inner_text() == json.dumps(RESTYLE, separators=(",", ":"))
     assert page.locator(".restyled, [title=restyled], [style*=none]").count() == 0

@@ -34,6 +34,10 @@ def ended(page: Any) -> None:
     )
 
 
+def open_tab(page: Any, name: str) -> None:
+    page.get_by_role("tab", name=name, exact=True).click()
+
+
 def test_a_cricket_match_is_started_from_the_page_and_watched_to_its_end(stage: Served, open_page: Open) -> None:
     page = open_page("/custom")
     start_from_page(page, "Cricket", Max_overs="1", Seat_0="balanced", Seat_1="aggressive")
@@ -46,9 +50,10 @@ def test_a_cricket_match_is_started_from_the_page_and_watched_to_its_end(stage: 
     frame = record[-1]["payload"]["frame"]
     shown = page.locator(".score .main").all_inner_texts()
     assert any(text.startswith(f"{frame['score']}/{frame['wickets']}") for text in shown)
-    for part in ("In the middle", "Field and pitch", "Win probability", "Scorecard", "Over by over", "Ball by ball"):
-        assert page.get_by_text(part, exact=True).first.is_visible(), part
+    open_tab(page, "Scorecard")
     assert "Fall of wickets" in page.locator(".sheet").inner_text()
+    open_tab(page, "Charts")
+    page.get_by_role("img", name="Win probability. ").wait_for()
     page.get_by_role("button", name="Manhattan").click()
     page.get_by_role("img", name="Manhattan").wait_for()
     page.get_by_role("button", name="Partnerships").click()
@@ -106,6 +111,7 @@ def test_a_negotiation_is_watched_to_its_end_with_plane_and_reference(stage: Ser
     assert page.locator(".plot .dot.best").count() >= 1
     offers = page.evaluate("() => document.querySelector('kibitz-watch')?.timeline?.live.memory.offers.length")
     assert page.locator(".plot .stop").count() == offers
+    open_tab(page, "The talk")
     assert "bayes would" in page.locator(".talk").inner_text()
     # players go by their names, not by their seats
     assert page.locator(".caption").inner_text().startswith("Bayes takes ")
@@ -123,6 +129,7 @@ def test_two_pages_show_the_same_and_one_without_an_id_follows(stage: Served, op
         ended(page)
     assert waiting.evaluate(SEQS) == other.evaluate(SEQS)
     assert waiting.locator(".turns").inner_text() == other.locator(".turns").inner_text()
+    open_tab(waiting, "Scorecard"), open_tab(other, "Scorecard")
     assert waiting.locator(".sheet").inner_text() == other.locator(".sheet").inner_text()
 
 
@@ -166,6 +173,7 @@ def test_a_models_failure_is_told_in_plain_words(stage: Served, open_page: Open,
     load(stage, [json.dumps(one) for one in events])
     page = open_page("/e/ep-down")
     ended(page)
+    open_tab(page, "The talk")
     shown = page.locator(".fallback").first.inner_text()
     assert shown == "⚠ The fallback played this turn: the model could not be reached"
 
@@ -180,7 +188,7 @@ def test_batters_keep_their_rows_and_the_win_chart_starts_where_its_legend_does(
     steps = [one for one in stage.events(played["cricket"]) if one["type"] == "step"]
     ball = next(one for one in steps if (s := one["payload"]["frame"].get("striker")) and s["player"] == 1)
     page.evaluate(f"() => {WATCH}.replay.go({ball['seq']})")
-    page.wait_for_function("() => document.querySelector('.middle tbody tr:last-child')?.className === 'strike'")
+    page.wait_for_function("() => document.querySelector('.batters li:last-child')?.className === 'strike'")
 
 
 def test_a_branch_keeps_the_earlier_turns_and_continues(stage: Served, open_page: Open, played: dict[str, str]) -> None:

@@ -6,6 +6,8 @@ options contradict each other (the docs say which); schemathesis sends everythin
 
 from __future__ import annotations
 
+import json
+import re
 from typing import Any
 
 import requests
@@ -24,7 +26,9 @@ schemathesis.openapi.media_type("application/x-ndjson", EPISODES)
 @schemathesis.hook
 def filter_case(context: Any, case: Any) -> bool:
     """Without integers near 2**63: schemathesis compares them as floats, which round up across a maximum there."""
-    return not _near_the_last_seed(case.body) and (not isinstance(case.body, dict) or fits_together(case.body))
+    if _near_the_last_seed(case.body) or _has_long_arguments(case.body):
+        return False
+    return not isinstance(case.body, dict) or fits_together(case.body)
 
 
 @schemathesis.hook
@@ -56,6 +60,16 @@ def _near_the_last_seed(value: Any) -> bool:
     if isinstance(value, dict | list):
         return any(map(_near_the_last_seed, value.values() if isinstance(value, dict) else value))
     return isinstance(value, int) and float(LAST_SEED) <= value < 2**65
+
+
+def _has_long_arguments(value: Any) -> bool:
+    """Integers of more than 64 bits in a tool's free arguments: the server refuses them, and their schema cannot."""
+    if isinstance(value, list):
+        return any(map(_has_long_arguments, value))
+    if not isinstance(value, dict):
+        return False
+    long = "arguments" in value and re.search(r"\d{19}", json.dumps(value["arguments"], default=str)) is not None
+    return long or any(map(_has_long_arguments, value.values()))
 
 
 def fits_together(body: dict[str, Any]) -> bool:

@@ -105,6 +105,25 @@ def obliging(request: Request) -> CannedResponse:
     )
 
 
+def streamed(request: Request, pause: float = 0.1) -> CannedResponse:
+    """The answer of `obliging`, or a fixed one without a schema, in pieces if the request asks for a stream."""
+    schema = "json_schema" in request.body.get("response_format", {})
+    whole = json.loads(str((obliging(request) if schema else CannedResponse(completion(LINE))).body))
+    if not request.body.get("stream"):
+        return CannedResponse(json.dumps(whole))
+    text = whole["choices"][0]["message"]["content"]
+    deltas = [{"reasoning": "Let me think. "}, *({"content": text[i : i + 9]} for i in range(0, len(text), 9))]
+    events = [{"choices": [{"delta": delta, "finish_reason": None}]} for delta in deltas]
+    events += [{"choices": [{"delta": {}, "finish_reason": "stop"}]}, {"choices": [], "usage": whole["usage"]}]
+    body = "".join(f"data: {json.dumps(event)}\n\n" for event in events) + "data: [DONE]\n\n"
+    return CannedResponse(body, headers={"content-type": "text/event-stream"}, chunked=True, wait=-pause)
+
+
+def streams_never(request: Request) -> CannedResponse:
+    refused = error(400, "stream is not supported")
+    return refused if request.body.get("stream") else CannedResponse(completion(LINE))
+
+
 MOODS = ("good", "illegal", "not_json", "transport")
 
 
@@ -130,6 +149,9 @@ MODELS: dict[str, Callable[[Request], CannedResponse]] = {
     "good": reply_with(LINE),
     "obliging": obliging,  # these two need `structure: schema` in the preset
     "moody": moody,
+    "streamed": streamed,
+    "streamed-slowly": lambda request: streamed(request, 0.6),
+    "streams-never": streams_never,
     "slow": lambda request: CannedResponse(completion(LINE), wait=0.1),
     "echo": echo,
     "rate-limit-seconds": then_good(error(429, "slow down", retry_after="0.4")),

@@ -29,6 +29,7 @@ ARGUMENTS = {
     "words.position_text": "view",
     "words.choices_text": "view, masks",
     "words.reason": "settings, view, history, act",
+    "words.choice_notes": "settings, view, masks",
     "drawing.frame": "settings, state",
     "drawing.commentary": "event, frame",
     "drawing.private": "settings, state, seat",

@@ -18,7 +18,7 @@ from kibitz.games.cricket.laws import start, state, step, view
 from kibitz.games.cricket.laws.step import Settings
 from kibitz.games.cricket.options import CricketOptions
 from kibitz.games.cricket.teams import roster
-from kibitz.games.cricket.words import commentary, prompt, reason, styles
+from kibitz.games.cricket.words import commentary, notes, prompt, reason, styles
 
 FOLDER = Path(__file__).parent
 
@@ -69,6 +69,7 @@ def build() -> Game:
             position_text=prompt.position_text,
             choices_text=prompt.choices_text,
             reason=reason.reason,
+            choice_notes=notes.choice_notes,
             prompt=str(FOLDER / "prompt.txt"),
             taught_prompt=str(FOLDER / "prompt_taught.txt"),
         ),

@@ -114,6 +114,7 @@ class HumanSeat:
             "view_text": words.position_text(turn.view),
             "legal_text": words.choices_text(turn.view, turn.masks),
             "fields": plain(words.answer_fields(turn.view, turn.masks)),
+            "notes": plain(words.choice_notes(turn.settings, turn.view, turn.masks)),
             "masks": [np.asarray(mask).astype(bool).tolist() for mask in turn.masks],
             "heads": [head.name for head in self._game.heads],
             "hint": advice,

@@ -74,7 +74,7 @@ class PreparedEpisode:
             "task": TASK,
             "opponent_mode": second,
             "eval_pack_id": request.eval_pack_id or WHOLE,
-            "open": request.open,
+            "open": request.shows_hands,
             "speech": request.enable_tts,
             "adviser": request.adviser,
             "options": self.options.model_dump(mode="json"),

@@ -88,7 +88,7 @@ def drive(
     signal = StopSignal()
     prepared = prepare(request, Limits(resolver), signal)
     outlet = HttpOutlet(server, token, report=show, give_up=give_up)
-    observer = BusObserver(episode_id=episode_id, outlet=outlet, open_table=request.open)
+    observer = BusObserver(episode_id=episode_id, outlet=outlet, open_table=request.shows_hands)
 
     def show_line(event: Event) -> None:
         if line := spoken(event):

@@ -40,7 +40,9 @@ class EpisodeRequest(Strict):
     )
     enable_tts: bool = Field(True, description="add audio to the commentary if a voice is available")
     seed: int | None = Field(None, ge=0, le=LAST_SEED, description="play the episode of this seed")
-    open: bool = Field(False, description="show both seats' private values from the start")
+    open: bool | None = Field(
+        None, description="show both seats' private values from the start; omitted: if no person plays"
+    )
     adviser: Name | None = Field(None, description="the player that advises seat 0")
     pace: Pace = None
     human_seat: int | None = Field(None, ge=0, le=1, description="seat that a person takes in place of its player")
@@ -93,6 +95,11 @@ class EpisodeRequest(Strict):
         first, second = (HUMAN if seat == self.human_seat else name for seat, name in enumerate(self.players))
         return first, second
 
+    @property
+    def shows_hands(self) -> bool:
+        """Whether watchers see both seats' private values from the start; of a completed request."""
+        return HUMAN not in self.seats if self.open is None else self.open
+
     def game_options(self, known: Mapping[str, Any]) -> dict[str, Any]:
         """`options`, and the options named outside it that the game knows."""
         outside = {name: getattr(self, name) for name in SEED_OPTIONS if name in known}
@@ -111,7 +118,7 @@ class BranchRequest(Strict):
 
     turn: int = Field(ge=0, le=100_000, description="steps to keep from the record")
     players: list[Name] = Field(min_length=2, max_length=2, description="players by seat")
-    open: bool = False
+    open: bool | None = None
     pace: Pace = None
     enable_tts: bool = True
     adviser: Name | None = None

@@ -17,13 +17,14 @@ from kibitz.core.registry import import_jax
 from kibitz.live.config import LiveConfig
 from kibitz.live.episodes.janitor import fail_episode
 from kibitz.live.episodes.request import EpisodeRequest
-from kibitz.live.episodes.timeouts import StopSignal
+from kibitz.live.episodes.timeouts import StopSignal, TimeLimitedPlayer
 from kibitz.live.store.base import EpisodeClosed, Row, SequenceGap, StoreUnavailable
 from kibitz.live.stream.bus import Bus
 from kibitz.live.stream.bus_observer import BusObserver, TextToSpeech, episode_log
 from kibitz.live.stream.outlets import LocalOutlet
 
 if TYPE_CHECKING:
+    from kibitz.core.play.player import Player
     from kibitz.live.episodes.branch import BranchPoint
     from kibitz.live.episodes.human_seat import HumanSeat
     from kibitz.live.episodes.prepare import PreparedEpisode
@@ -58,6 +59,8 @@ class RunningEpisode:
     seats: dict[str, tuple[int, HumanSeat]] = field(
         default_factory=dict
     )  # by token, which begins with the seat's number
+    open_table: bool = False
+    players_in_seats: tuple[Player, ...] = ()
     done: threading.Event = field(default_factory=threading.Event)
     note: str = ""  # how the episode differs from what was asked
 
@@ -166,6 +169,14 @@ class Runner:
             found[1].join()
         return found
 
+    def thinker(self, episode_id: str, seat: int, turn: int) -> TimeLimitedPlayer | None:
+        """The player of an open table that is working on this turn here."""
+        episode = self.running.get(episode_id)
+        if episode is None or not episode.open_table or seat >= len(episode.players_in_seats):
+            return None
+        player = episode.players_in_seats[seat]
+        return player if isinstance(player, TimeLimitedPlayer) and player.thinking_about == turn else None
+
     def _begin(self, request: EpisodeRequest, branch: BranchPoint | None, episode: RunningEpisode) -> PreparedEpisode:
         import_jax()
         from kibitz.core.play.resolve import Resolver
@@ -174,12 +185,14 @@ class Runner:
         config = self.config
         limits = Limits(Resolver(config.runs), False, config.player_timeout, config.human_seconds)
         prepared = prepare(request, limits, episode.signal, branch)
+        episode.open_table = prepared.request.shows_hands
+        episode.players_in_seats = prepared.players
         episode.seats = {
             f"{seat}-{secrets.token_urlsafe(24)}": (seat, human) for seat, human in prepared.humans.items()
         }
         self.bus.begin(
             Row(
-                episode.episode_id, episode.game, episode.players, episode.started_at, open_table=request.open,
+                episode.episode_id, episode.game, episode.players, episode.started_at, open_table=episode.open_table,
                 about=prepared.about, secret=prepared.secret, owner=self.bus.store.owner,
             )
         )  # fmt: skip
@@ -191,7 +204,7 @@ class Runner:
         request, episode_id = prepared.request, episode.episode_id
         observer = BusObserver(
             episode_id=episode_id, tts=self.speech if request.enable_tts else None, outlet=LocalOutlet(self.bus),
-            open_table=request.open,
+            open_table=request.shows_hands,
         )  # fmt: skip
         pace = self.config.pace if request.pace is None else request.pace
         pacer = Pacer(episode.signal, pace, 0 if prepared.branch is None else len(prepared.branch.script))

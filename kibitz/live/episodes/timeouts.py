@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import queue
 import threading
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kibitz.core.errors import Stopped
+from kibitz.core.play.thinking import HEAR
 
 if TYPE_CHECKING:  # the server imports this module at its start, long before it needs JAX
     from jax import Array
 
-    from kibitz.core.play.player import Choice, Player, Turn
+    from kibitz.core.play.player import Choice, Player, Turn, TurnRequest
 
 POLL_SECONDS = 0.25  # how soon a waiting player notices that the episode was stopped
 
@@ -47,11 +49,26 @@ class TimeLimitedPlayer:
         self._answers: queue.SimpleQueue[tuple[int, Choice | BaseException]] = queue.SimpleQueue()
         self._busy = False
         self._worker: threading.Thread | None = None
+        self.thinking_about: int | None = None  # the number of the open turn
+        self.words = ""  # of the answer so far, where the player receives it in pieces
 
     def begin(self, settings: Any, seat: int, luck: Array) -> None:
         self.player.begin(settings, seat, luck)
 
+    def request(self, turn: Turn) -> TurnRequest | None:
+        """Tells watchers that a player that takes its time is being asked; it needs no details."""
+        from kibitz.core.play.player import TurnRequest
+
+        return TurnRequest(self._seconds, {}) if getattr(self.player, "is_slow", False) else None
+
     def choose(self, turn: Turn) -> Choice:
+        self.words, self.thinking_about = "", turn.number
+        try:
+            return self._choose(turn)
+        finally:
+            self.thinking_about = None
+
+    def _choose(self, turn: Turn) -> Choice:
         if self._busy:
             self._collect(0.0, turn.number)
         if self._busy:
@@ -92,8 +109,13 @@ class TimeLimitedPlayer:
         self._busy = False
         return answer if asked == number else None
 
+    def _hear(self, number: int, text: str) -> None:
+        if self.thinking_about == number:
+            self.words = text
+
     def _work(self) -> None:
         while (turn := self._turns.get()) is not None:
+            HEAR.set(partial(self._hear, turn.number))
             try:
                 answer: Choice | BaseException = self.player.choose(turn)
             except Exception as error:  # a player is foreign code

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import struct
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
@@ -16,6 +17,7 @@ from kibitz.core.errors import BadInput, NotFound
 from kibitz.live.bodies import Problem
 from kibitz.live.episodes.branch import NotReplayable, read_branch
 from kibitz.live.episodes.request import BranchRequest
+from kibitz.live.episodes.timeouts import TimeLimitedPlayer
 from kibitz.live.episodes.verify import verify
 from kibitz.live.http import models
 from kibitz.live.http.driver_events import LINES, Key, holds_key, read_events, row_of
@@ -35,6 +37,8 @@ Since = Annotated[int, Query(ge=-1, le=1_000_000)]
 NONE: Responses = {404: {"model": Problem, "description": "no such episode"}}
 MAX_WAIT_SECONDS = 10.0  # between two events of a replay at speed 1
 REPLAY_BYTES = 16 << 10  # of a record, read at once for a replay, which holds them as long as it waits
+UNBUFFERED = {"cache-control": "no-store", "x-accel-buffering": "no"}
+WORDS_SECONDS = 0.2  # between two looks at what a model has written
 NO_SEAT = {"error": "No person takes that seat here; check the episode's id and the seat_token."}
 
 
@@ -129,8 +133,17 @@ def _add_streams(routes: APIRouter) -> None:
             return _missing(episode_id)
         viewer = await _viewer(request, episode_id, seat_token)
         lines = _lines(request.app.state.bus.hub, row, since, viewer, REPLAY_BYTES)
-        headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
-        return StreamingResponse(_replayed(lines, speed), media_type="text/event-stream", headers=headers)
+        return StreamingResponse(_replayed(lines, speed), media_type="text/event-stream", headers=UNBUFFERED)
+
+    @routes.get("/episodes/{episode_id}/thinking", responses={**NONE, 200: LINES}, response_class=Response)
+    async def thinking(
+        request: Request, episode_id: Id, seat: Annotated[int, Query(ge=0, le=1)], turn: Annotated[int, Query(ge=0)]
+    ) -> Response:
+        """What a player of an open table has written so far, as lines `{"text": ...}`, until it has acted."""
+        player = request.app.state.runner.thinker(episode_id, seat, turn)
+        if player is None:
+            return JSONResponse({"error": "No player of an open table is working on that turn here."}, 404)
+        return StreamingResponse(_words(player, turn), media_type="application/x-ndjson", headers=UNBUFFERED)
 
 
 def _add_changing(routes: APIRouter) -> None:
@@ -253,6 +266,15 @@ async def _lines(
         del events
         with hub.backlog.page(len(page)):
             yield page
+
+
+async def _words(player: TimeLimitedPlayer, turn: int) -> AsyncIterator[bytes]:
+    sent = ""
+    while player.thinking_about == turn:
+        if (text := player.words) != sent:
+            sent = text
+            yield json.dumps({"text": text}).encode() + b"\n"
+        await asyncio.sleep(WORDS_SECONDS)
 
 
 async def _replayed(chunks: AsyncGenerator[bytes, None], speed: float) -> AsyncIterator[bytes]:

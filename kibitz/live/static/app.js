@@ -1,5 +1,5 @@
 // The frame around every page: navigation, connection, sound, theme.
-import { button, h, icon, label, put, set } from "./dom.js";
+import { button, h, icon, keepSeat, keptSeat, label, put, set } from "./dom.js";
 
 const THEMES = ["auto", "light", "dark"];
 const VIEWS = { "/": "home", "/custom": "watch", "/lobby": "episodes", "/leaderboard": "leaderboard", "/studies": "studies", "/runs": "runs", "/compare": "compare" };
@@ -14,6 +14,7 @@ const TOAST_MS = 4000;
 const link = document.querySelector("#connection");
 const toasts = document.querySelector("#toast");
 const main = document.querySelector("main");
+const yours = h("a.yours", { href: "/", hidden: true }, "Your game");
 let shownAt = 0;
 let voice = null; // the speech module, once the person has turned sound on
 
@@ -36,6 +37,12 @@ const app = {
   },
   // loads a part of the page on demand; undefined while the server cannot be reached
   need: (name) => import(`./${name}.js`).catch(() => app.toast("The server is not responding.")),
+  // the way back to one's own game, from every other page
+  showGame() {
+    const { id } = keptSeat();
+    yours.hidden = !id || location.pathname === `/e/${id}`;
+    if (id) set(yours, "href", `/e/${encodeURIComponent(id)}`);
+  },
   go(path, replace) {
     history[replace ? "replaceState" : "pushState"](null, "", path);
     route();
@@ -49,11 +56,13 @@ async function route() {
   const episode = folder === "e" || folder === "embed" ? rest : null;
   const [, kind, held] = hash.match(/^#(seat|token)=([\w-]+)$/) || [];
   if (kind === "token" || (kind && episode)) { // an invitation: this tab keeps the token, the address does not
-    sessionStorage.setItem(kind === "token" ? "token" : `seat:${episode}`, held);
+    if (kind === "token") sessionStorage.setItem("token", held);
+    else keepSeat(episode, held);
     history.replaceState(null, "", pathname + search);
   }
   const name = folder ? FOLDERS[folder] : VIEWS[pathname];
   for (const one of document.querySelectorAll("nav a")) set(one, "aria-current", one.pathname === pathname ? "page" : null);
+  app.showGame();
   const part = await app.need(name || "pages");
   if (location.pathname !== pathname) return;
   document.title = "kibitz";
@@ -79,7 +88,7 @@ document.addEventListener("click", (event) => {
 });
 addEventListener("popstate", route);
 
-document.querySelector("nav").append(...PAGES.map(([path, name]) => h("a", { href: path }, name)));
+document.querySelector("nav").append(...PAGES.map(([path, name]) => h("a", { href: path }, name)), yours);
 
 let theme = document.documentElement.dataset.theme || "auto"; // set by theme.js
 const themeButton = button(ICONS[theme], "Theme", () => {
@@ -107,7 +116,8 @@ function showSound() {
 showTheme();
 showSound();
 document.querySelector("#tools").append(soundButton, themeButton);
-document.addEventListener("keydown", (event) => {
+document.addEventListener("keydown", async (event) => {
+  if (event.key === "?" && !event.target.closest("input:not([type=radio], [type=range]), textarea, dialog")) (await app.need("keys"))?.openKeys();
   if (event.key === "m" && !event.target.closest("input, select, textarea, dialog")) toggleSound();
 });
 try { if (localStorage.getItem("sound")) toggleSound(); } catch { /* no storage: sound is off */ }

@@ -207,3 +207,15 @@ export async function copy(text) {
     return done;
   }
 }
+
+// A seat belongs to its tab, and survives leaving the page: another tab of this browser returns to the newest one.
+export function keepSeat(id, token) {
+  sessionStorage.setItem(`seat:${id}`, token);
+  try { localStorage.setItem("playing", JSON.stringify({ id, token })); } catch { /* this tab alone has it */ }
+}
+export function keptSeat() {
+  try { return JSON.parse(localStorage.getItem("playing")) || {}; } catch { return {}; }
+}
+export function dropSeat(id) {
+  try { if (keptSeat().id === id) localStorage.removeItem("playing"); } catch { /* nothing was kept */ }
+}

@@ -1,10 +1,10 @@
 // Opens the episode that was just started, and gives people their seats: one person plays in this tab; two get a link each.
-import { badge, copy, h, put, text } from "./dom.js";
+import { badge, copy, h, keepSeat, put, text } from "./dom.js";
 import { openDialog } from "./dialog.js";
 
 export function goTo(app, { episode_id: id, url, seats }) {
   sessionStorage.setItem(`started:${id}`, "yes"); // this tab may stop it
-  if (seats.length === 1) sessionStorage.setItem(`seat:${id}`, seats[0].token);
+  if (seats.length === 1) keepSeat(id, seats[0].token);
   app.go(url);
   if (seats.length > 1) openLinks(seats);
 }

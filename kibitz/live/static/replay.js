@@ -18,9 +18,8 @@ export class Replay {
     const link = button("link", "Share this moment", () => share(timeline.id, timeline.shown.seq));
     const fork = button("branch", "Branch from here with another player", branch);
     this.node = h("div.replay", { role: "region", "aria-label": "Replay" },
-      h("div.track", null, this.ticks, this.slider),
-      h("div.row", null, button("first", "Go to the start (Home)", () => this.go(0), { class: "ghost wideonly" }), button("back", "Step back (←)", () => this.move(-1)), this.playButton,
-        button("on", "Step forward (→)", () => this.move(1)), button("last", "Go to the end (End)", () => this.go(timeline.last), { class: "ghost wideonly" }), this.speed, this.where, h("span.gap"), this.menu, link, fork, this.liveButton));
+      button("first", "Go to the start (Home)", () => this.go(0), { class: "ghost wideonly" }), button("back", "Step back (←)", () => this.move(-1)), this.playButton,
+        button("on", "Step forward (→)", () => this.move(1)), button("last", "Go to the end (End)", () => this.go(timeline.last), { class: "ghost wideonly" }), h("div.track", null, this.ticks, this.slider), this.where, this.speed, this.menu, link, fork, this.liveButton);
     this.onkey = (event) => this.key(event);
     document.addEventListener("keydown", this.onkey);
   }

@@ -14,16 +14,38 @@ const CLOCK_MS = 250;
 export class Seat {
   // `isNews(seq)` says whether an event has just happened
   constructor(timeline, token, isNews) {
-    Object.assign(this, { timeline, token, isNews, drawn: "", sent: null, chosen: {}, ends: null });
+    Object.assign(this, { timeline, token, isNews, drawn: "", sent: null, chosen: {}, ends: null, playingOut: null });
     this.clock = h("span.clock.num", { role: "timer" });
     this.title = h("h2");
-    this.view = h("p.dim");
-    this.hint = h("p.hintline");
+    this.view = h("p.dim.view");
+    this.hint = h("button.hintline", { hidden: true, title: "Fill in the hint (H)", onclick: () => this.takeHint() });
     this.error = h("p.error", { role: "alert" });
     this.body = h("div");
     this.node = h("section.card.seat", { "aria-label": "Your seat", tabindex: -1 }, h("div.row", null, this.title, h("span.gap"), this.clock), this.view, this.hint, this.body, this.error);
     this.ticker = setInterval(() => this.count(), CLOCK_MS);
+    this.onkey = (event) => this.key(event);
+    document.addEventListener("keydown", this.onkey);
     this.draw();
+  }
+
+  // 1 to 9 choose what is marked with that number, H takes the hint, Enter presses the main button
+  key(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey || `${this.turn?.turn}` !== this.drawn || document.querySelector("dialog[open]")) return;
+    if (event.target.closest("select, textarea, input:not([type=radio])")) return;
+    if (event.key === "h" && !this.hint.hidden) this.takeHint();
+    else if (event.key === "Enter" && !event.target.closest("button, a, summary")) this.body.querySelector(".primary")?.click();
+    else if (/^[1-9]$/.test(event.key)) {
+      const one = this.body.querySelector(`[aria-keyshortcuts="${event.key}"]`);
+      if (!one) return;
+      one.click();
+      if (one.matches("input")) one.focus({ preventScroll: true });
+    } else return;
+    event.preventDefault();
+  }
+
+  takeHint() {
+    this.fill?.(this.asked.hint.act);
+    this.body.querySelector(".hinted, .primary")?.focus({ preventScroll: true });
   }
 
   // the turn that is open for this person
@@ -62,8 +84,10 @@ export class Seat {
   draw() {
     const { live } = this.timeline;
     const { asked, turn } = this;
-    put(this.title, over(live) ? "The episode is over" : turn ? "Your turn" : "Waiting for the other side");
+    this.node.hidden = over(live); // the card at the end takes its place
+    put(this.title, turn ? "Your turn" : this.playingOut ? "Playing out" : "Waiting for the other side");
     this.node.classList.toggle("mine", Boolean(turn));
+    document.body.classList.toggle("seated", !over(live));
     this.body.inert = !turn; // what was chosen stays until the act is accepted
     const stamp = `${asked?.turn}`;
     if (stamp !== this.drawn && asked) this.time(asked);
@@ -71,40 +95,77 @@ export class Seat {
     if (stamp === this.drawn) return;
     this.drawn = stamp;
     const hint = asked?.hint;
-    put(this.hint, hint ? `Your adviser: ${hint.text || hint}${hint.reason ? ` – ${hint.reason}` : ""}` : "");
+    put(this.hint, hint ? `✦ Your adviser: ${live.adapter.actText?.(hint.act, live, asked.seat) || hint.text || hint}${hint.reason ? `. ${hint.reason}` : ""}` : "");
+    this.hint.hidden = !hint;
     put(this.view, asked?.view_text);
+    this.fill = null;
     this.body.replaceChildren();
     if (!asked) return;
     const send = (act) => this.send(act);
-    this.body.append(live.adapter.form ? live.adapter.form(asked, live, asked.seat, send) : this.choices(asked, live, send));
+    const form = live.adapter.form ? live.adapter.form(asked, live, asked.seat, send) : this.choices(asked, live, send);
+    this.fill = form.fill; // enters an act, such as the hint's
+    this.body.append(form);
+    if (this.goesOn(asked, live)) return;
     // the control that had the focus is gone: give it to the new form, but never take it from elsewhere
     const lost = document.activeElement === document.body;
     if (lost) (this.body.querySelector("input:checked, button.primary, button") || this.node).focus({ preventScroll: true });
   }
 
+  // Repeats the last choice until the game's page says that the stretch has ended.
+  goesOn({ masks, heads }, live) {
+    if (!this.playingOut) return false;
+    if (!live.adapter.playOut.goesOn(live, this.playingOut.since)) {
+      this.playingOut = null;
+      put(this.title, "Your turn");
+      return false;
+    }
+    this.send(heads.map((head, at) => (masks[at][this.chosen[head]] ? this.chosen[head] : masks[at].indexOf(true))));
+    return true;
+  }
+
   // One row of choices for each head that matters now. A game's page may export `form` for something better, or
   // `seatForm` for better words.
-  choices({ heads, masks, fields, hint, seat }, live, send) {
+  choices({ heads, masks, fields, notes = {}, hint, seat }, live, send) {
     const names = live.adapter.seatForm || { label: (head) => capital(words(head)), value: (head, value) => words(value) };
     const chosen = masks.map((mask) => mask.indexOf(true));
     const hinted = hint?.act || [];
+    let numbered = false; // the first row has the keys 1 to 9
     const rows = heads.map((head, at) => {
       const values = fields[head];
       const open = masks[at].flatMap((yes, i) => (yes ? [i] : []));
       if (!values || !open.length) return null;
       // start from the last choice, else from the middle one; from the first of a long list
       const last = this.chosen[head];
+      const kept = names.folded?.(head);
       chosen[at] = open.includes(last) ? last : open[open.length > MAX_BUTTONS ? 0 : Math.floor((open.length - 1) / 2)];
       const pick = (i) => () => { chosen[at] = i; };
       const named = (i, k) => `${names.value(head, values[k], live, seat)}${hinted[at] === i ? " ✦" : ""}`;
-      if (open.length > MAX_BUTTONS) return field(names.label(head), h("select", { onchange: (event) => pick(Number(event.target.value))() }, open.map((i, k) => text("option", named(i, k), { value: i, selected: i === chosen[at] }))));
-      return h("fieldset.pills.choices", null, text("legend", names.label(head)), open.map((i, k) => h("label", null, h("input", { type: "radio", name: `head-${head}`, value: i, checked: i === chosen[at], onchange: pick(i) }), text("span", named(i, k)))));
+      const note = (k) => notes[head]?.[k] ?? "";
+      if (kept || (open.length > MAX_BUTTONS && !notes[head])) {
+        const select = h("select", { onchange: (event) => pick(Number(event.target.value))() }, open.map((i, k) => text("option", `${named(i, k)}${note(k) && ` (${note(k)})`}`, { value: i, selected: i === chosen[at] })));
+        return field(names.label(head), select);
+      }
+      const keyed = !numbered;
+      numbered = true;
+      return h("fieldset", { class: `pills choices${notes[head] ? " noted" : ""}${names.cards?.(head) ? " cards" : ""}` }, text("legend", names.label(head)), open.map((i, k) => h("label", null,
+        h("input", { type: "radio", name: `head-${head}`, value: i, checked: i === chosen[at], onchange: pick(i), "aria-keyshortcuts": keyed && k < 9 ? String(k + 1) : null }),
+        h("span", null, keyed && k < 9 && h("kbd", { "aria-hidden": "true" }, String(k + 1)), text("b", named(i, k)), note(k) && text("small", note(k))))));
     });
     const go = () => {
       this.chosen = Object.fromEntries(heads.map((head, at) => [head, chosen[at]]));
       send(chosen);
     };
-    return h("form", { onsubmit: (event) => { event.preventDefault(); go(); } }, rows, h("button.primary", { type: "submit" }, "Play"));
+    const { playOut } = live.adapter;
+    const out = playOut && h("button", { onclick: () => { this.playingOut = { since: playOut.since(live) }; go(); } }, playOut.label);
+    const form = h("form", { onsubmit: (event) => { event.preventDefault(); go(); } }, rows, h("div.row.go", null, h("button.primary", { type: "submit" }, "Play"), out));
+    form.fill = (act) => {
+      act.forEach((value, at) => { if (masks[at][value]) chosen[at] = value; });
+      heads.forEach((head, at) => {
+        for (const input of form.querySelectorAll(`input[name="head-${CSS.escape(head)}"]`)) input.checked = Number(input.value) === chosen[at];
+      });
+      for (const select of form.querySelectorAll("select")) { const at = heads.findIndex((head) => names.label(head) === select.closest("label")?.firstChild?.textContent); if (at >= 0) select.value = chosen[at]; }
+    };
+    return form;
   }
 
   // The act names the turn it is for, so a second click or a late one never plays in the next turn. A refused act
@@ -116,12 +177,14 @@ export class Seat {
     put(this.error, "");
     this.draw();
     const { ok, error } = await ask(`/episodes/${this.timeline.id}/act`, { seat_token: this.token, act, turn: turn.turn });
-    if (!ok && this.sent === turn.turn) this.sent = null;
+    if (!ok && this.sent === turn.turn) this.sent = this.playingOut = null;
     this.draw();
     put(this.error, error); // stays until the next act
   }
 
   close() {
     clearInterval(this.ticker);
+    document.removeEventListener("keydown", this.onkey);
+    document.body.classList.remove("seated");
   }
 }

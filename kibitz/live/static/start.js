@@ -93,7 +93,7 @@ function gamePanel(app, name, game, speech, done) {
     go.disabled = true;
     const request = {
       game: name, players: [first.select.value, second.select.value], eval_pack_id: pack.value || null, enable_tts: tts.checked,
-      open: open.checked, adviser: advisers.value || null, options: options(), seed: seed.value === "" ? null : Number(seed.value),
+      open: open.checked || null, adviser: advisers.value || null, options: options(), seed: seed.value === "" ? null : Number(seed.value),
     };
     if (pace.value !== "") request.pace = Number(pace.value);
     await launch(app, request, trouble, done);

@@ -1,10 +1,13 @@
 // One episode, live or replayed: score line, the game's own drawing, the list of turns, the replay bar.
 // chart.js is imported here, although only games use it, so that it is fetched with everything else.
 import "./chart.js";
-import { ask, badge, called, h, icon, list, many, moment, put, seatClass, set, style, text } from "./dom.js";
+import { ask, badge, dropSeat, h, icon, keptSeat, list, many, moment, put, seatClass, set, style, text } from "./dom.js";
 import { Feed } from "./feed.js";
-import { costOf, over } from "./reduce.js";
+import { over } from "./reduce.js";
 import { Replay } from "./replay.js";
+import { tabCard } from "./tabs.js";
+import { hasThoughts, thoughts, warnings } from "./thoughts.js";
+import { Thinking } from "./thinking.js";
 import { Timeline } from "./timeline.js";
 
 style(import.meta.url); // not awaited: the connection opens meanwhile
@@ -15,7 +18,8 @@ const SPOKEN_MS = 900; // between two lines for a screen reader
 
 class Watch extends HTMLElement {
   connectedCallback() {
-    this.token = this.episode ? sessionStorage.getItem(`seat:${this.episode}`) : null;
+    const kept = keptSeat();
+    this.token = this.episode ? sessionStorage.getItem(`seat:${this.episode}`) || (kept.id === this.episode ? kept.token : null) : null;
     this.wanted = this.seq ?? null;
     this.log = h("div.sr", { role: "log", "aria-live": "polite", "aria-label": "Commentary" });
     this.place = h("div.place", null, h("p.wait.dim", null, "Connecting…"));
@@ -66,7 +70,7 @@ class Watch extends HTMLElement {
   take(events) {
     if (!events.length) return true;
     const id = events[0].episode_id;
-    if (!this.episode && sessionStorage.getItem(`seat:${id}`)) { // one's own game: back to the seat
+    if (!this.episode && (sessionStorage.getItem(`seat:${id}`) || keptSeat().id === id)) { // one's own game: back to the seat
       if (this.app.shown === this) this.app.go(`/e/${id}`, true);
       return true;
     }
@@ -77,15 +81,16 @@ class Watch extends HTMLElement {
   clear() {
     this.replay?.close();
     this.chair?.close();
+    this.mind?.close();
     if (this.timeline) this.timeline.onchange = () => {};
-    this.replay = this.chair = null;
+    this.replay = this.chair = this.mind = null;
   }
 
   begin(id) {
     this.clear();
     this.home = false;
     const timeline = new Timeline(id, this.token);
-    Object.assign(this, { timeline, draw: null, from: null, lastLine: 0, revealed: false });
+    Object.assign(this, { timeline, draw: null, from: null, lastLine: 0, revealed: false, thinking: false, filter: null });
     this.replay = new Replay(timeline, { say: (text) => this.app.toast(text), speak: (url) => this.app.speak(url), share: async (...moment) => (await this.app.need("share"))?.openShare(...moment), branch: async () => (await this.app.need("branch"))?.openBranch(this.app, timeline) });
     timeline.onchange = () => this.paint();
     timeline.onevent = (event) => this.heard(event);
@@ -96,12 +101,19 @@ class Watch extends HTMLElement {
     this.app.need("audience").then((part) => part?.audience(this.crowd, id, () => this.timeline === timeline && this.isConnected && timeline.live.status !== "ended" && timeline.live.status !== "failed"));
     this.stage = h("div.stage");
     this.turns = h("ol.turns");
-    this.older = h("button.more", { onclick: () => this.page(-1) }, "Earlier");
-    this.newer = h("button.more", { onclick: () => this.page(1) }, "Later");
-    this.talk = h("section.card.talk", { "aria-label": "Turn by turn" }, h("h2", null, "Turn by turn"), this.older, this.turns, this.newer);
-    this.column = h("div.col.three", null, this.talk);
+    this.scroller = h("div.scroller", null, this.turns);
+    this.older = h("button.more", { hidden: true, onclick: () => this.page(-1) }, "Earlier");
+    this.newer = h("button.more", { hidden: true, onclick: () => this.page(1) }, "Later");
+    this.filters = h("div.seg.filters", { role: "group", "aria-label": "Show" });
+    this.mind = new Thinking(timeline);
+    this.talk = h("div.talk", null, this.filters, this.older, this.scroller, this.newer, this.mind.words);
+    this.turns.addEventListener("keydown", (event) => this.walk(event));
+    this.tabs = tabCard("About this episode");
+    this.column = h("div.col.three", null, this.tabs.node);
+    this.end = h("div.endcard", { hidden: true });
     if (this.token) this.sit(timeline);
-    this.place.replaceChildren(h("div.match", null, h("div.top", null, this.meta, this.score, this.caption), this.stage, this.replay.node));
+    this.top = h("div.top", null, this.meta, this.score);
+    this.place.replaceChildren(h("div.match", null, this.top, this.stage, this.replay.node));
   }
 
   async sit(timeline) {
@@ -131,8 +143,15 @@ class Watch extends HTMLElement {
     while (this.log.childElementCount > 20) this.log.firstChild.remove();
   }
 
+  // The turns of the open tab and filter. The newest one waits for its commentary, so that it does not grow afterwards.
+  listed({ turns, adapter }) {
+    const { thinking, filter } = this;
+    const silent = adapter.say || !turns.some((entry) => entry.text);
+    return turns.filter(thinking ? hasThoughts : (entry) => entry.acts && (entry.text || silent) && (!filter || entry.kind === filter));
+  }
+
   page(by) {
-    const count = this.timeline.shown.turns.length;
+    const count = this.listed(this.timeline.shown).length;
     const from = this.from ?? Math.max(0, count - MAX_TURNS);
     const next = Math.max(0, from + by * MAX_TURNS);
     this.from = next >= count - MAX_TURNS ? null : next;
@@ -150,20 +169,14 @@ class Watch extends HTMLElement {
     }
     if (!state.game) return;
     if (!this.draw) {
-      const { mount } = state.adapter;
-      this.draw = mount ? mount(this.stage) : () => {};
-      this.stage.append(this.column);
-      this.stage.classList.toggle("bare", !mount);
-      this.talk.classList.toggle("chat", Boolean(state.adapter.say));
-      const { heading, unit } = state.adapter;
-      const title = heading || `${unit[0].toUpperCase()}${unit.slice(1)} by ${unit}`;
-      put(this.talk.querySelector("h2"), title);
-      set(this.talk, "aria-label", title);
+      this.lay(state);
       document.title = `${state.names.join(" v ")} · kibitz`;
     }
     this.drawScore(state);
     this.drawMeta(state);
-    put(this.caption, state.adapter.verdict?.(state) || state.caption);
+    put(this.caption, state.adapter.verdict?.(state)?.head || state.caption);
+    this.drawEnd(state);
+    this.mind.draw();
     this.later();
     this.replay.draw();
     this.chair?.draw();
@@ -171,8 +184,52 @@ class Watch extends HTMLElement {
     if (over(timeline.live) && !this.revealed) this.finish();
   }
 
+  // The game's page places the caption and the card at the end, and adds tabs; without one they stand above the tabs.
+  lay({ adapter }) {
+    const { mount, heading, unit, filters } = adapter;
+    const mode = (thinking) => () => { if (this.thinking !== thinking) { this.thinking = thinking; this.later(); } };
+    this.tabs.add(heading || "Commentary", this.talk, mode(false));
+    set(this.turns, "aria-label", heading || `${unit[0].toUpperCase()}${unit.slice(1)} by ${unit}`);
+    this.draw = mount ? mount(this.stage, { caption: this.caption, end: this.end, tab: (name, node) => this.tabs.add(name, node), say: (line) => this.app.toast(line) }) : () => {};
+    this.tabs.add("Thinking", this.talk, mode(true));
+    if (!this.caption.isConnected) this.top.append(this.caption);
+    if (!this.end.isConnected) this.column.prepend(this.end);
+    this.stage.append(this.column);
+    this.stage.classList.toggle("bare", !mount);
+    this.talk.classList.toggle("chat", Boolean(adapter.say));
+    this.filters.hidden = !filters;
+    if (filters) this.filters.append(...[["All", null], ...Object.entries(filters)].map(([name, kind]) => h("button", { "aria-pressed": String(!kind), onclick: ({ currentTarget }) => {
+      for (const one of this.filters.children) set(one, "aria-pressed", String(one === currentTarget));
+      Object.assign(this, { filter: kind, from: null });
+      this.later();
+    } }, name)));
+  }
+
+  // the arrow keys move through the list, which is one tab stop
+  walk(event) {
+    const by = { ArrowUp: -1, ArrowDown: 1 }[event.key];
+    const all = [...this.turns.querySelectorAll(".at")];
+    const next = by && all[all.indexOf(event.target) + by];
+    if (!next || !all.includes(event.target)) return;
+    event.preventDefault();
+    for (const one of all) set(one, "tabindex", one === next ? 0 : -1);
+    next.focus();
+  }
+
+  async drawEnd(state) {
+    const stamp = over(state) ? moment(state) : "";
+    if (stamp === this.endStamp) return;
+    this.endStamp = stamp;
+    const part = stamp && (await this.app.need("end"));
+    if (this.endStamp !== stamp) return;
+    this.end.replaceChildren(...(part ? part.endCard(this.app, state, (seq) => this.replay.go(seq)) : []));
+    this.end.hidden = !part;
+  }
+
   finish() {
     this.revealed = true;
+    dropSeat(this.timeline.id);
+    this.app.showGame();
     this.connection(this.feed.state, null);
     this.timeline.reveal();
   }
@@ -190,8 +247,8 @@ class Watch extends HTMLElement {
     if (!board || stamp === this.scoreStamp) return;
     this.scoreStamp = stamp;
     const side = (one) => h("div", { class: `side ${seatClass(one.seat)}${one.active ? " active" : ""}${one.won ? " won" : ""}` },
-      h("div.who", null, badge(one.seat), text("b", one.name), one.active && h("span.turnmark", { title: "to play" }, "◂")), text("div.main.num", one.main), h("div.sub", null, text("span", one.sub), one.by && text("span", one.by)));
-    this.score.replaceChildren(side(board.sides[0]), h("div.now", null, board.now.map((one, i) => text(i ? "span.num.dim" : "span.num.need", one)), h("span.tags", null, board.tags.map((tag) => text("span.tag", tag)))), side(board.sides[1]));
+      h("div.who", null, badge(one.seat), text("b", one.name), one.active && h("span.turnmark", { title: "to play" }, "◂"), this.mind.spots[one.seat]), text("div.main.num", one.main), h("div.sub", null, text("span", one.sub), one.by && text("span", one.by)));
+    this.score.replaceChildren(side(board.sides[0]), h("div.now", null, board.now.slice(0, 1).map((one) => text("span.num.need", one)), h("span.tags", null, board.now.slice(1).map((one) => text("span.num.dim", one)), board.tags.map((tag) => text("span.tag", tag)))), side(board.sides[1]));
   }
 
   drawMeta(state) {
@@ -201,7 +258,7 @@ class Watch extends HTMLElement {
     this.metaStamp = stamp;
     const { spent, about } = state;
     const words = { running: "In play", ended: "Finished", failed: live.failed?.kind === "error" ? "Failed" : "Stopped", waiting: "" }[live.status];
-    const facts = [about.eval_pack_id && about.eval_pack_id !== "default" && `${about.eval_pack_id} pack`, about.open && "open table", spent.tokens && `${spent.tokens.toLocaleString()} tokens`, spent.money && `$${spent.money.toFixed(4)}`, spent.fallbacks && many(spent.fallbacks, "fallback")].filter(Boolean);
+    const facts = [about.eval_pack_id && about.eval_pack_id !== "default" && `${about.eval_pack_id} pack`, about.open && Object.values(state.private).some((own) => Object.keys(own).length) && "both hands shown", spent.tokens && `${spent.tokens.toLocaleString()} tokens`, spent.money && `$${spent.money.toFixed(4)}`, spent.fallbacks && many(spent.fallbacks, "fallback")].filter(Boolean);
     const from = about.branched_from;
     const origin = from?.episode_id || from;
     this.meta.replaceChildren(...[h("span", { class: `status ${live.status}` }, words), text("span", state.adapter.title), h("span.dim", null, facts.join(" · ")),
@@ -228,15 +285,21 @@ class Watch extends HTMLElement {
   }
 
   drawTurns(state) {
-    const count = state.turns.length;
+    const { thinking } = this;
+    this.filters.hidden = thinking || !state.adapter.filters;
+    const all = this.listed(state);
+    const count = all.length;
     const from = Math.min(this.from ?? Infinity, Math.max(0, count - MAX_TURNS));
-    const shown = state.turns.slice(from, from + MAX_TURNS);
+    const shown = all.slice(from, from + MAX_TURNS);
     const up = state.adapter.newestFirst;
     if (up) shown.reverse();
     let built = 0;
-    const atEnd = !up && this.turns.scrollHeight - this.turns.scrollTop - this.turns.clientHeight < 60;
+    const { scroller } = this;
+    const atEnd = !up && scroller.scrollHeight - scroller.scrollTop - scroller.clientHeight < 60;
+    const top = up && [...this.turns.children].find((one) => one.stamp); // the first that has its height
+    const was = top && top.offsetTop;
     list(this.turns, shown, (entry) => entry.turn, () => h("li.turn"), (node, entry) => {
-      const stamp = `${state.id}.${entry.seq}.${entry.decisions.length}.${entry.hints.length}.${entry.decisions.some((d) => d.reason)}.${state.adapter.say ? moment({ ...state, turn: 0 }) : ""}`;
+      const stamp = `${thinking}.${state.id}.${entry.seq}.${entry.decisions.length}.${entry.hints.length}.${entry.decisions.some((d) => d.reason)}.${state.adapter.say ? moment({ ...state, turn: 0 }) : ""}`;
       if (node.stamp === stamp) return;
       built += 1;
       if (built > MAX_BUILT) return;
@@ -246,22 +309,44 @@ class Watch extends HTMLElement {
     if (built > MAX_BUILT) this.later();
     const newest = up ? this.turns.firstChild : this.turns.lastChild;
     for (const node of this.turns.children) node.classList.toggle("latest", node === newest && this.from === null);
-    if (!up && atEnd) this.turns.scrollTop = this.turns.scrollHeight;
+    const reach = [...this.turns.querySelectorAll(".at")];
+    if (!reach.some((one) => one === document.activeElement)) reach.forEach((one, i) => set(one, "tabindex", i === (up ? 0 : reach.length - 1) ? 0 : -1));
+    if (!up && atEnd) scroller.scrollTop = scroller.scrollHeight;
+    if (top && top.isConnected && top.offsetTop > was) this.slide(top.offsetTop - was);
     this.older.hidden = from === 0;
     this.newer.hidden = this.from === null;
     // earlier turns are below when the newest comes first
     set(this.talk, "data-up", Boolean(up));
   }
 
+  // A new turn at the top moves nothing that is being read: the list first stays where it is, then scrolls to the new turn,
+  // unless the reader has scrolled down.
+  slide(by) {
+    const { scroller, turns } = this;
+    const reading = scroller.scrollTop > 60 && !this.sliding;
+    const to = scroller.scrollTop + by;
+    turns.style.minHeight = `${scroller.clientHeight + to}px`; // a short list has no room to scroll
+    scroller.scrollTop = to;
+    if (reading || this.sliding) return;
+    this.sliding = true;
+    requestAnimationFrame(() => requestAnimationFrame(() => {
+      this.sliding = false;
+      scroller.scrollTop = 0;
+      turns.style.minHeight = "";
+    }));
+  }
+
   drawTurn(node, entry, state) {
-    const go = h("button.at.num", { title: "Go to this moment", "aria-label": `Go to ${state.adapter.unit} ${entry.label}`, onclick: () => this.replay.go(entry.seq) }, entry.label);
-    const said = state.adapter.say?.(entry, state);
+    const { adapter, mine } = state;
+    const go = h("button.at.num", { title: "Go to this moment", "aria-label": `Go to ${adapter.unit} ${entry.label}`, tabindex: -1, onclick: () => this.replay.go(entry.seq) }, entry.label);
+    if (this.thinking) {
+      node.className = "turn";
+      return node.replaceChildren(h("div.mark", null, go), h("div.body", null, thoughts(entry, mine)));
+    }
+    const said = adapter.say?.(entry, state);
     node.className = `turn ${entry.kind}${entry.over ? " over" : ""}${said ? ` by${entry.seat}` : ""}`;
-    const notes = [...entry.hints.map((hint) => hintNote(hint)), ...entry.decisions.map((one) => thought(one, said, one.seat === state.mine))];
-    const calls = entry.decisions.flatMap((one) => one.calls.map((call) => [one.seat, call]));
-    if (calls.length) notes.push(h("details.calls", null, h("summary", null, "Tool calls"), h("ul", null, calls.map(([seat, call]) => h("li", null, badge(seat), " ", h("code", null, `${call.tool}(${Object.entries(call.arguments || {}).map(([k, v]) => `${k}=${JSON.stringify(v)}`).join(", ")})`))))));
-    node.replaceChildren(h("div.mark", null, go, !said && entry.sign && h("span", { class: `chip ${entry.kind}` }, entry.sign)),
-      h("div.body", null, said || text("p", plainText(entry)), notes));
+    return node.replaceChildren(...[adapter.after?.(entry, state), h("div.mark", null, go, !said && entry.sign && h("span", { class: `chip ${entry.kind}` }, entry.sign)),
+      h("div.body", null, said || text("p", plainText(entry)), adapter.chosen?.(entry) && text("span.tag", adapter.chosen(entry)), warnings(entry, mine))].filter(Boolean));
   }
 }
 
@@ -269,34 +354,6 @@ class Watch extends HTMLElement {
 // the number of a turn may open one by chance ("2 against 5").
 function plainText({ label, turn, text: line }) {
   return label !== String(turn + 1) && line.startsWith(`${label} `) ? line.slice(label.length + 1) : line;
-}
-
-const cost = ({ usage, latency }) => {
-  const { tokens, money } = costOf(usage);
-  return [tokens && `${tokens} tokens`, money && `$${money.toFixed(5)}`, latency >= 0.05 && `${latency.toFixed(1)} s`].filter(Boolean).join(" · ");
-};
-
-// a model's failures in plain words, by the kind that the record names
-const FAILURES = {
-  transport: "the model could not be reached", refused: "the provider refused the question", empty: "the model’s answer was empty", not_json: "the model’s answer was not readable",
-  wrong_shape: "the model’s answer had the wrong form", illegal: "the model’s move was not legal", breaker: "the provider has failed too often", budget: "the budget is used up",
-};
-const whyFallback = (why) => FAILURES[String(why).match(/^NoAnswer: (\w+)/)?.[1]] || why;
-
-// A note beside a turn: the seat, the words, a fallback with its cause, the cost and the reason.
-const note = (cls, one, words, spent) => h("div", { class: `note ${cls}` }, badge(one.seat), h("span", null, words), one.fallback && h("span.fallback", null, "⚠ The fallback played this turn: ", whyFallback(one.fallback)),
-  spent && h("span.cost.num", null, spent), one.reason && text("blockquote", one.reason));
-
-function hintNote(hint) {
-  const sure = hint.confidence === null || hint.confidence === undefined ? "" : ` (${Math.round(hint.confidence * 100)}% sure)`;
-  return note("hint", hint, hint.text ? `Hint: ${hint.text}${sure}` : "A hint, private to this seat until the end", [called(hint.source), cost(hint)].filter(Boolean).join(" · "));
-}
-
-function thought(one, said, mine) {
-  const given = one.calls.flatMap((call) => Object.entries(call.arguments || {})).map(([name, x]) => `${name} ${String(x).replaceAll("_", " ")}`);
-  const spent = cost(one);
-  if (said && !one.reason && !one.fallback && !spent) return null;
-  return note("", one, [h("b", null, called(one.source, mine)), ` ${given.join(", ") || (said ? "" : one.text)}`], spent);
 }
 
 customElements.define("kibitz-watch", Watch);

@@ -12,13 +12,14 @@ import os
 import tempfile
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from kibitz.core.errors import BadInput
+from kibitz.core.play.thinking import HEAR
 from kibitz.llm.answers.answer import Answer
 from kibitz.llm.answers.stepwise import write
 from kibitz.llm.client.types import Completion, FailureKind, Messages, ProviderError, Token, clean, transport_error
@@ -56,7 +57,7 @@ class Embedded:
 
     async def ask(self, request: Mapping[str, Any], answer: Answer, seconds: float) -> Completion:
         cancelled = threading.Event()
-        work = (request, answer, time.monotonic() + seconds, cancelled)
+        work = (request, answer, time.monotonic() + seconds, cancelled, HEAR.get())
         try:
             return await asyncio.get_running_loop().run_in_executor(self.worker, self._answer, *work)
         except asyncio.CancelledError:
@@ -67,7 +68,12 @@ class Embedded:
         self.worker.shutdown(wait=False, cancel_futures=True)
 
     def _answer(
-        self, request: Mapping[str, Any], answer: Answer, deadline: float, cancelled: threading.Event
+        self,
+        request: Mapping[str, Any],
+        answer: Answer,
+        deadline: float,
+        cancelled: threading.Event,
+        hear: Callable[[str], None] | None,
     ) -> Completion:
         threads = self.preset.threads or max(1, min((os.cpu_count() or 1) - 1, MAX_THREADS))
         server = _server(self.file, self.sha256, threads, self.preset.context)
@@ -90,6 +96,8 @@ class Embedded:
                 raise self._error(made.last, deadline)
             tokens.extend(one._replace(start=len(start) if i == 0 else None) for i, one in enumerate(made.tokens))
             prompt_tokens = prompt_tokens or made.prompt_tokens
+            if hear is not None:
+                hear(start + made.text)
             return made
 
         truncated = False

@@ -12,6 +12,7 @@ import os
 import re
 import ssl
 from base64 import b64encode
+from collections.abc import Callable
 from contextlib import suppress
 from importlib import import_module
 from typing import NamedTuple
@@ -21,6 +22,7 @@ from urllib.request import getproxies, proxy_bypass
 from kibitz.core.errors import BadInput
 
 READ_BYTES = 65_536
+Arrived = Callable[[bytes], None]
 STATUS = re.compile(rb"HTTP/1\.[01] (\d{3})(?: |$)")
 
 
@@ -68,19 +70,21 @@ class HttpClient:
         self.idle: list[Connection] = []
         self.tls: ssl.SSLContext | None = None
 
-    async def send(self, method: str, path: str, headers: dict[str, str], body: bytes = b"") -> Response:
-        """Raises OSError, EOFError, InvalidResponse or ResponseTooLarge."""
+    async def send(
+        self, method: str, path: str, headers: dict[str, str], body: bytes = b"", arrived: Arrived | None = None
+    ) -> Response:
+        """Raises OSError, EOFError, InvalidResponse or ResponseTooLarge. `arrived` gets the body piece by piece."""
         while self.idle:
             connection = self.idle.pop()
             if connection.writer.is_closing() or connection.reader.at_eof():
                 connection.writer.close()
                 continue
             try:
-                return await self._exchange(connection, method, path, headers, body)
+                return await self._exchange(connection, method, path, headers, body, arrived)
             except _Stale:  # closed while idle, or the server is failing: one attempt on a new connection decides
                 self._close_idle()
         try:
-            return await self._exchange(await self._connect(), method, path, headers, body)
+            return await self._exchange(await self._connect(), method, path, headers, body, arrived)
         except _Stale:
             raise EOFError("the server closed the connection without a response") from None
 
@@ -96,14 +100,20 @@ class HttpClient:
         return connections
 
     async def _exchange(
-        self, connection: Connection, method: str, path: str, headers: dict[str, str], body: bytes
+        self,
+        connection: Connection,
+        method: str,
+        path: str,
+        headers: dict[str, str],
+        body: bytes,
+        arrived: Arrived | None,
     ) -> Response:
         fixed = {"Host": self.host_header, "Content-Length": str(len(body)), "Accept-Encoding": "identity"}
         head = "".join(f"{name}: {value}\r\n" for name, value in {**fixed, **headers}.items())
         reusable = False
         try:
             connection.writer.write(f"{method} {self.path}{path} HTTP/1.1\r\n{head}\r\n".encode("latin-1") + body)
-            response, reusable = await self._read(connection.reader)
+            response, reusable = await self._read(connection.reader, arrived)
             return response
         except asyncio.LimitOverrunError:
             raise InvalidResponse("an overlong header line") from None
@@ -113,7 +123,7 @@ class HttpClient:
             else:
                 connection.writer.close()
 
-    async def _read(self, reader: asyncio.StreamReader) -> tuple[Response, bool]:
+    async def _read(self, reader: asyncio.StreamReader, arrived: Arrived | None) -> tuple[Response, bool]:
         """One response, and whether the connection can be reused."""
         status = 100
         headers: dict[str, str] = {}
@@ -123,11 +133,11 @@ class HttpClient:
         length = headers.get("content-length")
         reusable = headers.get("connection", "").lower() != "close"
         if coding == "chunked":
-            body = await self._read_chunks(reader)
+            body = await self._read_chunks(reader, arrived)
         elif coding != "identity":
             raise InvalidResponse(f"the unknown transfer coding {coding[:40]!r}")
         elif length is None:
-            body, reusable = await self._read_rest(reader), False
+            body, reusable = await self._read_rest(reader, arrived), False
         elif not length.isascii() or not length.isdigit():
             raise InvalidResponse("an invalid Content-Length")
         else:
@@ -144,7 +154,7 @@ class HttpClient:
         except ConnectionError:
             raise _Stale from None
 
-    async def _read_chunks(self, reader: asyncio.StreamReader) -> bytes:
+    async def _read_chunks(self, reader: asyncio.StreamReader, arrived: Arrived | None) -> bytes:
         parts: list[bytes] = []
         size = 0
         while True:
@@ -158,13 +168,17 @@ class HttpClient:
                 return b"".join(parts)
             size = self._check_size(size + length)
             parts.append((await reader.readexactly(length + 2))[:-2])
+            if arrived is not None:
+                arrived(parts[-1])
 
-    async def _read_rest(self, reader: asyncio.StreamReader) -> bytes:
+    async def _read_rest(self, reader: asyncio.StreamReader, arrived: Arrived | None) -> bytes:
         parts: list[bytes] = []
         size = 0
         while data := await reader.read(READ_BYTES):
             size = self._check_size(size + len(data))
             parts.append(data)
+            if arrived is not None:
+                arrived(data)
         return b"".join(parts)
 
     def _check_size(self, size: int) -> int:

@@ -11,11 +11,13 @@ from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 from typing import Any
 
+from kibitz.core.play.thinking import HEAR
 from kibitz.llm.answers.answer import Answer
 from kibitz.llm.answers.prompt import system_message
 from kibitz.llm.client.types import Completion, FailureKind, Messages, ProviderError, Token, clean, transport_error
 from kibitz.llm.presets import Preset
 from kibitz.llm.providers.http import HttpClient, InvalidResponse, Response, ResponseTooLarge, redacted
+from kibitz.llm.providers.streamed import StreamedCompletion
 
 RETRIED_STATUSES = {408, 409, 425, 429}  # and everything from 500 on
 MIN_KEY_CHARS = 8  # a shorter key is a placeholder, not a secret, and may occur in an answer
@@ -30,6 +32,7 @@ class Remote:
         self.preset = preset
         self.name = f"{preset.provider}:{preset.model}"
         self.has_logprobs = False  # servers differ, so the model also states a confidence
+        self.streams = True  # where someone listens, until the server refuses to
         self.http = HttpClient(preset.address)
         sampling = preset.sampling.model_dump(exclude_none=True)
         logprobs = {"logprobs": True, "top_logprobs": 20} if preset.logprobs else {}
@@ -56,9 +59,14 @@ class Remote:
 
     async def ask(self, request: Mapping[str, Any], answer: Answer, seconds: float) -> Completion:
         body = {name: value for name, value in request.items() if name != "address"}
+        hear = HEAR.get() if self.streams else None
+        streamed = None if hear is None else StreamedCompletion(hear, self._key())
         try:
             async with asyncio.timeout(seconds):
-                response = await self.http.send("POST", "/chat/completions", self._headers(), json.dumps(body).encode())
+                response = await self._post(body, streamed)
+                if streamed is not None and response.status in (400, 422):  # the server may not know how to stream
+                    self.streams, streamed = False, None
+                    response = await self._post(body, None)
         except TimeoutError:
             reason = f"no response within {seconds:.3g} s"
             raise transport_error(reason, "timeout", retry=True) from None
@@ -71,7 +79,7 @@ class Remote:
             cause = self._safe(str(error)) or type(error).__name__
             reason = f"no connection to {redacted(self.preset.address)}: {cause}"
             raise transport_error(reason, "connection", retry=True) from None
-        answered = _json(response.body)
+        answered = (streamed.whole() if streamed is not None else {}) or _json(response.body)
         try:
             if response.status != 200:
                 raise self._http_error(response, answered)
@@ -80,6 +88,11 @@ class Remote:
             usage = _as_dict(answered.get("usage"))
             error.tokens = (_count(usage.get("prompt_tokens")) or 0, _count(usage.get("completion_tokens")) or 0)
             raise
+
+    async def _post(self, body: Mapping[str, Any], streamed: StreamedCompletion | None) -> Response:
+        asked = body if streamed is None else {**body, "stream": True, "stream_options": {"include_usage": True}}
+        arrived = None if streamed is None else streamed.take
+        return await self.http.send("POST", "/chat/completions", self._headers(), json.dumps(asked).encode(), arrived)
 
     def _headers(self) -> dict[str, str]:
         headers = {"Content-Type": "application/json", "Accept": "application/json", "User-Agent": "kibitz"}

@@ -15,6 +15,7 @@ from kibitz.core.play.events import spoken
 from kibitz.games.cricket import game
 from kibitz.games.cricket.drawing.fielders import fielders, outside
 from kibitz.games.cricket.drawing.frame import chance, frame
+from kibitz.games.cricket.drawing.shot import GAP_DEGREES, shot
 from kibitz.games.cricket.model.delivery import HOWS, NO_BALL
 from kibitz.games.cricket.model.tactics import FIELDS, INTENTS, OUTCOMES, PLANS, declared
 from kibitz.games.cricket.options import CricketOptions
@@ -186,3 +187,43 @@ def test_a_review_lists_the_balls_that_changed_the_match_most() -> None:
         assert moment["change"] == pytest.approx(moved[moment["turn"]], abs=1e-4)
         assert moment["text"] in lines(match(3, 5))
     assert max(map(abs, moved)) == pytest.approx(max(abs(m["change"]) for m in moments), abs=1e-4)
+
+
+def test_a_shot_is_deterministic_and_agrees_with_the_outcome_and_the_field() -> None:
+    balls = [drawn["ball"] for seed in range(4) for drawn in frames(match(seed)) if drawn["ball"]]
+    assert len({ball["shot"]["angle"] for ball in balls}) > 20
+    for ball, again in zip(frames(match(1)), frames(match(1, again=True)), strict=True):
+        assert (ball["ball"] or {}).get("shot") == (again["ball"] or {}).get("shot")
+    for ball in balls:
+        angle, distance, to = (ball["shot"][key] for key in ("angle", "distance", "to"))
+        assert 0 <= angle < 360 and 0 <= distance <= 1.2
+        hit = ball["runs"] - (ball["outcome"] == "no_ball") if ball["outcome"] not in ("wide", "bye") else 0
+        assert (distance > 1) == (hit == 6) and (hit != 4 or ball["how"] or distance == 1)
+        assert to is not None or ball["how"] in ("bowled", "lbw", "hit wicket") or hit >= 4 or ball["outcome"] != "dot"
+        if ball["how"] == "caught":
+            assert to in {name for _, _, name in fielders(ball["field"], False)}
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_a_four_finds_a_gap_on_the_rope(field: str) -> None:
+    ball = {"outcome": "four", "how": None, "runs": 4, "leg_bye": False, "intent": "attack", "field": field}
+    ball |= {"at": "1.1", "batter_name": "A", "bowler_name": "B"}
+    for number in range(60):
+        hit = shot(ball | {"number": number}, left_handed=bool(number % 2))
+        deep = [angle for angle, far, _ in fielders(field, bool(number % 2)) if far > 0.5]
+        assert min(abs((hit["angle"] - int(one) + 180) % 360 - 180) for one in deep) >= GAP_DEGREES - 1
+
+
+def test_a_person_is_told_what_each_choice_risks() -> None:
+    from kibitz.core.play.episode import table_for
+    from kibitz.games.cricket.words.notes import choice_notes
+
+    settings, state = plain(overs=2), begin()
+    batting, bowling = (table_for(game()).observe(settings, state, seat) for seat in (0, 1))
+    risks = choice_notes(settings, *batting)["intent"]
+    runs = [float(note.split()[0]) for note in risks]
+    out = [int(note.split()[2].rstrip("%")) for note in risks]
+    assert runs == sorted(runs) and out[0] < out[-1], "a slog scores more and costs more wickets than a block"
+    notes = choice_notes(settings, *bowling)
+    assert len(notes["plan"]) == len(PLANS)
+    assert all("1 over left" in note and "runs" in note for note in notes["bowler"])

@@ -10,6 +10,7 @@ import jax
 from kibitz.core.game import Summary
 from kibitz.games.cricket.chances import winprob
 from kibitz.games.cricket.drawing.fielders import fielders
+from kibitz.games.cricket.drawing.shot import shot
 from kibitz.games.cricket.laws.state import TIE, UNDECIDED, State
 from kibitz.games.cricket.model.calibration import ERAS
 from kibitz.games.cricket.model.delivery import HOWS, NO_BALL, NOBODY, NOTHING, WIDE
@@ -83,7 +84,7 @@ def last_ball(settings: Any, state: State, sides: list[Eleven], now: float) -> d
     legal = (int(state.first_legal) if just_opened(state) else int(state.legal)) - counts
     after = now if batting == int(state.batting) else 1 - now
     gone = None if int(ball.out) == NOBODY else int(ball.out)
-    return {
+    drawn = {
         "number": int(state.deliveries),  # otherwise two successive wides would be equal
         "at": f"{legal // 6}.{legal % 6 + 1}",
         "batting": batting,
@@ -103,6 +104,7 @@ def last_ball(settings: Any, state: State, sides: list[Eleven], now: float) -> d
         "text": outcome_text(ball),
         "win_change": round(after - chance_before(settings, state), 4),
     }
+    return drawn | {"shot": shot(drawn, batters[int(ball.batter)].hand == "left")}
 
 
 def frame(settings: Any, state: State) -> dict[str, Any]:

@@ -1,6 +1,6 @@
-// The scorecard with the fall of wickets, and a summary of each over.
-import { badge, card, eachMoment, h, heads, put, rows, scroll, text } from "../../dom.js";
-import { chips, nameOf, overs, rate, sideOf } from "./names.js";
+// The scorecard with the fall of wickets.
+import { badge, eachMoment, h, heads, put, rows, scroll, text } from "../../dom.js";
+import { nameOf, overs, rate, sideOf } from "./names.js";
 
 const by = (how, name) => ({ bowled: `b ${name}`, "caught and bowled": `c and b ${name}` })[how] ?? `${how}, b ${name}`;
 
@@ -22,9 +22,7 @@ export function cards() {
   const empty = h("p.dim", null, "The scorecard starts with the first ball.");
   const sheet = h("div.sheet", null, scroll("Batting", batting.node), h("p.falls.small", null, h("b", null, "Fall of wickets "), falls), scroll("Bowling", bowling.node));
   const pick = h("div.seg", { role: "group", "aria-label": "Innings" });
-  const scorecard = card("Scorecard", "scorecard", pick, empty, sheet);
-  const summary = h("ol.overs");
-  const byOver = card("Over by over", "last", scroll("Over by over", summary, "tall"));
+  const node = h("div.scorecard", null, pick, empty, sheet);
   let chosen = null;
   let last = null;
 
@@ -37,10 +35,6 @@ export function cards() {
     empty.hidden = Boolean(now);
     sheet.hidden = !now;
     if (now) fill(state, now);
-    const all = innings.flatMap((inn) => inn.overs.map((over) => [over, inn])).reverse().slice(0, 40);
-    rows(summary, all, ([over, inn]) => `${inn.id}.${over.number}`, ([over]) => over, ([over, inn]) => h("li", null,
-      h("div.overhead", null, badge(inn.seat), h("b", null, ` Over ${over.number + 1} `), h("span.dim", null, nameOf(state, 1 - inn.seat)(over.bowler)), h("span.num.end", null, `${over.runs} run${over.runs === 1 ? "" : "s"} · ${over.total}/${over.lost}`)),
-      h("div.balls", null, chips(over.signs))));
   };
 
   const fill = (state, inn) => {
@@ -56,5 +50,5 @@ export function cards() {
     put(falls, inn.falls.map((fall) => `${fall.wicket}–${fall.score} (${names(fall.player)}, ${fall.over})`).join(" · ") || "none yet");
     bowling.body([...inn.bowlers.values()].map((b) => [hands(b.player), "", overs(b.balls), b.runs, b.wickets, rate(b.runs, b.balls), b.wides + b.noBalls]));
   };
-  return { scorecard, byOver, draw: eachMoment(paint) };
+  return { node, draw: eachMoment(paint) };
 }

@@ -28,8 +28,8 @@ export function charts() {
     if (last) more(last);
   };
   pick(0);
-  const nodes = [h("section.card", { "aria-label": "Win probability" }, win.node),
-    h("section.card", { "aria-label": "Innings charts" }, h("div.seg", { role: "group", "aria-label": "Which chart" }, buttons), panels)];
+  const nodes = [h("section", { "aria-label": "Win probability" }, win.node),
+    h("section", { "aria-label": "Innings charts" }, h("div.seg", { role: "group", "aria-label": "Which chart" }, buttons), panels)];
 
   const draw = eachMoment((state) => {
     last = state;

@@ -1,13 +1,15 @@
 // Cricket: what each ball adds to the card, and how the match is drawn.
-import { badge, card, eachMoment, h, heads, many, put, s, seatClass, set, style, text } from "../../dom.js";
+import { badge, h, many, style, words } from "../../dom.js";
 import { charts } from "./charts.js";
 import { cards } from "./card.js";
+import { fieldCard } from "./field.js";
 import { chips, nameOf, overs, rate, sideOf } from "./names.js";
 
 style(import.meta.url);
 
 export const unit = "ball";
 export const newestFirst = true;
+export const filters = { Wickets: "wicket", Fours: "four", Sixes: "six" };
 const MAX_POINTS = 450; // of a line; beyond that every second point goes
 const MAX_INNINGS = 8; // the match has two and each super over two more
 const MAX_OVERS = 60; // kept of an innings
@@ -101,7 +103,9 @@ export function step(state, before, entry) {
   memory.win.push([entry.turn, frame.win_probability[0], entry.seq]);
   if (memory.win.length > MAX_POINTS) memory.win = memory.win.filter((_, i) => i % 2 === 0);
   memory.streak = ball.runs >= 4 && !ball.how ? memory.streak + 1 : 0;
-  Object.assign(entry, { sign, kind, plan: ball.plan, left: leftHanded(state, inn.seat, ball.batter), over: inn.legal % 6 === 0 && legal, moment: momentOf(state, ball, inn, striker, bat, before) });
+  const ended = inn.legal % 6 === 0 && legal;
+  Object.assign(entry, { sign, kind, chose: `${ball.intent} v ${words(ball.plan)}, ${ball.field} field`, over: ended, moment: momentOf(state, ball, inn, striker, bat, before) });
+  if (ended) entry.card = { ...over, signs: [...over.signs], seat: inn.seat, hand: nameOf(state, 1 - inn.seat)(over.bowler) };
 }
 
 function momentOf(state, ball, inn, striker, bat, before) {
@@ -116,7 +120,11 @@ function momentOf(state, ball, inn, striker, bat, before) {
   return ball.runs >= 6 ? "Six" : "";
 }
 
-const leftHanded = (state, seat, i) => /^left/.test(state.cast.sides?.[seat]?.players?.[i]?.bats);
+// what both captains chose for a ball
+export const chosen = (entry) => entry.chose || "";
+
+// the card after each over
+export const after = ({ card }) => card && h("div.overcard", null, h("div.overhead", null, badge(card.seat), h("b", null, ` End of over ${card.number + 1} `), h("span.dim", null, card.hand), h("span.num.end", null, `${many(card.runs, "run")} · ${card.total}/${card.lost}`)), h("div.balls", null, chips(card.signs)));
 
 // the score line at the top of the page
 export function scoreboard(state) {
@@ -142,114 +150,55 @@ export function scoreboard(state) {
   return { sides, tags, now: f.over ? [] : now };
 }
 
-export function mount(root) {
-  const middle = middleCard();
-  const field = fieldCard();
+export function mount(root, { caption, end, tab }) {
+  const field = fieldCard(caption, end);
   const graphs = charts();
   const sheets = cards();
-  root.append(
-    h("div.col.one", null, middle.node, field.node, sheets.byOver),
-    h("div.col.two", null, ...graphs.nodes, sheets.scorecard));
+  root.classList.add("hero");
+  root.append(h("div.col.one", null, field.node));
+  tab("Scorecard", sheets.node);
+  tab("Charts", h("div.graphs", null, ...graphs.nodes));
   return (state) => {
-    middle.draw(state);
     field.draw(state);
     graphs.draw(state);
     sheets.draw(state);
   };
 }
 
-function middleCard() {
-  const body = h("tbody");
-  const bowling = h("p.bowling");
-  const stand = h("p.dim.small");
-  const balls = h("div.balls", { role: "img" });
-  const node = card("In the middle", "middle first", h("table.data", null, heads(["Batting", "R", "B", "4s", "6s", "SR"]), body), bowling, stand, balls);
-  const draw = eachMoment((state) => {
-    const f = state.frame;
-    const inn = state.memory.innings.find((x) => x.id === `${f.super_over}-${f.innings}-${f.batting}`);
-    const names = nameOf(state, f.batting);
-    // in batting order, so that a single moves the mark and not the rows
-    const rows = [f.striker, f.other].sort((a, b) => a.player - b.player).map((who) => {
-      const got = inn?.batters.get(who.player) || { runs: 0, balls: 0, fours: 0, sixes: 0 };
-      return [who.name || names(who.player), who === f.striker, got.runs, got.balls, got.fours, got.sixes, got.balls ? Math.round((100 * got.runs) / got.balls) : "–"];
-    });
-    body.replaceChildren(...rows.map(([name, strike, ...cells]) => h("tr", { class: strike ? "strike" : "" },
-      h("th", { scope: "row" }, badge(f.batting), ` ${name}`, strike && h("span.onstrike", { title: "on strike" }, " *")),
-      cells.map((cell, i) => h("td", { class: i ? "" : "strong" }, String(cell))))));
-    const last = f.bowler || (inn?.overs.length ? { player: inn.overs[inn.overs.length - 1].bowler } : null);
-    const got = last && inn?.bowlers.get(last.player);
-    const figures = got ? `${overs(got.balls)}–${got.runs}–${got.wickets}` : "to bowl";
-    bowling.replaceChildren(...(last ? [badge(1 - f.batting), " ", text("b", last.name || nameOf(state, 1 - f.batting)(last.player)),
-      h("span.dim", null, last.type ? ` ${String(last.type).replaceAll("_", " ")} ` : " "), h("span.num", null, figures)] : [h("span.dim", null, "New over")]));
-    const pair = inn?.stand;
-    put(stand, `Partnership ${pair ? pair.runs : 0} from ${many(pair ? pair.balls : 0, "ball")}`);
-    const recent = inn ? inn.overs.slice(-2) : [];
-    set(balls, "aria-label", `Last balls: ${recent.flatMap((over) => over.signs.map(([sign]) => (sign === "•" ? "dot" : sign))).join(", ") || "none yet"}`);
-    balls.replaceChildren(...recent.flatMap((over, i) => [i > 0 && h("span.bar"), ...chips(over.signs)]).filter(Boolean));
-  });
-  return { node, draw };
+// The result; the player at this page is addressed.
+export function verdict(state) {
+  const { ended, frame, mine, review, turns } = state;
+  if (!ended) return null;
+  const line = String(ended.text || "");
+  const winner = sideOf(state, frame.winner);
+  const own = mine !== undefined && typeof frame.winner === "number";
+  const head = !own ? line : frame.winner === mine ? line.replace(`${winner} win`, "You win") : `You lose. ${line}`;
+  const [top] = [...(review.moments || [])].sort((a, b) => Math.abs(b.change) - Math.abs(a.change));
+  const entry = top && turns.find((one) => one.turn === top.turn);
+  const points = top && Math.round(100 * Math.abs(top.change));
+  return { head, lines: [], moment: entry && { seq: entry.seq, text: `${entry.text} It moved the win probability by ${many(points, "point")}, towards ${sideOf(state, top.change > 0 ? 0 : 1)}.` } };
 }
 
-const LENGTHS = { short: [0.3, 0.5], good: [0.5, 0.66], full: [0.66, 0.8], yorker: [0.85, 0.95], variation: [0.5, 0.75], wide_of_off: [0.55, 0.78] };
-const up = (at) => 272 - at * 244; // seen from behind the bowler's arm, the batter at the top
-const wobble = (n) => ((n * 2654435761) % 1000) / 1000; // spreads the balls of one plan, so that each can be seen
-
-function fieldCard() {
-  const men = s("g");
-  const where = s("g.land");
-  const svg = s("svg.ground", { viewBox: "0 0 300 300", role: "img" },
-    s("circle.grass", { cx: 150, cy: 150, r: 142 }), s("circle.rope", { cx: 150, cy: 150, r: 139 }),
-    s("circle.ring", { cx: 150, cy: 150, r: 64 }), s("rect.strip", { x: 144, y: 126, width: 12, height: 48, rx: 2 }), men);
-  const pitch = s("svg.pitch", { viewBox: "0 0 110 300", role: "img" },
-    s("rect.strip", { x: 36, y: 8, width: 72, height: 284, rx: 6 }),
-    ...[["short", 0.4], ["good", 0.58], ["full", 0.73], ["yorker", 0.9]].map(([name, at]) => s("text.zone", { x: 31, y: up(at) + 4 }, name)),
-    ...[0.5, 0.66, 0.82].map((at) => s("path.crease.faint", { d: `M36 ${up(at)}H108` })),
-    s("path.crease", { d: "M40 28H104M40 272H104" }), s("path.stumps", { d: "M66 12v9M72 12v9M78 12v9" }), where);
-  const caption = h("p.dim.small");
-  let standing = "";
-  const node = card("Field and pitch", "second", h("div.grounds", null, svg, pitch), caption);
-  const draw = eachMoment((state) => {
-    const f = state.frame;
-    const placed = (f.fielders || []).map(([angle, radius, name]) => {
-      const turn = (angle * Math.PI) / 180;
-      // seen from behind the bowler's arm: straight is down the page, off side of a right-hander to the left
-      return [150 - Math.sin(turn) * radius * 139, 150 + Math.cos(turn) * radius * 139, name];
-    });
-    const slips = placed.filter((man) => man[2].includes("slip"));
-    const named = placed.filter((man) => !/^(bowler|keeper)$|slip/.test(man[2]));
-    if (slips.length) named.push([...slips[0].slice(0, 2), many(slips.length, "slip")]);
-    const taken = []; // a name goes above its dot, or below it where another name is
-    const label = ([x, y, name]) => {
-      const anchor = x < 60 ? "start" : x > 240 ? "end" : "middle";
-      const wide = name.length * 5.3;
-      const left = { start: x, end: x - wide, middle: x - wide / 2 }[anchor];
-      const free = taken.every(([from, to, at]) => left > to || left + wide < from || Math.abs(at - y + 7) > 9);
-      const at = y >= 24 && free ? y - 7 : y + 14;
-      taken.push([left, left + wide, at]);
-      return s("text.pos", { x, y: at, "text-anchor": anchor }, name);
-    };
-    const field = JSON.stringify([f.fielders, f.batting]);
-    if (field !== standing) men.replaceChildren(...placed.map(([x, y]) => s("circle", { class: `man ${seatClass(1 - f.batting)}`, cx: x, cy: y, r: 4.5 })), ...named.map(label),
-      s("path", { class: `man ${seatClass(f.batting)}`, d: "M150 124l5 5-5 5-5-5z" }), s("path", { class: `man ${seatClass(f.batting)}`, d: "M139 167l5 5-5 5-5-5z" }));
-    set(svg, "aria-label", `${f.field || ""} field: ${placed.map((man) => man[2]).join(", ")}`);
-    standing = field;
-    const recent = state.turns.slice(-6).filter((entry) => entry.plan);
-    where.replaceChildren(...recent.map((entry, i) => {
-      const [from, to] = LENGTHS[entry.plan] || [0.5, 0.7];
-      const off = (entry.plan === "wide_of_off" ? 26 : 10) - wobble(entry.turn + 1) * 18;
-      const x = 72 + (entry.left ? off : -off);
-      const y = up(from + (to - from) * wobble(entry.turn * 7 + 3));
-      return s("g", { class: `ball ${entry.kind}${i === recent.length - 1 ? " latest" : ""}` }, s("circle", { cx: x, cy: y, r: i === recent.length - 1 ? 9 : 6.5 }), s("text", { x, y: y + 3.6 }, entry.sign));
-    }));
-    const ball = f.ball;
-    set(pitch, "aria-label", `Lengths planned for the last balls: ${recent.map((entry) => `${entry.plan.replaceAll("_", " ")} (${entry.sign})`).join(", ") || "none yet"}`);
-    put(caption, ball ? `${ball.field} field · bowled ${ball.plan.replaceAll("_", " ")} · batted to ${ball.intent}. Dots mark where the plan aims.` : "No balls bowled yet.");
-  });
-  return { node, draw };
-}
-
-const WORDS = { intent: "Batting intent", plan: "Delivery", field: "Field", bowler: "Bowler", next_batter: "Next batter" };
+const WORDS = { intent: "Batting intent", plan: "Delivery", field: "Field", bowler: "Bowler", next_batter: "If a wicket falls, next in" };
 export const seatForm = {
   label: (head) => WORDS[head] || head,
-  value: (head, value, state, seat) => (typeof value === "number" ? nameOf(state, seat)(value) : value.replaceAll("_", " ")),
+  value: (head, value, state, seat) => (typeof value === "number" ? nameOf(state, seat)(value) : words(value)),
+  cards: (head) => head === "bowler",
+  folded: (head) => head === "next_batter", // a list: it matters only if a wicket falls
+};
+
+// an act of the captain in this seat, for the hint
+const INTENTS = ["block", "rotate", "accumulate", "attack", "slog"];
+const PLANS = ["yorker", "full", "good length", "short", "wide of off", "variation"];
+const FIELDS = ["attacking", "balanced", "defensive", "death"];
+export function actText([intent, plan, field, bowler], state, seat) {
+  if (state.frame.batting === seat) return INTENTS[intent];
+  return `${PLANS[plan]}, ${FIELDS[field]} field${state.frame.bowler ? "" : `, ${nameOf(state, seat)(bowler)} to bowl`}`;
+}
+
+// the same choices until the over ends or a wicket falls
+export const playOut = {
+  label: "Play out the over",
+  since: ({ frame }) => [Math.floor(frame.legal / 6), frame.wickets, frame.innings, frame.super_over].join(),
+  goesOn: (state, since) => playOut.since(state) === since && !state.frame.over,
 };

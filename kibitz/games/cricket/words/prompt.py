@@ -206,8 +206,8 @@ def act_text(act: Any) -> str:
     """An act in words, without the heads that the side does not choose."""
     intent, plan, field, bowler, coming = (int(x) for x in act)
     if is_batting(act):
-        return f"bat {INTENTS[intent]}" + (f" (no. {coming + 1} comes in next)" if coming else "")
-    return f"bowl {PLANS[plan]} to {with_article(FIELDS[field])} field (no. {bowler + 1} bowls)"
+        return INTENTS[intent] + (f"; no. {coming + 1} is next in" if coming else "")
+    return f"{PLANS[plan].replace('_', ' ')}, {FIELDS[field]} field; no. {bowler + 1} bowls"
 
 
 def parse(view: Any, masks: Any, text: str) -> tuple[int, ...]:

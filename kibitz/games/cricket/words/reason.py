@@ -20,7 +20,7 @@ def reason(settings: Any, view: Any, history: list[Mapping[str, Any]], act: Any)
     intent, plan, field, *_ = (int(x) for x in act)
     batting_chance = chance(settings, view)
     if bool(view.bats):
-        shares = _intents(settings, view)
+        shares = intent_shares(float(bots.target_risk(settings, view, bots.Style())))
         best = int(np.argmax(shares))
         often = f"the reference chooses {INTENTS[intent]} in {shares[intent]:.0%} of such positions"
         mostly = "" if best == intent else f" and {INTENTS[best]} in {shares[best]:.0%}"
@@ -35,9 +35,9 @@ def reason(settings: Any, view: Any, history: list[Mapping[str, Any]], act: Any)
     )
 
 
-def _intents(settings: Any, view: Any) -> NDArray[Any]:
+def intent_shares(target_risk: float) -> NDArray[Any]:
     """Shares of the reference's intents."""
-    risk = np.clip(float(bots.target_risk(settings, view, bots.Style())), bots.MIN_RISK, bots.MAX_RISK)
+    risk = np.clip(target_risk, bots.MIN_RISK, bots.MAX_RISK)
     weight = np.exp(-0.5 * ((tactics.intent_risks() - risk) / bots.SPREAD) ** 2)
     shares: NDArray[Any] = weight / weight.sum()
     return shares

@@ -1,24 +1,17 @@
-// Deal or No Deal: the table, each offer as a split, the talk, the payoff plane.
-import { badge, card, eachMoment, h, heads, many, put, s, scroll, seatClass, set, style } from "../../dom.js";
+// Deal or No Deal: the talk, each offer as a split, the payoff plane; the table is in table.js.
+import { badge, eachMoment, h, heads, many, put, s, scroll, seatClass, style } from "../../dom.js";
 import { chart, ticks } from "../../chart.js";
+import { ITEMS, line, pile, points, rest, tableCard, thing, words, worth } from "./table.js";
 
 style(import.meta.url);
 
 export const heading = "The talk";
 export const newestFirst = false;
 const ACTS = ["propose", "insist", "agree", "disagree", "end"];
-const ITEMS = ["book", "hat", "ball"];
 const MAX_OFFERS = 300;
 
 export const begin = (state) => ({ offers: [], counts: state.frame.counts || [0, 0, 0] });
 
-const rest = (counts, kept) => counts.map((n, i) => n - kept[i]);
-const worth = (points, items) => (points ? points.reduce((sum, p, i) => sum + p * items[i], 0) : null);
-const words = (items) => {
-  const parts = items.map((n, i) => (n ? many(n, ITEMS[i]) : "")).filter(Boolean);
-  return parts.length > 1 ? `${parts.slice(0, -1).join(", ")} and ${parts[parts.length - 1]}` : parts[0] || "nothing";
-};
-const points = (state, seat) => state.private[seat]?.utilities || null;
 const split = (seat, kept, counts) => (seat === 0 ? [kept, rest(counts, kept)] : [rest(counts, kept), kept]);
 
 export function step(state, before, entry) {
@@ -58,49 +51,67 @@ export function scoreboard(state) {
   return { sides, tags: f.over ? [f.deal ? "Deal" : "No deal"] : [], now };
 }
 
-// the end of one's own game, in place of the line for watchers
-export function verdict({ ended, frame, mine, names }) {
-  if (!ended || !frame.deal || mine === undefined) return "";
-  return `You take ${many(ended.returns[mine], "point")}, ${names[1 - mine]} takes ${ended.returns[1 - mine]}.`;
+// How the result compares with the fair split (the Nash point) and with the Bayesian player, for the player at this page
+// or for both sides.
+export function verdict(state) {
+  const { ended, frame, mine, names, review, memory } = state;
+  if (!ended) return null;
+  const whole = (seat) => worth(points(state, seat), memory.counts);
+  const got = (seat) => `${ended.returns[seat]} of ${whole(seat) ?? "?"} points (${Math.round((100 * ended.returns[seat]) / (whole(seat) || 1))}%)`;
+  const seats = mine === undefined ? [0, 1] : [mine];
+  const named = (seat, own, other) => (seat === mine ? own : `${names[seat]} ${other}`);
+  const fair = review.nash;
+  const lines = [];
+  if (frame.deal) lines.push(`${seats.map((seat) => named(seat, `That is ${got(seat)}`, `took ${got(seat)}`)).join("; ")}.`);
+  if (fair) lines.push(`The fair split gives ${seats.map((seat) => named(seat, `you ${fair[seat]}`, `${fair[seat]}`)).join(", ")} points${frame.deal ? "" : "; walking away gives nothing"}.`);
+  for (const seat of seats) lines.push(...besideBayes(state, seat, seat === mine));
+  const head = frame.deal && mine !== undefined ? `You take ${many(ended.returns[mine], "point")}, ${names[1 - mine]} takes ${ended.returns[1 - mine]}.` : String(ended.text || "");
+  return { head, lines, moment: turningPoint(state) };
 }
 
-const SHAPES = {
-  book: () => [s("path.fill", { d: "M5 4h12a2 2 0 0 1 2 2v15H7a2 2 0 0 1-2-2z" }), s("path.edge", { d: "M5 19a2 2 0 0 1 2-2h12M9 8h6M9 11h4" })],
-  hat: () => [s("path.fill", { d: "M2 18c5 3 15 3 20 0-1-2-3-2-4-2L17 7c-3-2-7-2-10 0L6 16c-1 0-3 0-4 2z" }), s("path.edge", { d: "M6.3 14c4 1.6 7.4 1.6 11.4 0" })],
-  ball: () => [s("circle.fill", { cx: 12, cy: 12, r: 9 }), s("path.edge", { d: "M5 6.5c4 3 4 8 0 11M19 6.5c-4 3-4 8 0 11" })],
-};
-const thing = (i) => s("svg", { viewBox: "0 0 24 24", class: `thing ${ITEMS[i]}`, "aria-hidden": "true" }, SHAPES[ITEMS[i]]());
-const pile = (items, cls) => h("span", { class: `pile ${cls || ""}`, role: "img", "aria-label": words(items) }, items.flatMap((n, i) => [...Array(n)].map(() => thing(i))));
+// the first turn at which the Bayesian player would have acted otherwise
+function besideBayes(state, seat, mine) {
+  const would = (state.review.reference || []).filter((one) => one.seat === seat);
+  if (!would.length || state.players[seat] === "bayes") return [];
+  const other = would.find((one) => { const entry = state.turns.find(({ turn }) => turn === one.turn); return entry?.kind && !same(one, entry); });
+  const who = mine ? "you" : state.names[seat];
+  if (!other) return [`The Bayesian player would have acted as ${who} did on every turn.`];
+  const own = points(state, seat);
+  const standing = [...state.memory.offers].reverse().find((one) => one.turn < other.turn && one.seat !== seat);
+  const paid = other.act[0] === 2 ? standing && worth(own, standing.shares[seat]) : other.act[0] !== 3 ? worth(own, other.act.slice(1)) : null;
+  return [`On turn ${other.turn + 1} the Bayesian player would ${sayAct(other.act)}${paid === null || paid === undefined ? "" : ` (${many(paid, "point")})`} in ${mine ? "your" : `${who}’s`} place.`];
+}
 
-export function mount(root) {
-  const board = tableCard();
+// the largest step that a side went towards the other
+function turningPoint(state) {
+  const last = [null, null];
+  let most = null;
+  for (const offer of state.memory.offers) {
+    const own = worth(points(state, offer.seat), offer.shares[offer.seat]);
+    const before = last[offer.seat];
+    last[offer.seat] = own;
+    if (before !== null && own !== null && before - own > (most?.step ?? 0)) most = { step: before - own, offer, before, own };
+  }
+  if (!most) return null;
+  const who = most.offer.seat === state.mine ? "you" : state.names[most.offer.seat];
+  return { seq: most.offer.seq, text: `on turn ${most.offer.turn + 1} ${who} went down from ${most.before} to ${many(most.own, "point")}.` };
+}
+
+export function mount(root, { caption, end, tab }) {
+  const board = tableCard(caption, end);
   const plane = planeCard();
   const offers = offersCard();
-  root.append(h("div.col.one", null, board.node), h("div.col.two", null, plane.node, offers.node));
-  return (state) => [board, plane, offers].forEach((part) => part.draw(state));
-}
-
-function tableCard() {
-  const values = h("div.worths");
-  const halves = [0, 1].map(() => h("div.half"));
-  const verdict = h("p.verdict");
-  const node = card("The table", "first", values, h("div.halves", null, halves), verdict);
-  const draw = eachMoment((state) => {
-    const { counts } = state.memory;
-    values.replaceChildren(...ITEMS.map((item, i) => h("div.worth", null, thing(i), h("b", null, many(counts[i], item)),
-      ...[0, 1].map((seat) => { const own = points(state, seat); return h("span.dim.small", null, badge(seat), own ? ` ${own[i]} each` : " ? each"); }))));
-    const offer = state.memory.offers[state.memory.offers.length - 1];
-    const deal = state.frame.deal;
-    halves.forEach((half, seat) => {
-      const own = points(state, seat);
-      const share = offer ? offer.shares[seat] : null;
-      set(half, "class", `half ${seatClass(seat)}`);
-      half.replaceChildren(h("h3", null, badge(seat), ` ${state.names[seat]}`), share ? pile(share, "big") : h("p.dim", null, "no offer yet"),
-        h("p.small", null, share ? words(share) : "", share && own && h("b", null, ` · ${worth(own, share)} of ${worth(own, counts)} points`)));
-    });
-    put(verdict, !offer ? `On the table: ${words(counts)}.` : deal ? "Both sides agreed on this split." : state.frame.over ? "No deal: neither side scores." : offer.seat === state.mine ? `You ${offer.kind === "insist" ? "insist on" : "proposed"} this split.` : `${state.names[offer.seat]} ${offer.kind === "insist" ? "insists on" : "proposed"} this split.`);
-  });
-  return { node, draw };
+  root.classList.add("hero");
+  root.append(h("div.col.one", null, board.node));
+  const payoffs = tab("Payoffs", plane.node);
+  tab("Offers", offers.node);
+  let finished = false;
+  return (state) => {
+    [board, plane, offers].forEach((part) => part.draw(state));
+    const first = payoffs.previousSibling.getAttribute("aria-selected") === "true";
+    if (state.ended && !finished && first) payoffs.click(); // the plane belongs to the verdict
+    finished = Boolean(state.ended);
+  };
 }
 
 // Every way to divide the pool, once both sides' values are public.
@@ -123,7 +134,7 @@ function planeCard() {
   const wait = h("p.dim", null, "Each side's values stay private until the end. Then this chart shows every possible split, the Pareto set, the Nash point and the path of the offers.");
   const own = chart("What each offer gives you", 200);
   const axes = h("p.dim.small");
-  const node = h("section.card.payoffs", { "aria-label": "Payoffs" }, picture.node, axes, own.node, wait);
+  const node = h("div.payoffs", null, picture.node, axes, own.node, wait);
   let drawn = null;
   const draw = eachMoment((state) => {
     if (!drawn || drawn.id !== state.id || !drawn.plane || drawn.plane !== state.review) drawn = { id: state.id, plane: plane(state) };
@@ -178,8 +189,7 @@ function ownSpec(state, seat) {
 function offersCard() {
   const body = h("tbody");
   const note = h("p.dim.small");
-  const node = card("Offers and the Bayesian reference", "offers", 
-    scroll("Offers", h("table.data", null, heads(["Turn", "Said", "Points", "The reference would have"], [1, 3]), body)), note);
+  const node = h("div.offers", null, scroll("Offers", h("table.data", null, heads(["Turn", "Said", "Points", "Bayes would"], [1, 3]), body)), note);
   const draw = eachMoment((state) => {
     const would = new Map((state.review.reference || []).map((one) => [one.turn, one]));
     const paid = (entry) => entry.shares ? [0, 1].map((seat) => worth(points(state, seat), entry.shares[seat]) ?? "?").join(" : ") : "";
@@ -188,24 +198,22 @@ function offersCard() {
       return h("tr", null, h("th", { scope: "row" }, badge(entry.seat), ` ${entry.turn + 1}`), h("td.left", null, said(entry)), h("td", null, paid(entry)), h("td.left", null, other ? (same(other, entry) ? "✓ the same" : sayAct(other.act)) : ""));
     });
     body.replaceChildren(...rows);
-    put(note, would.size ? "What bayes, knowing only its own values and the talk so far, would have said in that seat." : state.ended ? "No reference for these settings." : "The reference's acts are shown at the end.");
+    put(note, would.size ? "What the Bayesian player would have said in that seat, knowing only its own values and the talk so far." : state.ended ? "No reference for these settings." : "The reference's acts are shown at the end.");
   });
   return { node, draw };
 }
 
 // AGREE and DISAGREE have no counts
 const same = ({ act: [type, ...kept] }, entry) => ACTS[type] === entry.kind && (type === 2 || type === 3 || kept.join() === entry.kept.join());
-const sayAct = ([type, ...kept]) => (type === 2 ? "agree" : type === 3 ? "disagree" : `${ACTS[type]} on ${words(kept)}`.replace("propose on", "ask for").replace("end on", "end with"));
-const said = (entry) => ({ propose: `asks for ${words(entry.kept)}`, insist: `insists on ${words(entry.kept)}`, agree: "agrees", disagree: "disagrees", end: `ends, selecting ${words(entry.kept)}` })[entry.kind];
+const sayAct = ([type, ...kept]) => (type === 2 ? "agree" : type === 3 ? "walk away" : `${ACTS[type]} on ${words(kept)}`.replace("propose on", "ask for").replace("end on", "end with"));
+const said = (entry) => ({ propose: `asks for ${words(entry.kept)}`, insist: `insists on ${words(entry.kept)}`, agree: "agrees", disagree: "walks away", end: `ends, taking ${words(entry.kept)}` })[entry.kind];
 
 // One turn of the talk, in place of the commentary line.
 export function say(entry, state) {
   if (!entry.kind) return null;
   const own = [0, 1].find((seat) => points(state, seat));
-  const other = entry.shares && entry.shares[1 - entry.seat];
-  const line = { propose: `I would keep ${words(entry.kept)}; you take ${words(other || [0, 0, 0])}.`, insist: `I insist: I keep ${words(entry.kept)}; you take ${words(other || [0, 0, 0])}.`, agree: "Agreed.", disagree: "No. I disagree.", end: `Enough. I select ${words(entry.kept)}.` }[entry.kind];
   const would = (state.review.reference || []).find((one) => one.turn === entry.turn);
-  return [h("div", { class: `bubble ${seatClass(entry.seat)}` }, h("p", null, line),
+  return [h("div", { class: `bubble ${seatClass(entry.seat)}` }, h("p", null, line(entry)),
     entry.shares && entry.kind !== "agree" && h("div.minisplit", null, badge(0), pile(entry.shares[0]), h("span.bar"), pile(entry.shares[1]), badge(1)),
     entry.shares && own !== undefined && h("p.small.dim", null, [0, 1].filter((seat) => points(state, seat)).map((seat) => `${state.names[seat]}: ${worth(points(state, seat), entry.shares[seat])}`).join(" · "))),
     would && h("div.note.ref", null, same(would, entry) ? "bayes would have said the same" : `bayes would ${sayAct(would.act)}`)];
@@ -234,14 +242,26 @@ export function form(turn, state, seat, send) {
   const press = (type) => (type === 3 && walks ? askFirst(true) : send([type, ...(type === 2 || type === 3 ? [0, 0, 0] : keep)]));
   // every button says what it does; only `show` knows the points of those that depend on the steppers
   const labels = ["", "", own && offer ? `Accept ${worth(own, offer.shares[seat])}` : "Accept", walks ? "Walk away (0 : 0)" : "Disagree", ""];
-  const acts = labels.map((label, type) => open[type] && h("button", { class: type === 0 ? "primary" : "", onclick: () => press(type) }, label));
+  const keys = [1, 2, 3, 5, 4]; // in the order of the buttons
+  const acts = labels.map((label, type) => open[type] && h("button", { class: type === 0 || (type === 4 && !open[0]) ? "primary" : "", "aria-keyshortcuts": String(keys[type]), onclick: () => press(type) }, label));
   const sure = h("div.row", { hidden: true, role: "group", "aria-label": "Walk away" }, h("span", null, "The game ends and both sides get 0 points."),
     h("button", { onclick: () => send([3, 0, 0, 0]) }, "Yes, walk away"), h("button", { onclick: () => askFirst(false) }, "Keep talking"));
-  const row = h("div.row", null, acts);
+  const main = h("div.row.go", null, acts[0], acts[2]);
+  const row = h("div.row", null, acts[1], acts[4], acts[3]);
   const askFirst = (asking) => {
-    [row.hidden, sure.hidden] = [asking, !asking];
+    [row.hidden, main.hidden, sure.hidden] = [asking, asking, !asking];
     (asking ? sure.querySelector("button:last-child") : acts[3]).focus();
   };
   show();
-  return h("div", null, h("div.steppers", null, steps), h("p", null, total), row, sure);
+  const form = h("div", null, h("div.steppers", null, steps), h("p", null, total), main, row, sure);
+  // an act such as the hint's: its items go into the steppers, its button is marked
+  form.fill = ([type, ...items]) => {
+    if (type !== 2 && type !== 3) items.forEach((n, i) => { keep[i] = Math.min(counts[i], n); });
+    show();
+    acts.forEach((button, other) => button && button.classList.toggle("hinted", other === type));
+  };
+  return form;
 }
+
+// a hint in the words of the buttons
+export const actText = ([type, ...kept]) => (type === 2 ? "accept" : type === 3 ? "walk away" : `${["propose to keep", "insist on", "", "", "end, taking"][type]} ${words(kept)}`);
