@@ -108,7 +108,7 @@ export function mount(root, { caption, end, tab }) {
   let finished = false;
   return (state) => {
     [board, plane, offers].forEach((part) => part.draw(state));
-    const first = payoffs.previousSibling.getAttribute("aria-selected") === "true";
+    const first = payoffs?.previousSibling.getAttribute("aria-selected") === "true"; // a small board has no tabs
     if (state.ended && !finished && first) payoffs.click(); // the plane belongs to the verdict
     finished = Boolean(state.ended);
   };
