@@ -13,7 +13,7 @@ import { Timeline } from "./timeline.js";
 style(import.meta.url); // not awaited: the connection opens meanwhile
 
 const MAX_TURNS = 25; // in the page at a time
-const MAX_BUILT = 4; // turns built in one frame
+const MAX_BUILT = 8; // turns built in one frame
 const SPOKEN_MS = 900; // between two lines for a screen reader
 
 class Watch extends HTMLElement {
@@ -277,9 +277,11 @@ class Watch extends HTMLElement {
     this.drawing = true;
     requestAnimationFrame(() => {
       this.draw?.(this.timeline.shown);
-      requestAnimationFrame(() => {
+      requestAnimationFrame((now) => {
         this.drawing = false;
-        if (this.isConnected) this.drawTurns(this.timeline.shown);
+        if (!this.isConnected) return;
+        if (now === this.slidBack) this.later(); // one change of the list per frame
+        else this.drawTurns(this.timeline.shown);
       });
     });
   }
@@ -323,14 +325,16 @@ class Watch extends HTMLElement {
   // unless the reader has scrolled down.
   slide(by) {
     const { scroller, turns } = this;
-    const reading = scroller.scrollTop > 60 && !this.sliding;
+    const reading = scroller.scrollTop > 60 && !this.slides;
     const to = scroller.scrollTop + by;
     turns.style.minHeight = `${scroller.clientHeight + to}px`; // a short list has no room to scroll
     scroller.scrollTop = to;
-    if (reading || this.sliding) return;
-    this.sliding = true;
-    requestAnimationFrame(() => requestAnimationFrame(() => {
-      this.sliding = false;
+    if (reading) return;
+    this.slides = (this.slides || 0) + 1;
+    const mine = this.slides;
+    requestAnimationFrame(() => requestAnimationFrame((now) => {
+      if (this.slides !== mine) return;
+      Object.assign(this, { slides: 0, slidBack: now });
       scroller.scrollTop = 0;
       turns.style.minHeight = "";
     }));
