@@ -173,7 +173,9 @@ def test_every_page_is_accessible_and_fits_the_screen(
     stage: Served, open_page: Open, played: dict[str, str], width: int, theme: str
 ) -> None:
     page = open_page("/lobby", width=width, color_scheme=theme, bypass_csp=True, reduced_motion="reduce")
-    for address in (*(f"/e/{one}" for one in played.values()), "/", "/custom", "/lobby", "/leaderboard", "/runs"):
+    first, second = played.values()
+    places = ("/", "/custom", "/lobby", "/leaderboard", "/players/heuristic", "/studies", "/runs")
+    for address in (f"/e/{first}", f"/e/{second}", f"/compare?a={first}&b={second}", *places):
         page.goto(stage.url + address)
         check_accessibility(page, width)
 
@@ -303,8 +305,8 @@ def test_runs_show_their_curve_and_an_empty_leaderboard_says_what_to_do(stage: S
 
 
 @pytest.mark.conformance
-def test_the_runs_page_lists_reports_and_opens_one(open_page: Open) -> None:
-    page = open_page("/runs")
+def test_the_studies_page_lists_reports_and_opens_one(open_page: Open) -> None:
+    page = open_page("/studies")
     card = page.get_by_label("Do hints help?")
     card.get_by_text("It rose.").wait_for()
     assert card.get_by_text("Nothing was shown in 1 of 2 verdicts.").is_visible()
@@ -333,11 +335,13 @@ def test_the_leaderboard_shows_tournaments_with_ratings_and_head_to_head_records
     page = open_page("/runs")
     page.route("**/tournaments.json", lambda route: route.fulfill(json={"tournaments": [told]}))
     page.get_by_role("link", name="Leaderboard").click()
-    ratings = page.get_by_role("group", name="mine: cricket, ratings").get_by_role("row")
+    page.get_by_role("group", name="Tournament mine, ratings").wait_for()
+    page.get_by_role("link", name="Head to head").click()
+    ratings = page.get_by_role("group", name="Ratings").get_by_role("row")
     page.get_by_text("4 games of every pairing, pack death").wait_for()
     assert ratings.nth(1).inner_text().split("\t")[:4] == ["1", "bayes", "1600", "1550 to 1650"]
     assert "not rated" in ratings.nth(2).inner_text() and "100.0 %" in ratings.nth(2).inner_text()
-    met = page.get_by_role("group", name="mine: cricket, head to head").get_by_role("row")
+    met = page.get_by_role("group", name="Head to head").get_by_role("row")
     assert "75.0 %" in met.nth(1).inner_text()
 
 
