@@ -45,6 +45,7 @@ class TrainOptions(Options):
     hidden: tuple[Annotated[int, Field(ge=1, le=65_536)], ...] = Field(
         (64, 64), max_length=32, description="widths of the shared body"
     )
+    fused: bool = Field(False, description="compute PPO's gradient in one GPU kernel (experimental)")
 
     @model_validator(mode="before")
     @classmethod

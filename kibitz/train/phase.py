@@ -28,6 +28,7 @@ from kibitz.core.xla.jit import jit_batch
 from kibitz.evaluate.loop import match_program
 from kibitz.train import ppo, reinforce, supervised
 from kibitz.train.config import Job, TrainOptions
+from kibitz.train.gpu import fused
 from kibitz.train.llm_hints.loop import HostHintLoop
 from kibitz.train.llm_hints.rollout import HostHintPractice, max_lines
 from kibitz.train.llm_judge.loop import HostJudgeLoop
@@ -280,6 +281,7 @@ def build(job: Job, devices: tuple[Any, ...]) -> TrainingPhase:
     if job.algo == "supervised":  # a gradient step at every step of the games
         changed |= {"minibatch": job.train.num_envs, "epochs": 1}
     config = job.train.model_copy(update=changed)
+    _check_fused(job, game, devices[0])
     for name in ("num_envs", "minibatch"):
         if getattr(config, name) % len(devices):
             raise BadInput(
@@ -292,6 +294,16 @@ def build(job: Job, devices: tuple[Any, ...]) -> TrainingPhase:
         compiled = replace(compiled, judge_lines=max_lines(game, settings))
         return replace(phase, compiled=shared(compiled), source=make_llm_judge(job.reward, game, job.seeds))
     return phase if source is None else phase.advised_by(source)
+
+
+def _check_fused(job: Job, game: Game, device: Any) -> None:
+    """Raises BadInput if the job asks for the GPU kernel where it cannot run."""
+    if not job.train.fused:
+        return
+    if job.algo != "ppo":
+        raise BadInput(f"train.fused is true but algo is {job.algo}; remove train.fused, which only PPO has.")
+    if lacks := fused.unsupported(game, job.train, device):
+        raise BadInput(f"train.fused is true but the fused kernel does not support {lacks}; remove train.fused.")
 
 
 def build_phases(job: Job, devices: tuple[Any, ...]) -> list[tuple[int, TrainingPhase]]:

@@ -11,6 +11,7 @@ from jax import Array, lax
 
 from kibitz.core import act as acts
 from kibitz.train.config import TrainOptions
+from kibitz.train.gpu import fused
 from kibitz.train.network import Flat
 from kibitz.train.rollout import (
     Learner,
@@ -73,14 +74,28 @@ def learn(
     ent = config.entropy_at(learner.updates)
     tx = optimiser(config)
 
-    def minibatch(carry: tuple[Array, Any], part: Batch) -> tuple[tuple[Array, Any], dict[str, Array]]:
+    if config.fused:  # the kernel gathers the samples itself
+        plan = fused.make_plan(practice.game, features.shape[0], config)
+        kernel_batch = fused.gatherable(batch, plan)
+
+    def split(key: Array) -> Any:
+        if config.fused:
+            return fused.parts(batch, *shuffle(key, batch.log_prob.shape[0], config.minibatches), config.minibatches)
+        return shuffled(batch, key, config.minibatches)
+
+    def slope(vector: Array, part: Any) -> tuple[Array, dict[str, Array]]:
+        if config.fused:
+            return fused.gradient(vector, kernel_batch, part, ent, plan)
+        return jax.grad(loss, has_aux=True)(vector, flat, part, practice, config, ent)  # type: ignore[no-any-return]
+
+    def minibatch(carry: tuple[Array, Any], part: Any) -> tuple[tuple[Array, Any], dict[str, Array]]:
         vector, moments = carry
-        gradient, metrics = jax.grad(loss, has_aux=True)(vector, flat, part, practice, config, ent)
+        gradient, metrics = slope(vector, part)
         change, moments = tx.update(mean_over_devices(gradient, axis), moments, vector)
         return (optax.apply_updates(vector, change), moments), metrics
 
     def epoch(carry: tuple[Array, Any], key: Array) -> tuple[tuple[Array, Any], dict[str, Array]]:
-        return lax.scan(minibatch, carry, shuffled(batch, key, config.minibatches))
+        return lax.scan(minibatch, carry, split(key))
 
     keys = jax.random.split(device_key(shuffle_key, axis), config.epochs)
     (weights, moments), per_batch = lax.scan(epoch, (learner.weights, learner.moments), keys)
@@ -145,15 +160,9 @@ def loss(
 
 
 def shuffled(batch: Batch, key: Array, parts: int) -> Batch:
-    """The samples in random order, cut into equal parts: a leading axis of `parts`.
-
-    Very large batches are shuffled in blocks of consecutive samples, which are cheaper to move.
-    """
+    """The samples in random order, cut into equal parts: a leading axis of `parts`."""
     samples = batch.log_prob.shape[0]
-    block = max(1, samples // MAX_SHUFFLE_BLOCKS)
-    while samples % (block * parts):
-        block -= 1
-    order = scattered(key, samples // block)
+    order, block = shuffle(key, samples, parts)
 
     def move(x: Array, axis: int) -> Array:
         x = jnp.moveaxis(x, axis, 0)
@@ -164,6 +173,17 @@ def shuffled(batch: Batch, key: Array, parts: int) -> Batch:
     moved = Batch(**{name: move(x, where.get(name, 0)) for name, x in batch._asdict().items()})
     # transposed once here, not in the products of each minibatch
     return moved._replace(features=jnp.swapaxes(moved.features, 1, 2))
+
+
+def shuffle(key: Array, samples: int, parts: int) -> tuple[Array, int]:
+    """A random order of blocks of consecutive samples, and how many samples a block has.
+
+    Large blocks are cheaper to move; only very large batches have more than one sample in a block.
+    """
+    block = max(1, samples // MAX_SHUFFLE_BLOCKS)
+    while samples % (block * parts):
+        block -= 1
+    return scattered(key, samples // block), block
 
 
 def scattered(key: Array, count: int) -> Array:

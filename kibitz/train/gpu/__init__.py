@@ -1,0 +1,1 @@
+"""Kernels for GPUs, each with its plain counterpart as reference."""

@@ -1,0 +1,177 @@
+"""The GPU kernel of PPO's gradient against the plain path; a CPU interprets it operation by operation."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import Array
+
+from kibitz.core import act as acts
+from kibitz.core.errors import BadInput
+from kibitz.games import get_game
+from kibitz.train import ppo
+from kibitz.train.config import Job, TrainOptions
+from kibitz.train.gpu import fused
+from kibitz.train.network import Flat, feature_size, flatten, new_policy
+from kibitz.train.phase import build
+from kibitz.train.rollout import pack_masks
+from tests.train import toy
+
+SAMPLES, MINIBATCH = 96, 40  # 40 samples: one full block of 32, and one that is mostly padding
+ENT = jnp.float32(0.03)
+COMPILE_QUICKLY = {"xla_backend_optimization_level": 0}
+
+
+class Device(NamedTuple):
+    """What a choice of path reads of a device."""
+
+    platform: str
+    compute_capability: str
+    device_kind: str
+
+
+GPU = Device("gpu", "9.0", "NVIDIA H200")
+
+
+class Case:
+    """A game, a network that has moved away from the one that chose the acts, and a batch of random positions."""
+
+    def __init__(self, game: str, hidden: tuple[int, ...], feature_scale: float = 1.0, **plan: Any) -> None:
+        self.game = get_game(game)
+        self.config = TrainOptions(hidden=hidden, minibatch=MINIBATCH, num_envs=SAMPLES + 24, rollout=1)
+        rng = np.random.default_rng(5)
+        size = feature_size(self.game)
+        self.flat: Flat = flatten(new_policy(self.game, size, hidden, jax.random.key(0)))
+        self.moved = self.flat.vector + 0.1 * jax.random.normal(jax.random.key(1), self.flat.vector.shape)
+        features = jnp.asarray(feature_scale * rng.normal(size=(SAMPLES, size)), jnp.float32)
+        masks = tuple(jnp.asarray(_never_empty(rng, n)) for n in self.game.sizes)
+        logits, value = self.flat.rebuild(self.flat.vector)(features.T)
+        act = acts.sample(logits, masks, jnp.asarray(rng.random((len(masks), SAMPLES)), jnp.float32))
+        advantage = jnp.asarray(rng.normal(size=SAMPLES), jnp.float32)
+        log_prob = acts.log_prob(logits, masks, act, self.game.matters)
+        self.batch = ppo.Batch(
+            features, pack_masks(masks), jnp.stack(act), log_prob, value, advantage, advantage + value
+        )
+        self.rows = jnp.asarray(rng.permutation(SAMPLES)[:MINIBATCH], jnp.int32)
+        self.plan = replace(fused.make_plan(self.game, size, self.config), **{"block": 32, "programs": 2, **plan})
+
+    def plain(self) -> tuple[Array, dict[str, Array]]:
+        part = jax.tree.map(lambda x: x[..., self.rows], self.batch._replace(features=self.batch.features.T))
+        practice: Any = SimpleNamespace(game=self.game)
+        found: tuple[Array, dict[str, Array]] = jax.grad(ppo.loss, has_aux=True)(
+            self.moved, self.flat, part, practice, self.config, ENT
+        )
+        return found
+
+    def fused(self) -> tuple[Array, dict[str, Array]]:
+        part = jax.tree.map(lambda x: x[0], fused.parts(self.batch, self.rows, 1, 1))
+        samples = fused.gatherable(self.batch, self.plan)
+        kernel = jax.jit(partial(fused.gradient, ent=ENT, plan=self.plan), compiler_options=COMPILE_QUICKLY)
+        found: tuple[Array, dict[str, Array]] = kernel(self.moved, samples, part)
+        return found
+
+
+def _never_empty(rng: np.random.Generator, size: int) -> Any:
+    mask = rng.random((size, SAMPLES)) < 0.6
+    mask[rng.integers(0, size, SAMPLES), np.arange(SAMPLES)] = True
+    return mask
+
+
+ALL = [
+    ("deal_or_no_deal", (64, 64), {}),
+    ("deal_or_no_deal", (128, 128), {"tile": 128}),
+    ("deal_or_no_deal", (96, 40, 64), {}),
+    ("deal_or_no_deal", (256, 256), {}),
+    ("cricket", (32,), {}),
+]
+
+
+@pytest.mark.parametrize(
+    ("game", "hidden", "plan"),
+    [("deal_or_no_deal", (16, 12), {}), *(pytest.param(*case, marks=pytest.mark.conformance) for case in ALL)],
+)
+def test_the_kernel_computes_the_gradient_of_the_plain_loss(
+    game: str, hidden: tuple[int, ...], plan: dict[str, Any]
+) -> None:
+    case = Case(game, hidden, **plan)
+    expected, metrics = case.plain()
+    found, found_metrics = case.fused()
+    assert 0.05 < metrics["clip_share"] < 0.95  # both sides of the clip take part
+    assert jnp.linalg.norm(found - expected) < 1e-3 * jnp.linalg.norm(expected)
+    for name, value in metrics.items():
+        np.testing.assert_allclose(found_metrics[name], value, rtol=2e-3, atol=2e-4, err_msg=name)
+
+
+def test_the_network_is_too_large_for_registers_in_one_of_the_cases() -> None:
+    assert {Case(*case[:2], **case[2]).plan.in_registers for case in ALL} == {True, False}
+
+
+@pytest.mark.conformance
+def test_features_beyond_sixteen_bits_leave_the_gradient_finite() -> None:
+    gradient, _ = Case("deal_or_no_deal", (16,), feature_scale=1e6, tile=16).fused()
+    assert jnp.isfinite(gradient).all()
+
+
+@pytest.mark.conformance
+def test_training_with_the_kernel_follows_the_plain_path() -> None:
+    """Two learners at once, as `seeds: 2` trains them, over a whole update: four epochs in the same order."""
+    values = {"num_envs": 16, "rollout": 4, "minibatch": 32, "hidden": (16, 16), "lr": 1e-3}
+    job = Job.read({"env": {"id": toy.ENV_ID}, "seeds": 2, "train": values}, "job")
+    phase = build(job, (jax.devices()[0],))
+    start = phase.begin()
+    ends = []
+    for path in (False, True):
+        compiled = replace(phase.compiled, config=phase.config.model_copy(update={"fused": path}))
+        ends.append(compiled.advance(jax.tree.map(jnp.copy, start), phase.settings, 1)[0].weights)
+    moved = jnp.linalg.norm(ends[0] - start.weights)
+    assert jnp.linalg.norm(ends[1] - ends[0]) < 0.01 * moved
+
+
+@pytest.mark.conformance
+def test_the_kernel_translates_to_triton_on_a_machine_without_a_gpu() -> None:
+    case = Case("deal_or_no_deal", (64, 64), block=64)
+
+    def run(vector: Array, samples: fused.Samples, part: fused.Part) -> Any:
+        return fused.gradient(vector, samples, part, ENT, case.plan, interpret=False)
+
+    part = fused.Part(case.rows, jnp.float32(0), jnp.float32(1))
+    traced = jax.jit(run).trace(case.moved, fused.gatherable(case.batch, case.plan), part)
+    assert "triton" in traced.lower(lowering_platforms=("cuda",)).as_text()
+
+
+def _job(**train: Any) -> Job:
+    return Job.read({"env": {"id": "DealOrNoDialog-v0"}, "train": {"num_envs": 64, **train}}, "job")
+
+
+def test_a_job_learns_with_the_kernel_only_if_it_says_so() -> None:
+    assert build(_job(), (GPU,)).config.fused is False
+    assert build(_job(fused=True), (GPU,)).config.fused is True
+
+
+@pytest.mark.parametrize(
+    ("device", "train", "reason"),
+    [
+        (GPU, {"hidden": (512, 64)}, "a layer of 512; it takes at most 256"),
+        (GPU, {"hidden": (64, 64, 64, 64)}, "4 hidden layers; it takes one to 3"),
+        (Device("gpu", "7.5", "Tesla T4"), {}, "a GPU such as Tesla T4"),
+        (Device("gpu", "gfx942", "MI300X"), {}, "a GPU such as MI300X"),
+        (Device("cpu", "", "cpu"), {}, "a CPU"),
+    ],
+)
+def test_a_job_that_asks_for_more_than_the_kernel_supports_is_refused(
+    device: Any, train: dict[str, Any], reason: str
+) -> None:
+    with pytest.raises(BadInput, match=f"does not support {reason}.*; remove train"):
+        build(_job(fused=True, **train), (device,))
+
+
+def test_only_ppo_has_the_kernel() -> None:
+    with pytest.raises(BadInput, match="algo is reinforce; remove"):
+        build(_job(fused=True).model_copy(update={"algo": "reinforce"}), (GPU,))
