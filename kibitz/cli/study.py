@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kibitz.cli import output
-from kibitz.cli.options import DEFAULT_GAME, JobOptions, Json
+from kibitz.cli.options import DEFAULT_GAME, JobOptions, Json, RayAddress, Workers
 from kibitz.core.errors import BadInput
 
 if TYPE_CHECKING:
@@ -84,6 +84,8 @@ def hints(
     steps: Steps = None,
     options: JobOptions = None,
     resume: Resume = False,
+    workers: Workers = None,
+    ray: RayAddress = None,
     as_json: Json = False,
 ) -> None:
     """Train with every source of hints from the same seeds, and say what was shown."""
@@ -94,7 +96,7 @@ def hints(
         "model_seeds": model_seeds,
         "model_episodes": model_episodes,
     }
-    _run("hints", out, given, DEFAULTS | HINT_DEFAULTS, resume, as_json)
+    _run("hints", out, given, DEFAULTS | HINT_DEFAULTS, resume, as_json, (workers, ray))
 
 
 @app.command("sweep")
@@ -116,13 +118,16 @@ def sweep(
     steps: Steps = None,
     options: JobOptions = None,
     resume: Resume = False,
+    workers: Workers = None,
+    ray: RayAddress = None,
     as_json: Json = False,
 ) -> None:
     """Train with many settings of config keys, and compare each with the config."""
     if not vary and not resume:
         raise BadInput("A sweep needs --vary, as in --vary train.lr=1e-4,1e-3.")
     given = _given(game, algos, config, opponent, seed, seeds, steps, options) | {"vary": vary, "random": random}
-    _run("sweep", out, given, DEFAULTS | {"algos": ["ppo"], "vary": [], "random": None}, resume, as_json)
+    defaults = DEFAULTS | {"algos": ["ppo"], "vary": [], "random": None}
+    _run("sweep", out, given, defaults, resume, as_json, (workers, ray))
 
 
 def _given(
@@ -146,7 +151,11 @@ def _numbers(option: str, text: str | None) -> list[int] | None:
     return None if names is None else [int(name) for name in names]
 
 
-def _run(kind: str, out: Path, given: dict[str, Any], defaults: dict[str, Any], resume: bool, as_json: bool) -> None:
+def _run(
+    kind: str, out: Path, given: dict[str, Any], defaults: dict[str, Any], resume: bool, as_json: bool,
+    where: tuple[int | None, str | None],
+) -> None:  # fmt: skip
+    from kibitz.core.work.executor import executor_for
     from kibitz.studies.answers import study_report
     from kibitz.studies.cells import configured_game
     from kibitz.studies.study import Study
@@ -161,8 +170,8 @@ def _run(kind: str, out: Path, given: dict[str, Any], defaults: dict[str, Any], 
         if kind == "hints" and asked["model_cadences"] is None:
             asked["model_cadences"] = asked["cadences"]
         study = Study.new(out, asked, sys.argv[1:])
-    with _progress(study, quiet=as_json):
-        finished = study.run()
+    with executor_for(*where) as executor, _progress(study, quiet=as_json):
+        finished = study.run(executor)
     if study.results():
         report = study_report(study)
         report.write(out)
@@ -200,17 +209,15 @@ def _progress(study: Study, quiet: bool) -> Iterator[None]:
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), TextColumn("{task.percentage:>3.0f} %"),
                TimeRemainingColumn())  # fmt: skip
     steps = {cell.name: cell.job.train.num_train_steps for cell in study.cells}
-    done = {result["name"] for result in study.results()}
-    before = sum(steps[name] for name in done)
+    done = {result["name"]: steps[result["name"]] for result in study.results()}  # steps so far, by cell
     with Progress(*columns, console=output.err, transient=True, disable=quiet or not output.err.is_terminal) as bar:
-        task = bar.add_task("compiling", total=sum(steps.values()), completed=before)
+        task = bar.add_task("compiling", total=sum(steps.values()), completed=sum(done.values()))
 
         def report(cell: Any, progress: dict[str, Any]) -> None:
             names = [other.name for other in study.cells]
-            place = names.index(cell.name)
-            earlier = sum(steps[name] for name in names[:place])
-            text = f"{cell.name} ({place + 1} of {len(names)})"
-            bar.update(task, completed=earlier + min(progress["step"], steps[cell.name]), description=text)
+            done[cell.name] = min(progress["step"], steps[cell.name])
+            text = f"{cell.name} ({names.index(cell.name) + 1} of {len(names)})"
+            bar.update(task, completed=sum(done.values()), description=text)
 
         study.report = report
         yield

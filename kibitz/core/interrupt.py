@@ -51,6 +51,13 @@ def rescue(save: Callable[[], None]) -> Iterator[None]:
         _rescues.remove(save)
 
 
+def save_all() -> None:
+    """Keeps what was done, in a thread that is about to end the process."""
+    for save in reversed(_rescues):
+        with suppress(Exception):  # a full disk must not keep the process alive
+            save()
+
+
 def exit_now(code: int) -> NoReturn:
     """Ends the process without waiting for any thread."""
     for stream in (sys.stdout, sys.stderr):
@@ -72,9 +79,7 @@ def _wait_and_end(reading: int) -> None:
     main.join(GRACE_SECONDS)
     if not _in_charge.acquire(blocking=False):
         main.join(FINISH_SECONDS)
-    for save in reversed(_rescues):
-        with suppress(Exception):  # a full disk must not keep the process alive
-            save()
+    save_all()
     with suppress(OSError, ValueError):
         sys.stderr.write(f"{SHOW_CURSOR if sys.stderr.isatty() else ''}kibitz: stopped.\n")
     exit_now(EXIT_CODE)

@@ -1,4 +1,4 @@
-"""A study: cells that are trained one after the other, each committed as it finishes.
+"""A study: cells that are trained one after the other, or by several workers, each committed as it finishes.
 
 The folder holds `study.json` (what was asked for, and every cell's whole config), `cells/NAME/` (a training run, with
 `result.json` once it has finished) and the report. A killed study continues: finished cells are kept, the one that
@@ -23,6 +23,7 @@ from kibitz.core.bots import NO_HINTS, seated
 from kibitz.core.errors import BadInput
 from kibitz.core.paths import write_whole
 from kibitz.core.play.player import BotPlayer
+from kibitz.core.work.executor import Executor, Here, Item, Work
 from kibitz.evaluate import match
 from kibitz.studies.cells import Cell, hint_cells, sweep_cells
 from kibitz.studies.report import finite
@@ -95,10 +96,16 @@ class Study:
         """What the finished cells have shown, in their order."""
         return [_read(self._result(cell)) for cell in self.cells if self._finished(cell)]
 
-    def run(self) -> bool:
+    def run(self, executor: Executor | None = None) -> bool:
         """Trains every cell that has not finished; False if Ctrl-C stopped it."""
+        cells = {cell.name: cell for cell in self.cells if not self._finished(cell)}
+        work = Work(opened, train_cell, {"folder": str(self.folder.resolve())}, gpu=True, here=self)
+        items = (Item({"name": name, "job": cell.job.model_dump(mode="json")}) for name, cell in cells.items())
         with written_by_us(self.folder):
-            return all(self._finished(cell) or self._train(cell) for cell in self.cells)
+            trained = (executor or Here()).run(
+                work, items, lambda item, progress: self.report(cells[item.arguments["name"]], progress)
+            )
+            return all(finished for _, finished in trained)
 
     def _finished(self, cell: Cell) -> bool:
         return self._result(cell).is_file()
@@ -106,12 +113,13 @@ class Study:
     def _result(self, cell: Cell) -> Path:
         return self.folder / "cells" / cell.name / "result.json"
 
-    def _train(self, cell: Cell) -> bool:
+    def train(self, cell: Cell, report: Callable[[dict[str, Any]], None]) -> bool:
+        """Trains one cell, from its newest checkpoint if it has one; False if Ctrl-C stopped it."""
         folder = self.folder / "cells" / cell.name
         started = (folder / "config.yaml").is_file()
         if folder.exists() and not started:
             shutil.rmtree(folder)  # killed before its first file was complete
-        run = Run(self._job(cell), folder, lambda progress: self.report(cell, progress))
+        run = Run(self._job(cell), folder, report)
         summary = run.train(resume=started)
         if not summary["finished"]:
             return False
@@ -132,6 +140,16 @@ class Study:
             return cell.job
         hints = hints.model_copy(update={"cache": str(self.folder / "answers.sqlite")})
         return cell.job.model_copy(update={"hints": hints})
+
+
+def opened(spec: Mapping[str, Any]) -> Study:
+    """In a worker, which must see the study's folder under the same path."""
+    return Study.resumed(Path(spec["folder"]), {})
+
+
+def train_cell(study: Study, item: Mapping[str, Any], report: Callable[[Any], None]) -> bool:
+    """An item of work."""
+    return study.train(next(cell for cell in study.cells if cell.name == item["name"]), report)
 
 
 def _read(path: Path) -> Any:

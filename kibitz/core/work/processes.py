@@ -18,8 +18,10 @@ from multiprocessing.process import BaseProcess
 from queue import SimpleQueue
 from typing import Any
 
+from kibitz.core import interrupt
 from kibitz.core.work.executor import Event, Item, Pool, Work
 
+SAVE_SECONDS = 5.0  # for a worker to keep the training that it was doing
 _SPAWN = multiprocessing.get_context("spawn")  # a forked JAX would hang
 
 
@@ -31,7 +33,8 @@ class _Worker:
     known: set[Work] = field(default_factory=set)  # what it was sent before
 
     def end(self) -> None:
-        self.connection.close()
+        self.connection.close()  # the worker saves what it can and exits
+        self.process.join(SAVE_SECONDS)
         self.process.kill()
         self.process.join()
 
@@ -126,6 +129,7 @@ def _receive(connection: Connection, inbox: SimpleQueue[bytes]) -> None:
         while True:
             inbox.put(connection.recv_bytes())
     except (EOFError, OSError):
+        interrupt.save_all()
         os._exit(0)
 
 

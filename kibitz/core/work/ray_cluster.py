@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import threading
 import time
 import warnings
@@ -32,6 +33,7 @@ from kibitz.core.errors import BadInput
 from kibitz.core.work.executor import Event, Item, Pool, Work
 from kibitz.core.work.processes import Prepared
 
+CONNECT_SECONDS = 5.0
 LOOK_SECONDS = 5.0  # between two looks at the size of the cluster
 QUEUED_PER_CPU = 2  # so that no processor waits for its next item
 LOST = (NodeDiedError, ObjectLostError, OutOfMemoryError, RaySystemError, TaskCancelledError, WorkerCrashedError)
@@ -43,15 +45,13 @@ class RayCluster(Pool):
     def __init__(self, address: str) -> None:
         if ray.is_initialized():
             raise BadInput("This process is connected to a Ray cluster already; call ray.shutdown() first.")
+        _check_reachable(address)
         try:
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", "os.fork", RuntimeWarning)  # JAX warns, though an exec follows
                 ray.init(address, log_to_driver=False, logging_level=logging.ERROR)
         except (RayError, ConnectionError, ValueError, RuntimeError) as error:
-            reason = str(error).strip().partition("\n")[0]
-            raise BadInput(
-                f"There is no Ray cluster at {address!r} ({reason}); start one with `ray start --head`, or use local."
-            ) from None
+            raise _no_cluster(address, str(error).strip().partition("\n")[0]) from None
         self._looked, self._cpus, self._gpus = 0.0, 1, 0
         self._look()
         self.workers = self._cpus
@@ -100,6 +100,20 @@ class RayCluster(Pool):
 
     def __exit__(self, *_: object) -> None:
         ray.shutdown()
+
+
+def _check_reachable(address: str) -> None:
+    """Ray itself would try for minutes."""
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if colon and port.isdecimal():
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
+        except (OSError, OverflowError) as error:
+            raise _no_cluster(address, getattr(error, "strerror", None) or str(error)) from None
+
+
+def _no_cluster(address: str, reason: str) -> BadInput:
+    return BadInput(f"There is no Ray cluster at {address!r} ({reason}); start one with `ray start --head`.")
 
 
 _prepared: dict[str, Prepared] = {}  # of this worker, by the work's name
