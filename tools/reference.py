@@ -37,6 +37,9 @@ VARIABLES = {
     "SSL_CERT_FILE": "certificate authorities for requests to language models; default: the system's",
     "OMP_WAIT_POLICY": "how the embedded model's threads wait; default `PASSIVE`",
     "TOKENIZERS_PARALLELISM": "threads of transformers' tokenizers; `kibitz teach` sets it to `false`",
+    "JAX_COORDINATOR_ADDRESS": "host and port of the first of several hosts of `kibitz train`; see `--hosts`",
+    "JAX_NUM_PROCESSES": "number of these hosts; default: what Slurm, Open MPI or Kubernetes says",
+    "JAX_PROCESS_ID": "place of this host among them, from 0; default: the same",
     "XLA_PYTHON_CLIENT_PREALLOCATE": "whether JAX reserves a GPU's memory at once; default in workers `false`",
     "JAX_CPU_ENABLE_ASYNC_DISPATCH": "set it to keep JAX's own default; kibitz dispatches synchronously on a CPU",
 }

@@ -1,4 +1,4 @@
-"""The quality of hints: scores a source on a fixed set of positions, beside the game's reference player.
+"""Positions in which hints are judged, and what an act costs there beside the game's reference player.
 
 Positions come from episodes in which seat 0 mixes reference and random acts, each stopped at a random turn. The regret
 of an act is what the reference earns from there minus what it earns after the act, against the same opponent with the
@@ -7,9 +7,6 @@ same luck. It can be negative for a single position, because the reference does 
 
 from __future__ import annotations
 
-import math
-import time
-from collections import Counter
 from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
@@ -20,19 +17,15 @@ import numpy as np
 from jax import Array, lax
 from numpy.typing import NDArray
 
-from kibitz.advice.ask import Advice, History, Position, PositionAsker
-from kibitz.advice.source import expert_bot
+from kibitz.advice.ask import History, Position
 from kibitz.core.act import Act, matter
 from kibitz.core.bots import Bot, seated, where
 from kibitz.core.chance import episode_luck, happens, pick, seat_luck, seed_key, uniforms
 from kibitz.core.errors import BadInput
 from kibitz.core.game import Game, game_over
-from kibitz.core.interrupt import finishing
 from kibitz.core.play.resolve import bot_named
 from kibitz.core.solo import Against, against
-from kibitz.core.statistics import mean_ci95
 from kibitz.core.xla.jit import jit_batch
-from kibitz.llm.answers.prompt import Prompt
 
 GAMES_PER_BATCH = 128  # small enough for a reference player's tables to stay in the processor's cache
 NO_COST = {"prompt_tokens": 0, "completion_tokens": 0, "money": 0.0}
@@ -54,52 +47,6 @@ class Drawn(NamedTuple):
     alive: Any  # bool[n]: false where the opponent's opening ended the game
 
 
-def evaluate_hints(
-    game: Game,
-    options: Any,
-    source: str,
-    states: int = 200,
-    opponent: str = "heuristic",
-    seed: int = 0,
-    *,
-    checkpoint: str | None = None,
-    prompt: Prompt | None = None,
-    progress: Callable[[int], None] = lambda count: None,
-) -> dict[str, Any]:
-    """How good, how confident and how expensive a source's hints are."""
-    if states < 1:
-        raise BadInput(f"states is {states}; it must be at least 1.")
-    reference = game.bot(game.reference)
-    if bot_named(game, opponent) is None:
-        raise BadInput(f"{opponent!r} cannot be compiled; name a bot of {game.name} as the opponent.")
-    asker = None
-    if source == "llm" or source.startswith("llm:"):
-        preset = source.removeprefix("llm").removeprefix(":") or "auto"
-        asker = PositionAsker(game, preset, settings=options.settings(), prompt=prompt)
-        source = f"llm:{asker.preset.name}"
-    try:
-        adviser = reference if asker else _adviser(game, source, checkpoint)
-        settings, drawn = draw_positions(game, options, states, opponent, seed, adviser)
-        follow = _follower(game, opponent, reference, adviser)
-        best = follow(settings, drawn, drawn.best)  # compiled before the first question: Ctrl-C then ends at once
-        if asker:
-            rows, asked = _ask(game, asker, settings, drawn, progress)
-            drawn, best = jax.tree.map(lambda leaf: leaf[rows], (drawn, best))
-        else:
-            asked = _bot_answers(drawn, states)
-            progress(states)
-        acts = tuple(asked.acts[:, head].astype(np.int32) for head in range(len(game.heads)))
-        lost = best - follow(settings, drawn, acts)
-    finally:
-        if asker:
-            asker.close()
-    name = f"expert:{adviser.name}" if source == "expert" else source
-    count = len(drawn.alive)
-    about = {"game": game.name, "source": name, "states": count, "opponent": opponent, "seed": seed}
-    about |= {"reference": game.reference, "interrupted": count < states}
-    return about | _scores(game, drawn, asked, lost)
-
-
 def regrets(
     game: Game,
     settings: Any,
@@ -110,83 +57,17 @@ def regrets(
     acts: Act | None = None,
 ) -> NDArray[np.float64]:
     """f64[n]: what the adviser's act, or `acts`, costs in each position; bots as in `draw_positions`."""
-    follow = _follower(game, opponent, reference or game.bot(game.reference), adviser)
+    follow = follower(game, opponent, reference or game.bot(game.reference), adviser)
     return follow(settings, drawn, drawn.best) - follow(settings, drawn, acts or drawn.advice)
 
 
-def _follower(
+def follower(
     game: Game, opponent: str, reference: Bot, adviser: Bot
 ) -> Callable[[Any, Drawn, Act], NDArray[np.float64]]:
     """settings, positions, acts -> what seat 0 earns with each act and the reference from then on."""
     other = bot_named(game, opponent)
     assert other is not None, "draw_positions has used this opponent"
     return partial(_followed, _programs(game, other, reference, adviser)[1])
-
-
-class _Answers(NamedTuple):
-    acts: NDArray[np.int64]  # i64[n, heads]; the reference's act where there is no hint
-    available: NDArray[np.bool_]
-    confidence: NDArray[np.float64]
-    likelihood: NDArray[np.float64] | None  # of a model's whole acts, before calibration; None for a bot
-    latency: NDArray[np.float64] | None  # seconds, of the questions that the model answered; None for a bot
-    failures: dict[str, int]
-    cost: dict[str, float]
-
-
-def _adviser(game: Game, source: str, checkpoint: str | None) -> Bot:
-    if source == "expert":
-        return expert_bot(game, checkpoint)
-    bot = bot_named(game, source)
-    if bot is None:
-        raise BadInput(f"There is no hint source {source!r}; use random, expert, llm, llm:PRESET or any bot.")
-    return bot
-
-
-def _bot_answers(drawn: Drawn, states: int) -> _Answers:
-    acts = np.stack([np.asarray(head) for head in drawn.advice], axis=1).astype(np.int64)
-    return _Answers(acts, np.ones(states, bool), np.ones(states), None, None, {}, NO_COST)
-
-
-def _ask(
-    game: Game, asker: PositionAsker, settings: Any, drawn: Drawn, progress: Callable[[int], None]
-) -> tuple[NDArray[np.int64], _Answers]:
-    """The positions that were answered, which are all of them unless Ctrl-C comes, and their answers."""
-    began, arrived, shown = time.perf_counter(), dict[int, Advice](), 0
-
-    def waiting(answered: int) -> None:
-        nonlocal shown
-        progress(answered - shown)
-        shown = answered
-
-    rows = list(range(len(drawn.alive)))
-    try:
-        advice = asker.ask((position(game, settings, drawn, i) for i in rows), arrived=arrived, waiting=waiting)
-    except KeyboardInterrupt:
-        if not arrived:
-            raise
-        finishing()
-        rows = sorted(arrived)
-        advice = [arrived[i] for i in rows]
-    seconds = time.perf_counter() - began
-    waiting(len(rows))
-    best = np.stack([np.asarray(head)[rows] for head in drawn.best], axis=1).astype(np.int64)
-    there = np.array([one.act is not None for one in advice])
-    acts = np.array([best[i] if one.act is None else one.act for i, one in enumerate(advice)])
-    latency = np.array([one.reply.latency for one in advice if one.reply.attempts and one.reply.source == "model"])
-    usage = asker.ledger.as_dict()
-    failures = dict(Counter(str(one.reply.failure.kind) for one in advice if one.reply.failure is not None))
-    cost = {
-        "prompt_tokens": usage["prompt_tokens"],
-        "completion_tokens": usage["completion_tokens"],
-        "money": usage["money"],
-        "calls": usage["calls"],
-        "shared": usage["shared"],
-        "seconds": round(seconds, 3),
-    }
-    confidence = np.array([one.confidence for one in advice])
-    measured = [math.prod(one.reply.likelihood.values()) for one in advice if one.reply.likelihood]
-    likelihood = np.array(measured) if asker.calibration and len(measured) == there.sum() else None
-    return np.array(rows), _Answers(acts, there, confidence, likelihood, latency, failures, cost)
 
 
 def position(game: Game, settings: Any, drawn: Drawn, i: int) -> Position:
@@ -343,37 +224,3 @@ def agrees(game: Game, acts: NDArray[Any], best: NDArray[Any]) -> NDArray[np.boo
     """bool[n]: the same act on every head that matters; both are i[n, heads]."""
     same: NDArray[np.bool_] = ((acts == best) | ~(mattering(game, acts) | mattering(game, best))).all(axis=1)
     return same
-
-
-def _scores(game: Game, drawn: Drawn, asked: _Answers, regret: NDArray[np.float64]) -> dict[str, Any]:
-    best = np.stack([np.asarray(head) for head in drawn.best], axis=1)
-    count = len(best)
-    mine, theirs = mattering(game, asked.acts), mattering(game, best)
-    apart = np.abs(asked.acts - best)
-    same = agrees(game, asked.acts, best)
-    both = (mine & theirs)[:, 1:]
-    offers = asked.available & both.any(axis=1)  # only two offers have a distance
-    there, latency = asked.available, asked.latency
-    regrets = regret[there]
-    _, (low, high) = mean_ci95(regrets)
-    return {
-        "legal_share": float(there.mean()),
-        "agreement": _mean(same[there]),
-        "agreement_on_the_first_head": _mean(apart[there, 0] == 0),
-        "hint_regret_mean": _mean(regrets),
-        "hint_regret_half_ci95": (high - low) / 2 if len(regrets) > 1 else None,
-        "distance": _mean(np.where(both, apart[:, 1:], 0).sum(axis=1)[offers]),
-        "distance_states": int(offers.sum()),
-        "confidence_mean": _mean(asked.confidence[there]),
-        "brier": _mean((asked.confidence - same)[there] ** 2),
-        "brier_uncalibrated": None if asked.likelihood is None else _mean((asked.likelihood - same[there]) ** 2),
-        "latency_median_s": None if latency is None or not len(latency) else float(np.median(latency)),
-        "latency_p95_s": None if latency is None or not len(latency) else float(np.percentile(latency, 95)),
-        "failed": count - int(there.sum()),
-        "failures": asked.failures,
-        **asked.cost,
-    }
-
-
-def _mean(values: NDArray[Any]) -> float | None:
-    return float(values.mean()) if len(values) else None

@@ -11,7 +11,19 @@ import typer
 from rich.table import Table
 
 from kibitz.cli import output
-from kibitz.cli.options import DEFAULT_GAME, Contexts, GameName, GameOptions, Hint, Json, Opponent, Seed, read_game
+from kibitz.cli.options import (
+    DEFAULT_GAME,
+    Contexts,
+    GameName,
+    GameOptions,
+    Hint,
+    Json,
+    Opponent,
+    RayAddress,
+    Seed,
+    Workers,
+    read_game,
+)
 from kibitz.core.errors import BadInput
 
 DEFAULT_EPISODES = 1000
@@ -58,14 +70,17 @@ def evaluate(
     ] = None,
     seed: Seed = 0,
     options: GameOptions = None,
+    workers: Workers = None,
+    ray: RayAddress = None,
     as_json: Json = False,
 ) -> None:
     """Play many episodes and report a player's measures with confidence intervals."""
     if pack is not None:
         if contexts != "uniform" or options or styles:
             raise BadInput("--pack cannot be combined with --contexts, --set or --styles.")
-        _evaluate_pack(game, pack, player, opponent, episodes, hint, seed, out, as_json)
+        _evaluate_pack(game, pack, player, opponent, episodes, hint, seed, out, as_json, (workers, ray))
         return
+    from kibitz.core.work.executor import executor_for
     from kibitz.evaluate import match
 
     episodes = DEFAULT_EPISODES if episodes is None else episodes
@@ -74,8 +89,12 @@ def evaluate(
     one = match.side_of(record, player, hint)
     other = match.side_of(record, opponent or record.default_players[1])
     runs = match.runs_of(record, one, other)
-    with output.progress(f"{one.name} v {other.name}", episodes * runs, quiet=as_json) as advance:
-        found = match.evaluate(record, chosen, one, other, episodes, seed, advance, styles, out)
+    title = f"{one.name} v {other.name}"
+    with (
+        executor_for(workers, ray) as executor,
+        output.progress(title, episodes * runs, quiet=as_json) as advance,
+    ):
+        found = match.evaluate(record, chosen, one, other, episodes, seed, advance, styles, out, executor)
     found["contexts"] = contexts
     _print(found, as_json, output.evaluation_table, out)
 
@@ -90,7 +109,9 @@ def _evaluate_pack(
     seed: int,
     out: Path | None,
     as_json: bool,
+    where: tuple[int | None, str | None],
 ) -> None:
+    from kibitz.core.work.executor import executor_for
     from kibitz.evaluate.match import side_of
     from kibitz.evaluate.packs import evaluate_pack
     from kibitz.games import get_game, get_pack
@@ -98,8 +119,11 @@ def _evaluate_pack(
     game, pack = get_game(name), get_pack(name, pack_name)
     one, other = side_of(game, player, hint), side_of(game, opponent or game.default_players[1])
     title = f"{one.name} v {other.name}, {pack.name}"
-    with output.progress(title, episodes or pack.matches, quiet=as_json) as advance:
-        found = evaluate_pack(game, pack, one, other, episodes, seed, advance, out)
+    with (
+        executor_for(*where) as executor,
+        output.progress(title, episodes or pack.matches, quiet=as_json) as advance,
+    ):
+        found = evaluate_pack(game, pack, one, other, episodes, seed, advance, out, executor)
     _print(found, as_json, output.pack_table, out)
 
 

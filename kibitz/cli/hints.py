@@ -7,7 +7,18 @@ from typing import Annotated
 import typer
 
 from kibitz.cli import output
-from kibitz.cli.options import DEFAULT_GAME, GameName, GameOptions, Json, Opponent, PromptPath, Seed, read_game
+from kibitz.cli.options import (
+    DEFAULT_GAME,
+    GameName,
+    GameOptions,
+    Json,
+    Opponent,
+    PromptPath,
+    RayAddress,
+    Seed,
+    Workers,
+    read_game,
+)
 from kibitz.core.errors import BadInput
 
 app = typer.Typer(help="Measure how good an adviser's hints are.", no_args_is_help=True)
@@ -27,10 +38,13 @@ def evaluate(
     ] = None,
     prompt: PromptPath = None,
     options: GameOptions = None,
+    workers: Workers = None,
+    ray: RayAddress = None,
     as_json: Json = False,
 ) -> None:
     """Score a source of hints: legality, agreement, regret, distance, calibration, latency, cost."""
-    from kibitz.advice.quality import evaluate_hints
+    from kibitz.advice.hint_scores import evaluate_hints
+    from kibitz.core.work.executor import executor_for
     from kibitz.llm.answers.prompt import Prompt
 
     record, chosen = read_game(game, options)
@@ -38,9 +52,21 @@ def evaluate(
         raise BadInput(f"--prompt applies only to llm:PRESET; {source} reads no prompt.")
     template = None if prompt is None else Prompt.read(prompt)
     other = opponent or record.default_players[1]
-    with output.progress(f"hints of {source}", states, quiet=as_json) as advance:
+    with (
+        executor_for(workers, ray) as executor,
+        output.progress(f"hints of {source}", states, quiet=as_json) as advance,
+    ):
         found = evaluate_hints(
-            record, chosen, source, states, other, seed, checkpoint=checkpoint, prompt=template, progress=advance
+            record,
+            chosen,
+            source,
+            states,
+            other,
+            seed,
+            checkpoint=checkpoint,
+            prompt=template,
+            progress=advance,
+            executor=executor,
         )
     title = f"Hints of {found['source']} on {found['states']:,} positions{output.early(found)}"
     output.result(found, as_json, output.values_table(title))

@@ -19,9 +19,11 @@ from kibitz.cli.options import (
     Json,
     Opponent,
     PromptPath,
+    RayAddress,
     Seed,
     read_game,
 )
+from kibitz.cli.options import Workers as SharedBy
 from kibitz.core.errors import BadInput
 
 app = typer.Typer(help="Teach a language model to play a game and to advise.", no_args_is_help=True)
@@ -65,10 +67,13 @@ def data(
     seed: Seed = 0,
     prompt: PromptPath = None,
     options: GameOptions = None,
+    workers: SharedBy = None,
+    ray: RayAddress = None,
     as_json: Json = False,
 ) -> None:
     """Write positions and an expert's answers, or episodes and their styles, as chat messages for training."""
     from kibitz.advice.judge import judge_prompt
+    from kibitz.core.work.executor import executor_for
     from kibitz.llm.answers.prompt import Prompt
     from kibitz.teach.data import Lesson, write_rows
 
@@ -88,8 +93,12 @@ def data(
     if style and (pairs or student or expert or from_store or min_return is not None):
         raise BadInput("--style cannot be combined with --pairs, --student, --expert, --from-store or --min-return.")
     template = None if prompt is None else judge_prompt(prompt) if style else Prompt.read(prompt)
-    with output.progress("rows", rows, quiet=as_json) as advance, _writing(out):
-        found = write_rows(Path(out), record, chosen, lesson, rows, template, advance)
+    with (
+        executor_for(workers, ray) as executor,
+        output.progress("rows", rows, quiet=as_json) as advance,
+        _writing(out),
+    ):
+        found = write_rows(Path(out), record, chosen, lesson, rows, template, advance, executor)
     output.result(found, as_json, output.values_table("Rows"))
 
 

@@ -41,32 +41,52 @@ def train(
     ] = None,
     out: Annotated[str | None, typer.Option("--out", help="Folder of the run")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out")] = False,
+    hosts: Annotated[
+        str | None,
+        typer.Option("--hosts", help="Hosts that train together, separated by commas; run the same command on each"),
+    ] = None,
     options: JobOptions = None,
     as_json: Json = False,
 ) -> None:
     """Train a policy and write metrics, checkpoints and the learning curve to the run's folder."""
+    from kibitz.core.xla.hosts import joined
+
+    with joined(hosts):  # before anything else uses JAX
+        from kibitz.train.folder import own_folder
+
+        with own_folder(out, resume) as folder:
+            found = _train(
+                algo=algo,
+                hint=hint,
+                config=config,
+                game=game or (None if config or resume or _names_game(options) else DEFAULT_GAME),
+                opponent=opponent,
+                seed=seed,
+                seeds=seeds,
+                steps=steps,
+                out=folder,
+                resume=resume,
+                options=options or [],
+                as_json=as_json,
+            )
+    if not found["finished"]:
+        raise KeyboardInterrupt
+
+
+def _train(*, resume: bool, as_json: bool, **arguments: Any) -> dict[str, Any]:
+    """Trains, and prints the result in the first of several processes."""
+    from kibitz.core.xla import hosts
     from kibitz.train.llm_hints.plan import announcement
     from kibitz.train.start import prepare
 
-    run = prepare(
-        algo=algo,
-        hint=hint,
-        config=config,
-        game=game or (None if config or resume or _names_game(options) else DEFAULT_GAME),
-        opponent=opponent,
-        seed=seed,
-        seeds=seeds,
-        steps=steps,
-        out=out,
-        resume=resume,
-        options=options or [],
-    )
+    with hosts.all_or_none():
+        run = prepare(resume=resume, **arguments)
     if costs := announcement(run.phases):
         output.err.print(costs, markup=False, highlight=False, soft_wrap=True)
-    found = train_with_progress(run, resume, quiet=as_json)
-    output.result(found, as_json, output.training_table)
-    if not found["finished"]:
-        raise KeyboardInterrupt
+    found = train_with_progress(run, resume, quiet=as_json or not hosts.is_first())
+    if hosts.is_first():
+        output.result(found, as_json, output.training_table)
+    return found
 
 
 def _names_game(options: list[str] | None) -> bool:

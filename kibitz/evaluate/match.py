@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,7 +23,10 @@ from kibitz.core.play.episode import play_episode
 from kibitz.core.play.player import BotPlayer, Player
 from kibitz.core.play.resolve import HintChoice, Resolver, player_and_bot
 from kibitz.core.statistics import mean_ci95
+from kibitz.core.work.executor import Executor, Work
+from kibitz.core.work.parts import in_parts
 from kibitz.core.xla.jit import jit_batch
+from kibitz.evaluate import parts
 from kibitz.evaluate.loop import match_program
 from kibitz.evaluate.record import EvaluationRecord, KeptEpisode, ListeningPlayer, recorded
 from kibitz.evaluate.tally import Tallies
@@ -78,6 +81,7 @@ def play_hosts(
     progress: Progress,
     record: EvaluationRecord | None = None,
     about: Mapping[str, Any] | None = None,
+    start: int = 0,
 ) -> Played:
     """Episodes with at least one player on the host, one after the other. Ctrl-C keeps those that have ended.
 
@@ -87,7 +91,7 @@ def play_hosts(
     tallies, interrupted = Tallies(), False
     seats = [ListeningPlayer(player) for player in players]
     try:
-        for number in range(episodes):
+        for number in range(start, start + episodes):
             kept = record.episodes.get(number) if record else None
             if kept is not None:
                 tallies.count(kept.decisions)
@@ -121,6 +125,7 @@ class Side(NamedTuple):
     name: str
     player: Player
     bot: Bot | None  # None: it only exists on the host
+    hint: HintChoice | None = None
 
     @property
     def about(self) -> dict[str, Any]:
@@ -140,7 +145,7 @@ def side_of(game: Game, name: str | Side | PlayerLike, hint: HintChoice | None =
         return Side(found.name, found, found.bot if isinstance(found, BotPlayer) else None)
     if name == "human":
         raise BadInput("evaluate cannot ask a person; use `kibitz play`, or name another player.")
-    side = Side(name, *player_and_bot(game, name, Resolver(hint=hint)))
+    side = Side(name, *player_and_bot(game, name, Resolver(hint=hint)), hint)
     if hint == "own" and side.about["hints_from"] == NO_HINTS:
         raise BadInput(f"{name} was not trained with hints, so it cannot hear its own; omit --hint own.")
     return side
@@ -156,6 +161,7 @@ def evaluate(
     progress: Progress = lambda count: None,
     styles: bool = False,
     out: Path | None = None,
+    executor: Executor | None = None,
 ) -> dict[str, Any]:
     """How both players did, beside the reference player in the same seats; with `styles`, the styles they showed.
 
@@ -171,8 +177,9 @@ def evaluate(
             raise BadInput(f"--styles needs players that can be compiled, which {slow[0]} is not; omit one of them.")
         if out is not None:
             raise BadInput("--styles cannot be combined with --out; evaluate twice.")
+    parts.check_out(out, executor)
     with recorded(out, about_evaluation(game, options, sides, seed)) as record:
-        found = _evaluate(game, options, sides, episodes, seed, progress, styles, record)
+        found = _evaluate(game, options, sides, episodes, seed, progress, styles, record, executor)
         if record:
             record.finish(found)
     return found
@@ -202,13 +209,14 @@ def _evaluate(
     progress: Progress,
     styles: bool,
     record: EvaluationRecord | None,
+    executor: Executor | None,
 ) -> dict[str, Any]:
     began = time.perf_counter()
-    played = _play(game, options, sides, episodes, seed, progress, styles, record)
+    played = _play(game, options, sides, episodes, seed, progress, styles, record, executor)
     seconds = time.perf_counter() - began
     found = []
     for seat in SEATS:
-        reference = _reference(game, options, sides, seat, episodes, seed, played, progress)
+        reference = _reference(game, options, sides, seat, episodes, seed, played, progress, executor)
         found.append(sides[seat].about | _summary(game, played, seat, reference))
     result: dict[str, Any] = {
         "game": game.name,
@@ -238,13 +246,48 @@ def _play(
     progress: Progress,
     styles: bool = False,
     record: EvaluationRecord | None = None,
+    executor: Executor | None = None,
 ) -> Played:
+    if executor is None or not parts.can_share(executor, sides):
+        return play_range(game, options, sides, episodes, seed, progress, styles, record)
+    spec = parts.spec_of(game, sides) | {"options": options.model_dump(mode="json"), "seed": seed, "styles": styles}
+    work = Work(_range_of, _play_part, spec)
+    played, interrupted = in_parts(executor, work, episodes, parts.size_of(executor, sides, episodes), progress)
+    joined: Played = parts.joined(played)
+    return joined._replace(interrupted=interrupted)
+
+
+def _range_of(spec: dict[str, Any]) -> Callable[..., Played]:
+    """In a worker: plays some of the episodes."""
+    game, options, names = parts.game_of(spec)
+    sides = (side_of(game, *names[0]), side_of(game, *names[1]))
+    return partial(play_range, game, options, sides, seed=spec["seed"], styles=spec["styles"])
+
+
+def _play_part(play: Callable[..., Played], part: dict[str, int], report: Callable[[Any], None]) -> Played:
+    """An item of work."""
+    return play(part["count"], progress=lambda count: None, start=part["start"])
+
+
+def play_range(
+    game: Game,
+    options: Any,
+    sides: tuple[Side, Side],
+    episodes: int,
+    seed: int,
+    progress: Progress,
+    styles: bool = False,
+    record: EvaluationRecord | None = None,
+    start: int = 0,
+) -> Played:
+    """Episodes from number `start` on, in this process."""
     one, other = (side.bot for side in sides)
     settings = seated(options.settings(), {seat: side.bot for seat, side in enumerate(sides) if side.bot is not None})
     if one is None or other is None or record is not None:
         about = {"task": "evaluation", "options": options.model_dump(mode="json")}
-        return play_hosts(game, settings, [side.player for side in sides], episodes, seed, progress, record, about)
-    return play_bots(game, settings, (one, other), episodes, seed, progress, styles)
+        players = [side.player for side in sides]
+        return play_hosts(game, settings, players, episodes, seed, progress, record, about, start)
+    return play_bots(game, settings, (one, other), episodes, seed, progress, styles, start)
 
 
 def _reference(
@@ -256,6 +299,7 @@ def _reference(
     seed: int,
     played: Played,
     progress: Progress,
+    executor: Executor | None = None,
 ) -> NDArray[np.float64] | None:
     """The reference player's returns in this seat of the same episodes; None if the other player is slow to ask."""
     if sides[seat].name == game.reference:
@@ -264,7 +308,7 @@ def _reference(
         return None
     reference = side_of(game, game.reference)
     instead = (reference, sides[1]) if seat == 0 else (sides[0], reference)
-    return _play(game, options, instead, episodes, seed, progress).returns[:, seat]
+    return _play(game, options, instead, episodes, seed, progress, executor=executor).returns[:, seat]
 
 
 def _summary(game: Game, played: Played, seat: int, reference: NDArray[np.float64] | None) -> dict[str, Any]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,11 +21,15 @@ from kibitz.core.interrupt import finishing
 from kibitz.core.play.episode import play_episode, table_for
 from kibitz.core.play.packs import Pack, Regret, Scenario
 from kibitz.core.statistics import mean_ci95, win_share_ci95
+from kibitz.core.work.executor import Executor, Work
+from kibitz.core.work.parts import in_parts
 from kibitz.core.xla.jit import jit_batch
+from kibitz.evaluate import parts
 from kibitz.evaluate.loop import pack_program
 from kibitz.evaluate.match import CHUNK, Progress, Side, about_evaluation, nan_to_none, side_of
 from kibitz.evaluate.record import EvaluationRecord, KeptEpisode, ListeningPlayer, recorded
 from kibitz.evaluate.tally import Tallies
+from kibitz.games import get_pack
 
 Floats = NDArray[np.float64]
 
@@ -54,6 +59,7 @@ def evaluate_pack(
     seed: int = 0,
     progress: Progress = lambda count: None,
     out: Path | None = None,
+    executor: Executor | None = None,
 ) -> dict[str, Any]:
     """How both players did.
 
@@ -66,8 +72,9 @@ def evaluate_pack(
             f"episodes is {count}; with a pack it must be even, because every scenario is played from both sides."
         )
     sides = (side_of(game, player), side_of(game, opponent))
+    parts.check_out(out, executor)
     with recorded(out, about_evaluation(game, game.default_options, sides, seed, pack.name)) as record:
-        found = _evaluate(game, pack, sides, count, seed, progress, record)
+        found = _evaluate(game, pack, sides, count, seed, progress, record, executor)
         if record:
             record.finish(found)
     return found
@@ -81,13 +88,16 @@ def _evaluate(
     seed: int,
     progress: Progress,
     record: EvaluationRecord | None,
+    executor: Executor | None,
 ) -> dict[str, Any]:
     began = time.perf_counter()
-    one, other = (side.bot for side in sides)
-    if one is None or other is None or record is not None:
-        results = play_hosts(game, pack, sides, count, seed, progress, record)
+    if executor is None or not parts.can_share(executor, sides):
+        results = play_range(game, pack, sides, count, seed, progress, record)
     else:
-        results = play_bots(game, pack, (one, other), count, seed, progress)
+        work = Work(_range_of, _play_part, parts.spec_of(game, sides) | {"pack": pack.name, "seed": seed})
+        size = parts.size_of(executor, sides, count)
+        played, interrupted = in_parts(executor, work, count, size, progress)
+        results = parts.joined(played)._replace(interrupted=interrupted)
     seconds, count = time.perf_counter() - began, len(results.returns)
     about = {
         "game": game.name,
@@ -103,12 +113,44 @@ def _evaluate(
     return about | found[0] | {"opponent": found[1]}
 
 
-def play_bots(game: Game, pack: Pack, bots: tuple[Bot, Bot], count: int, seed: int, progress: Progress) -> Results:
+def play_range(
+    game: Game,
+    pack: Pack,
+    sides: tuple[Side, Side],
+    count: int,
+    seed: int,
+    progress: Progress,
+    record: EvaluationRecord | None = None,
+    start: int = 0,
+) -> Results:
+    """Matches from number `start` on, in this process."""
+    one, other = (side.bot for side in sides)
+    if one is None or other is None or record is not None:
+        return play_hosts(game, pack, sides, count, seed, progress, record, start)
+    return play_bots(game, pack, (one, other), count, seed, progress, start)
+
+
+def _range_of(spec: dict[str, Any]) -> Callable[..., Results]:
+    """In a worker: plays some of the matches."""
+    game, _, names = parts.game_of(spec)
+    sides = (side_of(game, *names[0]), side_of(game, *names[1]))
+    return partial(play_range, game, get_pack(game.name, spec["pack"]), sides, seed=spec["seed"])
+
+
+def _play_part(play: Callable[..., Results], part: dict[str, int], report: Callable[[Any], None]) -> Results:
+    """An item of work."""
+    return play(count=part["count"], progress=lambda count: None, start=part["start"])
+
+
+def play_bots(
+    game: Game, pack: Pack, bots: tuple[Bot, Bot], count: int, seed: int, progress: Progress, start: int = 0
+) -> Results:
     """Compiled batches, one group for each set of options; identical to the matches of `play_hosts`."""
     program = _program(game, bots, pack.regret)
-    matches = [pack.scenario(i % pack.matches) for i in range(min(count, pack.matches))]
+    places = {i % pack.matches for i in range(start, start + min(count, pack.matches))}
+    matches = {at: pack.scenario(at) for at in sorted(places)}
     groups: dict[Any, list[int]] = {}
-    for i in range(count):
+    for i in range(start, start + count):
         groups.setdefault(matches[i % pack.matches].options, []).append(i)
     rows: dict[int, tuple[Any, ...]] = {}
     for options, members in groups.items():
@@ -117,8 +159,8 @@ def play_bots(game: Game, pack: Pack, bots: tuple[Bot, Bot], count: int, seed: i
         place = {at: row for row, at in enumerate(distinct)}
         firsts = jax.tree.map(lambda *x: np.stack(x), *(matches[at].state for at in distinct))
         tables = pack.regret.tables(options) if pack.regret else None
-        for start in range(0, len(members), CHUNK):
-            part = members[start : start + CHUNK]
+        for first in range(0, len(members), CHUNK):
+            part = members[first : first + CHUNK]
             full = part + [part[-1]] * (CHUNK - len(part))  # one shape, so one program
             at = np.array([place[i % pack.matches] for i in full])
             drawn = [luck_of(pack, i, seed) for i in full]
@@ -130,7 +172,7 @@ def play_bots(game: Game, pack: Pack, bots: tuple[Bot, Bot], count: int, seed: i
             for row, i in enumerate(part):
                 rows[i] = tuple(jax.tree.map(lambda x, row=row: x[row], ended))
             progress(len(part))
-    returns, scores, steps, lost = zip(*(rows[i] for i in range(count)), strict=True)
+    returns, scores, steps, lost = zip(*(rows[i] for i in range(start, start + count)), strict=True)
     return _empty_results(count)._replace(
         returns=np.array(returns, float),
         scores={name: np.array([score[name] for score in scores], float) for name in scores[0]},
@@ -147,6 +189,7 @@ def play_hosts(
     seed: int,
     progress: Progress,
     record: EvaluationRecord | None = None,
+    start: int = 0,
 ) -> Results:
     """Matches with at least one player on the host, one after the other. Ctrl-C keeps the pairs that have ended.
 
@@ -158,8 +201,8 @@ def play_hosts(
     results, ended = _empty_results(count), 0
 
     def play(i: int) -> KeptEpisode:
-        at = i % pack.matches
-        scenario, (drawn, number) = pack.scenario(at), luck_of(pack, i, seed)
+        at = (start + i) % pack.matches
+        scenario, (drawn, number) = pack.scenario(at), luck_of(pack, start + i, seed)
         if scenario.options not in prepared:
             tables = pack.regret.tables(scenario.options) if pack.regret else None
             prepared[scenario.options] = (seated(scenario.settings, bots), tables)

@@ -9,6 +9,8 @@ from typing import Any
 
 from kibitz.core.play.events import Event
 
+COUNTED = ("seat", "fallback", "failure", "usage", "source", "latency")  # of a decision's payload
+
 
 @dataclass
 class Tally:
@@ -54,6 +56,7 @@ class Tallies:
 
     def __init__(self) -> None:
         self.seats = (Tally(), Tally())
+        self.decisions: list[Mapping[str, Any]] = []
 
     def observe(self, event: Event) -> None:
         if event.type == "decision":
@@ -63,3 +66,4 @@ class Tallies:
         """The payloads of decision events."""
         for decision in decisions:
             self.seats[decision["seat"]].add(decision)
+            self.decisions.append({name: decision[name] for name in COUNTED})

@@ -117,15 +117,14 @@ class Field:
             done += games
             if time.monotonic() - shown > REPORT_SECONDS:
                 shown = time.monotonic()
-                report(min(done, count))
+                report(done)
 
         first_bot, second_bot = self.sides[one].bot, self.sides[other].bot
         assert first_bot is not None and second_bot is not None
         bots, plan = (first_bot, second_bot), self.plan
-        if plan.pack is not None:  # its batches are grouped by the scenarios' options
+        if plan.pack is not None:
             pack = replace(plan.pack, regret=None)
-            found = packs.play_bots(plan.game, pack, bots, first + count, plan.seed, progress)
-            return _rows(found.returns[first:])
+            return _rows(packs.play_bots(plan.game, pack, bots, count, plan.seed, progress, first).returns)
         returns = np.zeros((count // 2, 2, 2))  # pair, game of the pair, player
         for swapped, names in enumerate(((one, other), (other, one))):
             settings = self._settings(names, plan.options)

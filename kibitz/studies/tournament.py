@@ -134,8 +134,7 @@ class _Session:
             missing = [i for i in range(self.plan.episodes) if (one, other, i) not in self.done]
             while missing:
                 first = missing[0]
-                longest = self.plan.episodes if self.plan.pack is not None else first + BATCH_GAMES
-                count = next((n for n, i in enumerate(missing) if i != first + n or i >= longest), len(missing))
+                count = next((n for n, i in enumerate(missing) if i != first + n or n == BATCH_GAMES), len(missing))
                 yield Item({"one": one, "other": other, "first": first, "count": count})
                 missing = missing[count:]
 

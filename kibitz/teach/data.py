@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -20,13 +21,15 @@ from kibitz.core.game import Game
 from kibitz.core.paths import named
 from kibitz.core.play.episode import play_episode
 from kibitz.core.play.player import BotPlayer, Choice, Player, Turn
-from kibitz.core.play.resolve import bot_for, bot_named, player_named
+from kibitz.core.play.resolve import bot_for, bot_named, pinned, player_named
+from kibitz.core.work.executor import Executor, Here, Item, Work
+from kibitz.games import get_game
 from kibitz.llm.answers.prompt import Prompt
 from kibitz.teach.judging import judgements
 from kibitz.teach.play.lockstep import Lockstep
 from kibitz.teach.rows import RowWriter
 from kibitz.teach.stored import Stored, stored_examples
-from kibitz.teach.walk import Example, Source, examples
+from kibitz.teach.walk import Example, Source, batch_size, examples
 
 Row = Mapping[str, Any]
 PAIR_BATCH = 1024  # positions per draw of pairs
@@ -58,12 +61,13 @@ def write_rows(
     rows: int,
     prompt: Prompt | None = None,
     progress: Callable[[int], None] = lambda count: None,
+    executor: Executor | None = None,
 ) -> dict[str, Any]:
     """Writes the rows; after an interrupt the file holds the whole rows written so far."""
     if path.exists():
         raise BadInput(f"{path} exists; name another file or delete it.")
     notes: list[str] = []
-    stream = _rows(game, options, lesson, prompt, notes.append)
+    stream = _rows(game, options, lesson, prompt, notes.append, executor or Here())
     path.parent.mkdir(parents=True, exist_ok=True)
     written = 0
     try:
@@ -102,8 +106,15 @@ def _until_dry(stream: Iterator[Sequence[Row]], lesson: Lesson, path: Path) -> I
 
 
 def _rows(
-    game: Game, options: Any, lesson: Lesson, prompt: Prompt | None, skipped: Callable[[str], None]
+    game: Game,
+    options: Any,
+    lesson: Lesson,
+    prompt: Prompt | None,
+    skipped: Callable[[str], None],
+    executor: Executor,
 ) -> Iterator[Sequence[Row]]:
+    if (lesson.styles or lesson.stored) and not isinstance(executor, Here):
+        raise BadInput("--style and --from-store read episodes in one process; omit --workers and --ray.")
     if lesson.styles:
         styles = game.styles.names(lesson.styles, game.name)
         opponent, *others = _shares(game, lesson)
@@ -113,7 +124,13 @@ def _rows(
     writer = RowWriter(game, prompt)
     if lesson.stored:
         return _stored(game, lesson, writer, skipped)
-    return _pairs(game, options, lesson, writer) if lesson.pairs else _taught(game, options, lesson, writer)
+    shares, teacher = _shares(game, lesson), Teacher(game, options, lesson, writer)
+    weights = [1.0] if lesson.pairs else list(shares.values())
+    if isinstance(executor, Here):
+        streams = [teacher.batches(number) for number in range(len(weights))]
+    else:
+        streams = _Ahead(executor, Work(_teacher_of, _teach_batch, teacher.spec()), weights).streams()
+    return _mixed(weights, streams)
 
 
 def _append(file: IO[bytes], block: bytes) -> None:
@@ -128,19 +145,100 @@ def _append(file: IO[bytes], block: bytes) -> None:
         raise
 
 
-def _taught(game: Game, options: Any, lesson: Lesson, writer: RowWriter) -> Iterator[list[Row]]:
+def _mixed(weights: Sequence[float], streams: Sequence[Iterator[list[Row]]]) -> Iterator[list[Row]]:
     """Batches of each opponent in turn, by weight, so that any part of the file holds the same mix."""
-    sources = [
-        (share, _examples(game, options, lesson, name, number))
-        for number, (name, share) in enumerate(_shares(game, lesson).items())
-    ]
-    given = np.zeros(len(sources))  # rows so far, in units of the share: the smallest is next
+    given = np.zeros(len(streams))  # rows so far, in units of the weight: the smallest is next
     while True:
         chosen = int(given.argmin())
-        share, batches = sources[chosen]
-        found = [one for one in next(batches) if lesson.min_return is None or one.paid >= lesson.min_return]
-        given[chosen] += max(len(found), 1) / share
-        yield [writer.taught(one.position, one.act) for one in found]
+        rows = next(streams[chosen])
+        given[chosen] += max(len(rows), 1) / weights[chosen]
+        yield rows
+
+
+class Teacher:
+    """Batches of rows, each found by the number of its stream and its place there: pairs, or one opponent's rows."""
+
+    def __init__(self, game: Game, options: Any, lesson: Lesson, writer: RowWriter, size: int | None = None) -> None:
+        self.game, self.options, self.lesson, self.writer = game, options, lesson, writer
+        self.size = size or batch_size()
+
+    def batches(self, stream: int, first: int = 0) -> Iterator[list[Row]]:
+        """From a place on, without end."""
+        if self.lesson.pairs:
+            yield from _pairs(self.game, self.options, self.lesson, self.writer, first)
+        opponent = list(_shares(self.game, self.lesson))[stream]
+        least = self.lesson.min_return
+        for found in _examples(self.game, self.options, self.lesson, opponent, stream, first, self.size):
+            yield [self.writer.taught(one.position, one.act) for one in found if least is None or one.paid >= least]
+
+    def spec(self) -> dict[str, Any]:
+        """From which a worker makes the same teacher."""
+        lesson, game, prompt = self.lesson, self.game, self.writer.prompt
+        student = named(lesson.student)
+        return {
+            "game": game.name,
+            "version": game.version,
+            "options": self.options.model_dump(mode="json"),
+            "prompt": [prompt.text, prompt.where],
+            "size": self.size,
+            "lesson": asdict(lesson)
+            | {
+                "expert": _pinned(game, lesson.expert),
+                "opponents": _pinned(game, dict(lesson.opponents or {})) or None,
+                "student": str(student.resolve())
+                if lesson.student and student.is_dir()
+                else pinned(game, lesson.student),
+            },
+        }
+
+
+def _pinned(game: Game, player: Any) -> Any:
+    if isinstance(player, str):
+        return pinned(game, player)
+    return {pinned(game, name): weight for name, weight in player.items()}
+
+
+def _teacher_of(spec: Mapping[str, Any]) -> Teacher:
+    """In a worker."""
+    game = get_game(spec["game"])
+    options = game.options.read(spec["options"], "option")
+    game = get_game(spec["game"], options)
+    lesson = Lesson(**(spec["lesson"] | {"styles": tuple(spec["lesson"]["styles"])}))
+    return Teacher(game, options, lesson, RowWriter(game, Prompt(*spec["prompt"])), spec["size"])
+
+
+def _teach_batch(teacher: Teacher, item: Mapping[str, int], report: Callable[[Any], None]) -> list[Row]:
+    """An item of work."""
+    return next(teacher.batches(item["stream"], item["place"]))
+
+
+class _Ahead:
+    """Batches that workers make ahead of time, in about the proportion in which they will be read."""
+
+    def __init__(self, executor: Executor, work: Work, weights: Sequence[float]) -> None:
+        self.weights = weights
+        self.sent = [0] * len(weights)
+        self.rows = [1.0] * len(weights)  # of the newest batch
+        self.ready: dict[tuple[int, int], list[Row]] = {}
+        self.results = executor.run(work, self._items())
+
+    def _items(self) -> Iterator[Item]:
+        while True:
+            made = [sent * rows / weight for sent, rows, weight in zip(self.sent, self.rows, self.weights, strict=True)]
+            stream = made.index(min(made))
+            yield Item({"stream": stream, "place": self.sent[stream]})
+            self.sent[stream] += 1
+
+    def streams(self) -> list[Iterator[list[Row]]]:
+        return [self._stream(number) for number in range(len(self.weights))]
+
+    def _stream(self, number: int) -> Iterator[list[Row]]:
+        for place in itertools.count():
+            while (number, place) not in self.ready:
+                item, rows = next(self.results)
+                self.rows[item.arguments["stream"]] = max(1.0, len(rows))
+                self.ready[item.arguments["stream"], item.arguments["place"]] = rows
+            yield self.ready.pop((number, place))
 
 
 def _stored(game: Game, lesson: Lesson, writer: RowWriter, skipped: Callable[[str], None]) -> Iterator[list[Row]]:
@@ -153,17 +251,19 @@ def _stored(game: Game, lesson: Lesson, writer: RowWriter, skipped: Callable[[st
         yield [writer.taught(one.position, one.act) for one in kept]
 
 
-def _examples(game: Game, options: Any, lesson: Lesson, opponent: str, number: int) -> Iterator[list[Example]]:
-    """The opponents share a seed; each has its own part of its episodes."""
+def _examples(
+    game: Game, options: Any, lesson: Lesson, opponent: str, number: int, first: int, size: int
+) -> Iterator[list[Example]]:
+    """Batches from place `first` on. The opponents share a seed; each has its own part of its episodes."""
     other = _compiled(game, opponent, "an opponent")
     expert = bot_for(game, lesson.expert or game.reference)
     start = number << 26
     if not lesson.student or (student := bot_named(game, lesson.student)) is not None:
         source = Source(expert, other, student if lesson.student else None, lesson.random_share)
-        return examples(game, options, source, lesson.seed, start)
+        return examples(game, options, source, lesson.seed, start + first * size, size)
     if named(lesson.student).is_dir():
-        return _model_play(game, options, expert, other, lesson, start)
-    return _shadowed(game, options, expert, other, player_named(game, lesson.student), lesson.seed, start)
+        return _model_play(game, options, expert, other, lesson, start + first * STUDENT_BATCH)
+    return _shadowed(game, options, expert, other, player_named(game, lesson.student), lesson.seed, start + first)
 
 
 def _model_play(
@@ -215,25 +315,25 @@ class Shadow:
         return self.student.choose(turn)
 
 
-def _pairs(game: Game, options: Any, lesson: Lesson, writer: RowWriter) -> Iterator[list[Row]]:
+def _pairs(game: Game, options: Any, lesson: Lesson, writer: RowWriter, first: int = 0) -> Iterator[list[Row]]:
     """The expert's act is chosen; the student's, or a random one, is rejected where it costs more than `min_margin`."""
     worse = _compiled(game, lesson.student or "random", "a student for pairs")
-    shares, seed = _shares(game, lesson), lesson.seed
+    shares = list(_shares(game, lesson).items())
     expert = bot_for(game, lesson.expert or game.reference)
-    while True:
-        for name, share in shares.items():
-            count = max(1, round(PAIR_BATCH * share))
-            settings, drawn = draw_positions(game, options, count, name, seed, worse, expert)
-            lost = regrets(game, settings, drawn, name, worse, expert)
-            best, other = (np.stack([np.asarray(x) for x in act], 1) for act in (drawn.best, drawn.advice))
-            counts = np.stack([np.asarray(matter(game.matters, best[:, 0], h)) for h in range(len(game.heads))], 1)
-            differs = ((best != other) & counts).any(1) | (best[:, 0] != other[:, 0])
-            yield [
-                dict(writer.preferred(position(game, settings, drawn, int(i)), _act(best[i]), _act(other[i])))
-                | {"margin": round(float(lost[i]), 4)}
-                for i in np.flatnonzero(differs & (lost > lesson.min_margin))
-            ]
-        seed += 1_000_003  # draw_positions counts episodes from 0
+    for place in itertools.count(first):
+        name, share = shares[place % len(shares)]
+        seed = lesson.seed + place // len(shares) * 1_000_003  # draw_positions counts episodes from 0
+        count = max(1, round(PAIR_BATCH * share))
+        settings, drawn = draw_positions(game, options, count, name, seed, worse, expert)
+        lost = regrets(game, settings, drawn, name, worse, expert)
+        best, other = (np.stack([np.asarray(x) for x in act], 1) for act in (drawn.best, drawn.advice))
+        counts = np.stack([np.asarray(matter(game.matters, best[:, 0], h)) for h in range(len(game.heads))], 1)
+        differs = ((best != other) & counts).any(1) | (best[:, 0] != other[:, 0])
+        yield [
+            dict(writer.preferred(position(game, settings, drawn, int(i)), _act(best[i]), _act(other[i])))
+            | {"margin": round(float(lost[i]), 4)}
+            for i in np.flatnonzero(differs & (lost > lesson.min_margin))
+        ]
 
 
 def _act(row: Any) -> tuple[int, ...]:

@@ -68,14 +68,21 @@ class Walked(NamedTuple):
     paid: Any  # f32[n]
 
 
-def examples(game: Game, options: Any, source: Source, seed: int, start: int = 0) -> Iterator[list[Example]]:
+def batch_size() -> int:
+    """Episodes of a batch on this machine's devices."""
+    return EPISODES_PER_BATCH.get(jax.default_backend(), ACCELERATOR_BATCH)
+
+
+def examples(
+    game: Game, options: Any, source: Source, seed: int, start: int = 0, size: int | None = None
+) -> Iterator[list[Example]]:
     """Endless batches of examples, episode by episode in the order of their numbers from `start` on."""
     settings = seated(options.settings(), {1: source.opponent}, {0: source.expert})
     mine = seated(options.settings(), {1: source.opponent}, {0: source.student}) if source.student else settings
     steps = game.rules.max_steps(settings)
     turns = steps if game.rules.simultaneous else steps // 2 + 1
     program, key, shown = _program(game, source), seed_key(seed), jax.device_get(settings)
-    size = EPISODES_PER_BATCH.get(jax.default_backend(), ACCELERATOR_BATCH)
+    size = size or batch_size()
     first = start
     while True:
         numbers = jnp.arange(first, first + size, dtype=jnp.int32)

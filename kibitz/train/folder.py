@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from kibitz.core.errors import BadInput
+from kibitz.core.xla import hosts
+from kibitz.train import checkpoint
 
 
 @contextmanager
@@ -40,3 +44,35 @@ def written_by_us(folder: Path) -> Iterator[None]:
         ) from None
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def own_folder(out: str | None, resume: bool) -> Iterator[str | None]:
+    """Where this process writes: `out` for the first of several hosts, a temporary folder for the others.
+
+    So process 0 writes the run, and hosts need to share no file system.
+    """
+    if not hosts.several():
+        yield out
+        return
+    files = hosts.broadcast(_to_resume(Path(str(out))) if resume and hosts.is_first() else {}) if resume else {}
+    if hosts.is_first():
+        yield out
+        return
+    folder = Path(tempfile.mkdtemp(prefix="kibitz-train-"))
+    try:
+        for name, content in files.items():
+            (folder / name).parent.mkdir(exist_ok=True)
+            (folder / name).write_bytes(content)
+        yield str(folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _to_resume(folder: Path) -> dict[str, bytes]:
+    """The config and the newest checkpoint; nothing if there is no run, which process 0 then reports."""
+    if not (folder / "config.yaml").is_file():
+        return {}
+    newest, _ = checkpoint.newest(folder / "checkpoints")
+    paths = [folder / "config.yaml", *([newest.path] if newest else [])]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in paths}

@@ -24,6 +24,7 @@ from kibitz.core.bots import NO_HINTS, Bot, seated
 from kibitz.core.chance import seed_key
 from kibitz.core.errors import BadInput
 from kibitz.core.game import Game
+from kibitz.core.xla import hosts
 from kibitz.core.xla.jit import jit_batch
 from kibitz.evaluate.loop import match_program
 from kibitz.train import ppo, reinforce, supervised
@@ -140,7 +141,8 @@ class CompiledPhase:
             many, mesh=mesh, in_specs=(spec, PartitionSpec(), PartitionSpec()), out_specs=(spec, PartitionSpec()),
             check_vma=False,
         )  # fmt: skip
-        return jit_batch(split, donate_argnums=0)
+        program = jit_batch(split, donate_argnums=0)
+        return lambda learner, settings, count: program(learner, hosts.on_host(settings), count)
 
     @property
     def heard_adviser(self) -> Bot | None:
@@ -166,7 +168,7 @@ class CompiledPhase:
         """The learner with its games split over the devices."""
         if len(self.devices) == 1:
             return learner
-        places = [NamedSharding(self._mesh, spec) for spec in self._spec]
+        places, learner = [NamedSharding(self._mesh, spec) for spec in self._spec], hosts.on_host(learner)
         return Learner(*(jax.device_put(part, place) for part, place in zip(learner, places, strict=True)))
 
     @cached_property
@@ -226,7 +228,7 @@ class TrainingPhase:
 
     def deal_again(self, learner: Learner) -> Learner:
         """New games for every learner: at the start, and when a new phase plays something else."""
-        selves = self.compiled.selves
+        selves, learner = self.compiled.selves, hosts.gathered(learner)
         if learner.pool.shape[1] != selves:  # self-play begins or ends with this phase
             learner = learner._replace(pool=jnp.repeat(learner.weights[:, None], selves, axis=1))
         return self.compiled.placed(self.compiled.deal(learner, self.settings))
@@ -310,6 +312,8 @@ def build_phases(job: Job, devices: tuple[Any, ...]) -> list[tuple[int, Training
     """The end of each phase, in steps, and the phase; all of them train one network and count steps alike."""
     parts = job.phases()
     if any(part.hints.mode == "llm" or part.reward.mode == "llm_judge" for _, part in parts):
+        if hosts.several():
+            raise BadInput("A language model advises or judges on one host only; train without --hosts.")
         devices = devices[:1]  # the host steps or pays the games, so more devices would only wait
     phases = [(end, build(part, devices)) for end, part in parts]
     shapes = {(p.game.name, p.game.version, p.game.sizes, feature_size(p.game)) for _, p in phases}

@@ -12,6 +12,9 @@ from typing import Any
 import jax
 import numpy as np
 
+from kibitz.core import interrupt
+from kibitz.core.xla import hosts
+
 KEEP_SECONDS = 0.25  # between two copies of the learner, which then cost less than a thousandth of the time
 
 
@@ -28,6 +31,8 @@ class Progress:
 
     def keep(self, reusable: bool) -> None:
         """Keeps the learner, whose rows have been written. A compiled program overwrites it unless it is `reusable`."""
+        if hosts.several():  # the games of other hosts are only known at a checkpoint
+            return
         now = time.monotonic()
         if reusable:
             self.kept = (self.learner, self.step)
@@ -49,6 +54,8 @@ class StopRequest:
 
     def handle(self, number: int, frame: Any) -> None:
         again, self.asked = self.asked, True
+        if hosts.several() and not again:
+            interrupt.finishing()  # all hosts stop after their current rows
         if again or self.raises:
             raise KeyboardInterrupt
 

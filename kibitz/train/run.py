@@ -27,6 +27,7 @@ from kibitz.core import interrupt
 from kibitz.core.bots import NO_HINTS
 from kibitz.core.errors import BadInput
 from kibitz.core.paths import write_whole
+from kibitz.core.xla import hosts
 from kibitz.llm.client.limits import TooManyFailures
 from kibitz.train import checkpoint
 from kibitz.train.config import Job
@@ -76,7 +77,7 @@ class Run:
             stoppable() as stop,
         ):
             for number in range(len(self.phases)):
-                if not stop.asked:
+                if not hosts.any_of(stop.asked):
                     self._train_phase(number, progress, logs, stop)
             if stop.asked:
                 interrupt.finishing()
@@ -117,9 +118,9 @@ class Run:
             phase.host.report = lambda asked: self._report_asking(progress.step, asked)
         progress.learner, _ = phase.advance(progress.learner, phase.settings, 0)
         progress.compile_seconds += time.perf_counter() - called
-        if stop.asked:
+        if hosts.any_of(stop.asked):
             progress.go_back()
-        while progress.step < end and not stop.asked:
+        while progress.step < end and not hosts.any_of(stop.asked):
             goal = min(self._next_stop(progress.step), _round_up(end, self._batch))
             called = time.perf_counter()
             try:
@@ -166,7 +167,7 @@ class Run:
 
     @cached_property
     def phases(self) -> list[tuple[int, TrainingPhase]]:
-        phases = build_phases(self.job, tuple(jax.local_devices()))
+        phases = build_phases(self.job, tuple(jax.devices()))
         for _, phase in phases:
             for note in phase.notes:
                 self._note(note)
@@ -276,7 +277,9 @@ class Run:
             logs.timing.add({"step": step, "seconds": round(seconds, 3), "steps_per_s": round(rate, 1)})
 
     def _evaluate(self, phase: TrainingPhase, learner: Any) -> dict[str, list[float]]:
-        return measures(phase, learner.weights, alone=any(other.hints_from != NO_HINTS for _, other in self.phases))
+        return measures(
+            phase, hosts.on_host(learner.weights), alone=any(other.hints_from != NO_HINTS for _, other in self.phases)
+        )
 
     def _record(self, logs: Logs, step: int, hints_from: str, evaluation: Mapping[str, list[float]]) -> None:
         for seed in range(self.job.seeds):
@@ -289,6 +292,7 @@ class Run:
 
     def _save(self, learner: Any, step: int) -> None:
         game = self.phases[0][1].game
+        learner = hosts.gathered(learner)
         checkpoint.write(self.folder / "checkpoints", learner, step, game, self.job.model_dump(mode="json"))
 
     def _rescue(self, progress: Progress, first_step: int) -> None:

@@ -7,7 +7,8 @@ import json
 import numpy as np
 import pytest
 
-from kibitz.advice.quality import draw_positions, evaluate_hints, position
+from kibitz.advice.hint_scores import evaluate_hints
+from kibitz.advice.quality import draw_positions, position
 from kibitz.core.errors import BadInput
 from kibitz.games import get_game
 from tests.advice.conftest import KEY, Prompts
