@@ -12,6 +12,7 @@ import tomllib
 import zipfile
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -71,7 +72,7 @@ def test_the_bill_of_materials_has_every_locked_package() -> None:
     assert licences["numpy"], "installed, so its licence is known"
 
 
-REPORT = {
+REPORT: dict[str, list[dict[str, Any]]] = {
     "dependencies": [
         {"name": "numpy", "version": "2.0.0", "vulns": []},
         {"name": "jinja2", "version": "3.1.5", "vulns": [{"id": "PYSEC-1", "fix_versions": ["3.1.6"], "aliases": []}]},
@@ -81,11 +82,16 @@ REPORT = {
 }
 
 
+CLEAN = {"dependencies": REPORT["dependencies"][:1]}
+SKIPPED = {"dependencies": REPORT["dependencies"][2:]}
+
+
 @pytest.mark.parametrize(
     ("script", "code", "said"),
     [
         (f"print({json.dumps(REPORT)!r}); raise SystemExit(1)", 1, "jinja2 3.1.5: PYSEC-1, fixed in 3.1.6"),
-        ("print('{\"dependencies\": []}')", 0, "kibitz: 0 known vulnerabilities"),
+        (f"print({json.dumps(CLEAN)!r})", 0, "kibitz: 0 known vulnerabilities in 1 locked"),
+        (f"print({json.dumps(SKIPPED)!r})", 0, "were not audited: not on the index."),
         ("import sys; sys.exit('ConnectionError: no route')", 0, "were not audited: ConnectionError: no route."),
     ],
 )
@@ -225,20 +231,18 @@ def in_an_empty_folder(installed: Path, folder: Path, *words: str) -> str:
         capture_output=True,
         text=True,
         check=False,
-        timeout=300,
+        timeout=600,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 @pytest.mark.conformance  # about a minute with empty caches
-def test_the_wheel_alone_does_what_the_readme_shows(installed: Path, tmp_path: Path) -> None:
-    """Demo (which serves and plays both games live), train, evaluate, teach and docs, as another user would."""
-
-    def run(*words: str) -> str:
-        return in_an_empty_folder(installed, tmp_path, *words)
-
-    found = json.loads(run("demo", "--no-browser", "--steps", "4096", "--episodes", "64", "--exit", "--json"))
+def test_the_wheel_alone_runs_the_demo_which_trains_serves_and_plays_both_games(
+    installed: Path, tmp_path: Path
+) -> None:
+    words = ("demo", "--no-browser", "--steps", "4096", "--episodes", "64", "--exit", "--json")
+    found = json.loads(in_an_empty_folder(installed, tmp_path, *words))
     assert set(found["players"]) == {"random", "heuristic", "trained", "bayes"}
     assert found["players"]["bayes"]["return_mean"] > found["players"]["random"]["return_mean"]
     cricket, negotiation = found["live"]["episodes"]
@@ -246,7 +250,13 @@ def test_the_wheel_alone_does_what_the_readme_shows(installed: Path, tmp_path: P
     assert (negotiation["game"], negotiation["status"]) == ("deal_or_no_deal", "ended")
     assert negotiation["players"][0].startswith("policy:")
 
-    few = ("--steps", "2048", "--set", "logging.eval_episodes=64", "--set", "logging.eval_every=2048")
+
+@pytest.mark.conformance  # trains twice
+def test_the_wheel_alone_trains_evaluates_teaches_and_opens_its_documentation(installed: Path, tmp_path: Path) -> None:
+    def run(*words: str) -> str:
+        return in_an_empty_folder(installed, tmp_path, *words)
+
+    few = ("--steps", "2048", "--set", "logging.eval_episodes=64", "--set", "train.hidden=[16]")
     trained = json.loads(run("train", *few, "--out", "runs/mine", "--json"))
     assert trained["finished"] and (tmp_path / "runs" / "mine" / "learning_curve.png").is_file()
     measured = json.loads(run("evaluate", "--player", "policy:runs/mine", "--episodes", "64", "--json"))

@@ -23,7 +23,7 @@ def main(words: list[str]) -> int:
     command = [program, *options, "--requirement", str(ROOT / "requirements.lock")]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=MAX_SECONDS, check=False)
-        found = findings(json.loads(done.stdout))
+        packages = json.loads(done.stdout)["dependencies"]
     except FileNotFoundError:
         return _unable("pip-audit is not installed", required)
     except subprocess.TimeoutExpired:
@@ -31,9 +31,13 @@ def main(words: list[str]) -> int:
     except json.JSONDecodeError:
         said = [line for line in done.stderr.splitlines() if line.strip()]
         return _unable(said[-1].strip() if said else f"pip-audit ended with code {done.returncode}", required)
-    for line in found:
+    skipped = [package["skip_reason"] for package in packages if "skip_reason" in package]
+    if len(skipped) == len(packages):  # an index without the service answers for none of them
+        return _unable(skipped[0] if skipped else "there is nothing to audit", required)
+    found = findings(packages)
+    for line in [*skipped, *found]:
         print(line)
-    print(f"kibitz: {len(found)} known vulnerabilities in the locked dependencies.")
+    print(f"kibitz: {len(found)} known vulnerabilities in {len(packages) - len(skipped)} locked dependencies.")
     return 1 if found else 0
 
 
@@ -42,11 +46,11 @@ def _unable(reason: str, required: bool) -> int:
     return 2 if required else 0
 
 
-def findings(report: dict[str, Any]) -> list[str]:
+def findings(packages: list[dict[str, Any]]) -> list[str]:
     """One line per vulnerability: package, version, identifier and the versions that fix it."""
     return [
         f"{package['name']} {package['version']}: {one['id']}, fixed in {' or '.join(one['fix_versions']) or 'none'}"
-        for package in report["dependencies"]
+        for package in packages
         for one in package.get("vulns", [])
     ]
 
