@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from gymnasium.vector import VectorActionWrapper, VectorWrapper
+from gymnasium.vector import VectorWrapper
 from jax import Array
 from numpy.typing import NDArray
 
@@ -40,6 +40,8 @@ class HintInjectorVectorEnv(VectorWrapper):
         base = env.unwrapped
         if not isinstance(base, GameVectorEnv):
             raise BadInput(f"Hints need a vector environment of kibitz, as gym.make_vec makes it, not {base}.")
+        if base.on_device is not None:
+            raise BadInput("Hints need a vector environment with arrays='numpy'.")
         self._base, self._every = base, check_cadence(cadence_k)
         self._source, bot, self._asker = hint_provider(base.game, provider, base.settings, **settings)
         self._settings = base.settings if bot is None else seated(base.settings, {1: base.opponent}, {0: bot})
@@ -52,12 +54,11 @@ class HintInjectorVectorEnv(VectorWrapper):
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         observations, infos = self.env.reset(seed=seed, options=options)
         mask = (options or {}).get("reset_mask", np.ones(self.num_envs, bool))
-        return observations, infos | self._hints(mask, None)
+        return observations, infos | self._hints(mask)
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-        own = None if self._asker is None or self._base._shown is None else self._own_acts(actions)
         observations, rewards, terminated, truncated, infos = self.env.step(actions)
-        infos |= self._hints(np.ones(self.num_envs, bool), own)
+        infos |= self._hints(np.ones(self.num_envs, bool))
         if "final_info" in infos:  # an episode that is over has no hint
             ended = infos["_final_info"]
             infos["final_info"] |= self._as_infos(np.zeros((self.num_envs, self._size), np.float32), ended)
@@ -65,28 +66,19 @@ class HintInjectorVectorEnv(VectorWrapper):
 
     def action_masks(self) -> NDArray[np.bool_]:
         """bool[num_envs, sum of the heads' sizes]."""
-        return self._base.action_masks()
+        masks: NDArray[np.bool_] = self._base.action_masks()
+        return masks
 
     def close(self, **settings: Any) -> None:
         if self._asker is not None:
             self._asker.close()
         super().close(**settings)
 
-    def _own_acts(self, actions: Any) -> list[tuple[int, ...] | None]:
-        """The acts that reach the games through the wrappers between; None where they are illegal."""
-        env: Any = self.env
-        while env is not self._base:
-            actions = env.actions(actions) if isinstance(env, VectorActionWrapper) else actions
-            env = env.env
-        acts = self._base.acts_of(actions)
-        legal = ~self._base._illegal_envs(acts)
-        return [tuple(act) if said else None for act, said in zip(acts.T.tolist(), legal, strict=True)]
-
-    def _hints(self, active: NDArray[np.bool_], own: list[tuple[int, ...] | None] | None) -> dict[str, Any]:
+    def _hints(self, active: NDArray[np.bool_]) -> dict[str, Any]:
         """Infos of the environments that this call has reset or stepped."""
         base = self._base
         if self._asker is not None:
-            return self._ask(self._asker, active, own or [None] * self.num_envs)
+            return self._ask(self._asker, active)
         if self._memory is None:
             self._memory = self._advice.no_memory(self._settings, base._envs)
         self._memory, features = self._advice.advise(
@@ -94,11 +86,9 @@ class HintInjectorVectorEnv(VectorWrapper):
         )
         return self._as_infos(np.where(active[:, None], np.asarray(features), np.float32(0)), active)
 
-    def _ask(
-        self, asker: PositionAsker, active: NDArray[np.bool_], own: list[tuple[int, ...] | None]
-    ) -> dict[str, Any]:
+    def _ask(self, asker: PositionAsker, active: NDArray[np.bool_]) -> dict[str, Any]:
         view, masks, playing, turns = jax.device_get(self._advice.read(self._base.settings, self._base._envs))
-        self._note_acts(active, turns, own)
+        self._note_acts(active, turns)
         due = np.flatnonzero(active & playing & (turns % self._every == 0))
         positions = []
         for i in due:
@@ -120,19 +110,16 @@ class HintInjectorVectorEnv(VectorWrapper):
         features = self._advice.features(tuple(act), confidence, available, masks)
         return self._as_infos(np.array(features, np.float32), active, **about)
 
-    def _note_acts(
-        self, active: NDArray[np.bool_], turns: NDArray[np.int32], own: list[tuple[int, ...] | None]
-    ) -> None:
-        assert self._base._shown is not None
-        reply = self._base._shown.reply
-        theirs = np.stack([np.asarray(head) for head in reply.act], axis=1).tolist()
+    def _note_acts(self, active: NDArray[np.bool_], turns: NDArray[np.int32]) -> None:
+        """An illegal act is a turn without words."""
+        own, theirs = self._base.exchange()
         for i in np.flatnonzero(active):
             if turns[i] == 0:
                 self._history[i] = []
             elif (act := own[i]) is not None:
                 self._history[i].append({"seat": 0, "act": act})
-            if reply.acted[i]:
-                self._history[i].append({"seat": 1, "act": tuple(theirs[i])})
+            if (reply := theirs[i]) is not None:
+                self._history[i].append({"seat": 1, "act": reply})
 
     def _as_infos(
         self, features: NDArray[np.float32], active: NDArray[np.bool_], **about: NDArray[Any]
@@ -180,10 +167,10 @@ class _VectorAdvice:
             shown = features(act, jnp.float32(1), playing & (turn % every == 0), masks)
             return where(active, after, memory), shown
 
-        self.read = jit_batch(jax.vmap(read, in_axes=(None, 0)))
+        self.read = jit_batch(jax.vmap(read, in_axes=(None, -1)))
         self.features = jit_batch(jax.vmap(features))
-        self.advise = jit_batch(jax.vmap(advise, in_axes=(None, None, 0, 0, 0, None)))
-        self._start = jax.vmap(start, in_axes=(None, 0))
+        self.advise = jit_batch(jax.vmap(advise, in_axes=(None, None, -1, 0, 0, None)))
+        self._start = jax.vmap(start, in_axes=(None, -1))
 
     def no_memory(self, advised: Any, envs: Any) -> Any:
         """Zeros in the shape of the bot's memories; every episode replaces them at its first turn."""

@@ -88,7 +88,8 @@ class BothSeats:
         return env._replace(solo=self.layout.pack(state), turn=turn), self._show(settings, state, rewards, over)
 
     def score(self, settings: Any, env: EnvState) -> Mapping[str, Array]:
-        return self.game.measures.score(settings, self.layout.unpack(env.solo))
+        scores = self.game.measures.score(settings, self.layout.unpack(env.solo))
+        return {name: value.astype(jnp.float32) for name, value in scores.items()}
 
     def empty(self, settings: Any) -> EnvState:
         return empty_env(self.layout.pack(self.game.rules.new(settings, jnp.zeros(self.game.rules.new_uniforms))))

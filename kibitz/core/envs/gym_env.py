@@ -59,16 +59,18 @@ class GameEnv(gymnasium.Env[Any, Any]):
             setup.opponent,
         )
         self.render_mode = render_mode
-        self.program = program_for(setup.game, setup.opponent, self.form.observe(setup.game))
+        self.program = program_for(setup.game, setup.opponent, self.form.observe(setup.game), self.form.end_info)
         self._compiled = single_for(self.program, shapes_of(self.settings))
         self._settings = jnp.asarray(self._compiled.settings.write(self.settings))
         flat_tree = self._compiled.flat_tree
-        places, shapes, dtypes = (
-            jax.tree.unflatten(flat_tree.tree, leaves)[1]
+        (_, places, scores), (_, shapes, score_shapes), (_, dtypes, score_dtypes) = (
+            jax.tree.unflatten(flat_tree.tree, leaves)
             for leaves in (flat_tree.slices, flat_tree.shapes, flat_tree.dtypes)
         )
         self._observation = _entries(places.observation, shapes.observation, dtypes.observation)
         self._info = _entries(places.info, shapes.info, dtypes.info)
+        self._scores = _entries(scores, score_shapes, score_dtypes)
+        self._input = np.zeros(self._compiled.env.size + len(self.game.heads), np.int32)  # state and act of a step
         self._reward, self._ends, self._ended = places.reward.start, places.over.start, places.ended.start
         self._reply_acted, self._reply_act = places.reply.acted.start, [part.start for part in places.reply.act]
         starts = [where.start for where in places.masks]
@@ -125,13 +127,19 @@ class GameEnv(gymnasium.Env[Any, Any]):
         if max(act) >= self._narrowest or min(act) < 0:
             # a value too large for a machine word is illegal or does not matter
             act = [min(max(value, -1), size) for value, size in zip(act, self.game.sizes, strict=True)]
-        self._vector = self._compiled.advance(self._settings, self._vector, np.array(act, np.int32))
+        size = self._compiled.env.size
+        self._input[:size] = self._shown[:size]
+        self._input[size:] = act
+        self._vector = self._compiled.advance_joined(self._settings, self._input)
         over = self._fetch()
         observation, info = self._read(illegal=bool(wrong))
-        if over:
-            ended = self.form.end_info(self._compiled.score(self._shown))
-            info |= {name: value.item() if value.ndim == 0 else value for name, value in ended.items()}
-        reward = self._shown.view(np.float32).item(self._reward)
+        reals = self._shown.view(np.float32)
+        for name, where, scalar, kind in self._scores if over else ():
+            if kind == "b":
+                info[name] = self._row[where.start] != 0
+            else:
+                info[name] = reals.item(where.start) if scalar else reals[where].astype(np.float64)
+        reward = reals.item(self._reward)
         return observation, reward - self.options.charge if wrong else reward, over, False, info
 
     def render(self) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+import jax
 import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
@@ -118,15 +119,20 @@ def act_of(action: Any, sizes: tuple[int, ...]) -> list[int]:
     return act
 
 
-def acts_of(actions: Any, sizes: tuple[int, ...], count: int) -> NDArray[np.int64]:
-    """i64[heads, count]: a batch of them."""
+def as_array(values: Any) -> Any:
+    """A JAX array, which stays on its device, or a NumPy array of anything else."""
+    return values if isinstance(values, jax.Array) else np.asarray(values)
+
+
+def batched_heads(actions: Any, sizes: tuple[int, ...], count: int) -> tuple[Any, ...]:
+    """A batch of them: the values of each head, [count]."""
     try:
-        values = np.asarray(actions)
+        values: Any = as_array(actions)
     except ValueError:  # ragged
         values = np.zeros(0)
     if values.shape != (count, len(sizes)) or values.dtype.kind not in "iu":
         raise BadInput(f"Actions should be whole numbers of shape ({count}, {len(sizes)}).")
-    return values.T.astype(np.int64)
+    return tuple(values.T)
 
 
 def flat_acts(game: Game) -> NDArray[np.int64] | None:

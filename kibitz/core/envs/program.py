@@ -28,6 +28,10 @@ Observe: TypeAlias = Callable[[Any, Any, Masks], tuple[dict[str, Array], dict[st
 """settings, view, masks -> observation and info, as arrays of 32-bit numbers; booleans in info are masks or flags."""
 
 
+EndInfo: TypeAlias = Callable[[Mapping[str, Any]], dict[str, Any]]
+"""Scores, f32[2] each -> what the last step's info adds, as f32 or bool."""
+
+
 class EnvState(NamedTuple):
     """One environment between two calls; JAX arrays inside programs, NumPy arrays on the host."""
 
@@ -65,8 +69,8 @@ def empty_env(packed: Any) -> EnvState:
 class Program:
     """A learner in seat 0 against a bot, to be compiled for one environment or mapped over many."""
 
-    def __init__(self, game: Game, opponent: Bot, observe: Observe) -> None:
-        self.game, self.observe = game, observe
+    def __init__(self, game: Game, opponent: Bot, observe: Observe, end_info: EndInfo) -> None:
+        self.game, self.observe, self.end_info = game, observe, end_info
         self.play: Against = against(game, opponent)
 
     def fresh(self, settings: Any, env: EnvState) -> tuple[EnvState, Shown]:
@@ -89,8 +93,10 @@ class Program:
         return env._replace(solo=self.play.layout.pack(solo), turn=turn, pending_reward=jnp.float32(0)), shown
 
     def score(self, settings: Any, env: EnvState) -> Mapping[str, Array]:
+        """What the last step's info adds."""
         solo: Solo = self.play.layout.unpack(env.solo)
-        return self.game.measures.score(settings, solo.state)
+        found = self.end_info(self.game.measures.score(settings, solo.state))
+        return {name: x if x.dtype == jnp.bool_ else x.astype(jnp.float32) for name, x in found.items()}
 
     def empty(self, settings: Any) -> EnvState:
         return empty_env(self.play.layout.pack(self.play.new(settings, jnp.zeros(self.play.new_uniforms))))
@@ -126,6 +132,8 @@ class Single:
         self.fresh = jit_single(lambda s, v: call(program.fresh, s, v))
         self.place = jit_single(lambda s, v, state: call(program.place, s, v, state))
         self.advance = jit_single(lambda s, v, act: call(program.advance, s, v, tuple(act)))
+        # fewer arguments cost less: the state and the act in one array
+        self.advance_joined = jit_single(lambda s, v: call(program.advance, s, v, tuple(v[self.env.size :])))
 
     def _call(self, function: Any, settings: Array, vector: Array, *rest: Any) -> Array:
         unpacked = self.settings.unpack(settings)
@@ -136,15 +144,15 @@ class Single:
         """A branch, so that only the last step computes scores, and no step needs a second call."""
 
         def scores() -> Mapping[str, Array]:
-            return {name: value.astype(jnp.float32) for name, value in self.program.score(settings, env).items()}
+            return dict(self.program.score(settings, env))
 
         def zeros() -> Mapping[str, Array]:
-            return {name: jnp.zeros(value.shape) for name, value in jax.eval_shape(scores).items()}
+            return {name: jnp.zeros(value.shape, value.dtype) for name, value in jax.eval_shape(scores).items()}
 
         return env, shown, jax.lax.cond(shown.over, scores, zeros)
 
     def score(self, row: NDArray[np.int32]) -> Mapping[str, NDArray[np.float32]]:
-        """f32[2] each: the measures of a finished game."""
+        """f32[2] each: the measures of a finished game with both seats free."""
         reals = row.view(np.float32)
         return {name: reals[where] for name, where in self._scores.items()}
 
@@ -171,8 +179,8 @@ def from_shapes(described: Any) -> Any:
 
 
 @lru_cache(maxsize=32)
-def program_for(game: Game, opponent: Bot, observe: Observe) -> Program:
-    return Program(game, opponent, observe)
+def program_for(game: Game, opponent: Bot, observe: Observe, end_info: EndInfo) -> Program:
+    return Program(game, opponent, observe, end_info)
 
 
 @lru_cache(maxsize=32)

@@ -15,10 +15,10 @@ from jax import Array
 from numpy.typing import NDArray
 from pydantic import Field, create_model, model_validator
 
-from kibitz.core.act import Masks
+from kibitz.core.act import Act, Masks
 from kibitz.core.bots import Bot, seated
 from kibitz.core.envs.gym_spaces import MaskableBatch, MaskableMultiDiscrete
-from kibitz.core.envs.program import Observe
+from kibitz.core.envs.program import EndInfo, Observe
 from kibitz.core.game import Game
 from kibitz.core.options import Options, PlayerSpec
 from kibitz.core.play.resolve import bot_for
@@ -100,7 +100,15 @@ def feature_space(setup: EnvSetup, limit: float = FEATURE_LIMIT) -> spaces.Box:
 
 def own_scores(scores: Mapping[str, Any]) -> dict[str, Any]:
     """The learner's number of every measure."""
-    return {name: value[..., 0].astype(np.float64) for name, value in scores.items()}
+    return {name: value[0] for name, value in scores.items()}
+
+
+def only_choices(masks: Masks, act: Act) -> Act:
+    """A head with one legal value takes it whatever the action says."""
+    return tuple(
+        jnp.where(jnp.sum(mask, axis=0) == 1, jnp.argmax(mask, axis=0).astype(jnp.int32), value)
+        for mask, value in zip(masks, act, strict=True)
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,8 +123,11 @@ class Form:
     action_space: Callable[[EnvSetup], spaces.Space[Any]] = lambda setup: MaskableMultiDiscrete(list(setup.game.sizes))
     action_batch: Callable[[EnvSetup, int], spaces.Space[Any]] = lambda setup, n: MaskableBatch(setup.game.sizes, n)
     """The action space of n environments. Here as in `action_space`, `sample` takes `action_masks()`."""
-    end_info: Callable[[Mapping[str, Any]], dict[str, Any]] = own_scores
-    """Scores, f32[..., 2] each -> what the last step's info adds, in arrays of the same leading shape."""
+    end_info: EndInfo = own_scores
+    heads: Callable[[Any], tuple[Any, ...]] = lambda actions: tuple(actions.T)
+    """The actions of many environments -> the values of each head; in NumPy or JAX."""
+    repair: Callable[[Any], Callable[[Masks, Act], Act]] = lambda options: only_choices
+    """options -> masks and acts with games last -> the acts that the vector environment takes them for."""
     flat: Callable[[Any, Any], NDArray[np.float32]] | None = None
     """options, observation of one or of many -> f32[..., n] in 0..1, for networks; None: it is a vector already."""
 

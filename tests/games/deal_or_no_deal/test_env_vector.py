@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import gymnasium as gym
+import jax
 import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from kibitz.games.deal_or_no_deal.envs.gym_env import NegotiationVectorEnv
-from tests.games.deal_or_no_deal.envs import ID, MODES, N, act, at_table, claim_all, make
+from kibitz.hints import HintInjectorVectorEnv
+from tests.games.deal_or_no_deal.envs import HEAVY, ID, MODES, N, act, at_table, claim_all, error_of, make
 from tests.games.deal_or_no_deal.oracle import DISAGREE, INSIST, PROPOSE
 from tests.twins import assert_same, play_beside
 
@@ -135,3 +137,60 @@ def test_later_steps_do_not_change_earlier_observations() -> None:
             env.step(act(PROPOSE, *info["oA_max"]) if env is single else claim_all(info))
         assert_same({name: np.asarray(value) for name, value in first.items()}, kept[0])
         np.testing.assert_array_equal(info["action_mask"], kept[1])
+
+
+@HEAVY
+@pytest.mark.parametrize("mode", ["NextStep", "SameStep"])
+def test_arrays_on_the_device_hold_the_numbers_of_numpy_arrays(mode: str) -> None:
+    n = 130  # more than one chunk of rows
+    on_host = NegotiationVectorEnv(n, autoreset_mode=mode, illegal="penalty")
+    on_device = NegotiationVectorEnv(n, autoreset_mode=mode, illegal="penalty", arrays="jax")
+    rng = np.random.default_rng(0)
+    (seen, _), (expected, _) = on_device.reset(seed=3), on_host.reset(seed=3)
+    finished = 0
+    for _ in range(6):
+        assert isinstance(seen["counts"], jax.Array)
+        assert_same({name: np.asarray(value, np.int64) for name, value in seen.items()}, expected)
+        np.testing.assert_array_equal(on_device.action_masks(), on_host.action_masks())
+        actions = {"act_type": rng.integers(0, 5, n), "oA": rng.integers(0, 5, (n, 3))}
+        seen, *ours = on_device.step(jax.tree.map(jax.numpy.asarray, actions))
+        expected, *theirs = on_host.step(actions)
+        for mine, other in zip(ours[:3], theirs[:3], strict=True):
+            np.testing.assert_allclose(mine, other)
+        final = ours[3].pop("final_obs", None)
+        for i, row in enumerate(theirs[3].pop("final_obs", ())):
+            if row is not None:
+                assert_same({name: np.asarray(value[i], np.int64) for name, value in final.items()}, row)
+        finished += int(theirs[1].sum())
+        flat = jax.tree.map(np.asarray, ours[3])
+        for name, value in theirs[3].pop("final_info", {}).items():
+            at = theirs[3]["_final_info"]
+            np.testing.assert_array_equal(flat["final_info"][name][at], value[at], err_msg=name)
+        for name, value in theirs[3].items():
+            np.testing.assert_array_equal(flat[name], value, err_msg=name)
+    assert finished > n
+
+
+def test_an_environment_on_the_device_says_what_it_cannot_do() -> None:
+    assert "numpy, jax, torch" in error_of(lambda: NegotiationVectorEnv(2, arrays="cupy"))
+    assert "arrays='numpy'" in error_of(lambda: NegotiationVectorEnv(2, arrays="jax", illegal="error"))
+    assert "arrays='numpy'" in error_of(lambda: HintInjectorVectorEnv(NegotiationVectorEnv(2, arrays="jax")))
+    env = NegotiationVectorEnv(2, arrays="jax")
+    env.reset(seed=0)
+    assert "oA" in error_of(lambda: env.step({"act_type": jax.numpy.zeros(2, int)}))
+
+
+@HEAVY
+def test_tensors_share_the_memory_of_jax_arrays() -> None:
+    torch = pytest.importorskip("torch", reason="PyTorch is too large for the suite's own extras")
+    env = NegotiationVectorEnv(N, arrays="torch")
+    first, _ = env.reset(seed=0)
+    legal = env.action_space.sample(env.action_masks().numpy())
+    seen, rewards, over, _, infos = env.step({name: torch.as_tensor(value) for name, value in legal.items()})
+    again = NegotiationVectorEnv(N)
+    again.reset(seed=0)
+    expected = again.step(legal)
+    assert_same({name: value.numpy().astype(np.int64) for name, value in seen.items()}, expected[0])
+    np.testing.assert_array_equal(rewards.numpy(), expected[1])
+    assert env.action_masks().data_ptr() == env._masks.unsafe_buffer_pointer()
+    assert infos["action_mask"].dtype == torch.bool and first["counts"].dtype == torch.int32 and not over.all()

@@ -56,7 +56,7 @@ def observe(settings: Settings, view: View, masks: Masks) -> tuple[dict[str, Arr
 
 def end_info(scores: Mapping[str, Any]) -> dict[str, Any]:
     own = {"won": scores["win"], "run_difference": scores["run_difference"]}
-    return {name: value[..., 0].astype(np.float64) for name, value in own.items()}
+    return {name: value[0] for name, value in own.items()}
 
 
 FORM = Form(
