@@ -121,19 +121,22 @@ class CompiledPhase:
             practice = self.practice(learner.pool, index)
             return update(learner, settings, self.flat, practice, config, axis)  # type: ignore[no-any-return]
 
-        def several(learner: Learner, settings: Any, count: Any) -> tuple[Learner, dict[str, Array]]:
-            shapes = jax.eval_shape(one, learner, settings)[1]
+        each = jax.vmap(one, in_axes=(0, None))
+        if axis is None:
+            each = jax.jit(each)  # traced once, for its shapes and for the loop
+
+        def many(learners: Learner, settings: Any, count: Any) -> tuple[Learner, dict[str, Array]]:
+            shapes = jax.eval_shape(each, learners, settings)[1]
             zeros = {name: jnp.zeros(x.shape, x.dtype) for name, x in shapes.items()}
 
             def body(_: Any, carry: Any) -> Any:
-                learner, sums = carry
-                learner, metrics = one(learner, settings)
-                return learner, {name: sums[name] + value for name, value in metrics.items()}
+                learners, sums = carry
+                learners, metrics = each(learners, settings)
+                return learners, {name: sums[name] + value for name, value in metrics.items()}
 
-            learner, sums = lax.fori_loop(0, count, body, (learner, zeros))
-            return learner, mean_metrics(sums, jnp.maximum(count, 1))
+            learners, sums = lax.fori_loop(0, count, body, (learners, zeros))
+            return learners, mean_metrics(sums, jnp.maximum(count, 1))
 
-        many = jax.vmap(several, in_axes=(0, None, None))
         if axis is None:
             return jit_batch(many, donate_argnums=0)
         mesh, spec = self._mesh, self._spec
