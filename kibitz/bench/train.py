@@ -1,4 +1,4 @@
-"""`kibitz bench train`: steps per second and time to 95 % of the reference, beside Stable-Baselines3.
+"""`kibitz bench train`: steps per second and time to 95 % of the reference, beside Stable-Baselines3 and PyTorch.
 
 All learn on our own environment with the same sizes: 64 games, minibatches of 2,048, 4 epochs, two
 hidden layers of 64 with tanh. The seed's default sizes (minibatches of 64) are timed too.
@@ -15,6 +15,7 @@ import gymnasium
 import jax
 import numpy as np
 
+from kibitz.bench import torch_ppo
 from kibitz.core.bots import seated
 from kibitz.evaluate.match import play_bots
 from kibitz.train.config import Job
@@ -23,7 +24,7 @@ from kibitz.train.phase import build
 ENV_ID = "DealOrNoDialog-v0"
 LARGE = {"num_envs": 64, "rollout": 128, "minibatch": 2048, "epochs": 4}
 SEED = {"num_envs": 64, "rollout": 128, "minibatch": 64, "epochs": 4}
-SUBJECTS = ("kibitz", "seed sizes", "config", "sb3", "sb3 masked", "sb3 seed sizes", "time to 95 %")
+SUBJECTS = ("kibitz", "seed sizes", "config", "PyTorch PPO", "sb3", "sb3 masked", "sb3 seed sizes", "time to 95 %")
 GOAL = 0.95  # of the reference player's mean return
 
 
@@ -38,6 +39,8 @@ def run(
         progress(1)
     rates["kibitz_config"] = ours(job, seconds)
     progress(1)
+    rates["torch_ppo_our_envs"] = torch_ppo.steps_per_second(LARGE, seconds)
+    progress(1)
     for name, sizes, masked in (
         ("sb3_ppo", LARGE, False),
         ("sb3_maskable_ppo", LARGE, True),
@@ -50,6 +53,7 @@ def run(
     return {
         "steps_per_s": {name: None if rate is None else round(rate) for name, rate in rates.items()},
         "ratio_to_sb3_best": _ratio(rates["kibitz"], rates["sb3_ppo"], rates["sb3_maskable_ppo"]),
+        "ratio_to_torch_ppo": _ratio(rates["kibitz"], rates["torch_ppo_our_envs"]),
         "ratio_to_sb3_seed_default": _ratio(rates["kibitz_seed_default"], rates["sb3_ppo_seed_default"]),
         "time_to_95_percent": reached,
         "device": str(jax.devices()[0]),

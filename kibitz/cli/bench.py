@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from kibitz.cli import output
-from kibitz.cli.options import JobOptions, Json
+from kibitz.cli.options import DEFAULT_GAME, GameName, GameOptions, JobOptions, Json, Opponent, Seed, read_game
 
 app = typer.Typer(help="Measure speed on this machine, next to the alternatives.", no_args_is_help=True)
 
@@ -45,6 +45,41 @@ def bench_train(
     with output.progress("timing", len(train.SUBJECTS), quiet=as_json) as advance:
         found = train.run(seconds, job, max_seconds, advance)
     output.result(found, as_json, output.train_bench_table)
+
+
+@app.command("start")
+def bench_start(
+    config: Annotated[str, typer.Option("--config", help="Config of the job to start")] = "configs/ppo_fast.yaml",
+    as_json: Json = False,
+) -> None:
+    """Measure seconds from a command to its first training step, with an empty and with a warm cache of programs."""
+    from kibitz.bench import start
+
+    with output.progress("timing", 1 + start.WARM_RUNS, quiet=as_json) as advance:
+        found = start.run(config, advance)
+    output.facts(found, as_json)
+
+
+@app.command("gap")
+def bench_gap(
+    player: Annotated[str, typer.Option("--player", help="Player to measure: a bot, or policy:RUN")],
+    game: GameName = DEFAULT_GAME,
+    opponent: Opponent = None,
+    episodes: Annotated[int, typer.Option("--episodes", min=2, help="Number of contexts")] = 20_480,
+    seed: Seed = 0,
+    options: GameOptions = None,
+    as_json: Json = False,
+) -> None:
+    """Measure in which of its turns a player loses to the reference: it makes k acts, the reference the rest."""
+    from kibitz.bench import gap
+    from kibitz.core.envs.setup import default_opponent
+    from kibitz.core.play.resolve import bot_for
+
+    record, chosen = read_game(game, options)
+    bots = bot_for(record, player), bot_for(record, opponent or default_opponent(record))
+    with output.progress("playing", gap.series_of(record, chosen.settings()), quiet=as_json) as advance:
+        found = gap.run(record, chosen.settings(), *bots, episodes, seed, advance)
+    output.result(found, as_json, output.gap_table)
 
 
 @app.command("hints")

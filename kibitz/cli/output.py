@@ -189,11 +189,26 @@ def train_bench_table(found: dict[str, Any]) -> Table:
     table.add_column("", justify="right")
     for name, rate in found["steps_per_s"].items():
         table.add_row(name, "not installed" if rate is None else f"{rate:,.0f}")
-    for name in ("ratio_to_sb3_best", "ratio_to_sb3_seed_default"):
+    for name in ("ratio_to_sb3_best", "ratio_to_torch_ppo", "ratio_to_sb3_seed_default"):
         table.add_row(name.replace("_", " "), "-" if found[name] is None else f"{found[name]:,.0f} x")
     goal = found["time_to_95_percent"]
     reached = "not reached" if goal["seconds"] is None else f"{goal['seconds']:,.1f} s"
     table.add_row("to 95 % of the reference", f"{reached}, {goal['steps']:,} steps")
+    return table
+
+
+def gap_table(found: dict[str, Any]) -> Table:
+    means = found["mean_return"]
+    title = f"Mean return: {found['reference']} {means['reference']:.3f}, player {means['player']:.3f}"
+    table = Table(title=Text(title), caption=f"{found['episodes']:,} episodes; 95 % intervals")
+    table.add_column("the player loses")
+    table.add_column("points", justify="right")
+    rows = [(f"with act {number}", loss) for number, loss in enumerate(found["loss_by_act"], 1)]
+    quarters = enumerate(found.get("loss_by_quarter_of_ceilings", ()), 1)
+    rows += [(f"in quarter {number} of the ceilings", loss) for number, loss in quarters]
+    for name, loss in [*rows, ("in all", found["loss"])]:
+        low, high = loss["ci95"]
+        table.add_row(name, f"{loss['mean']:.3f} ({low:.3f} to {high:.3f})")
     return table
 
 

@@ -1,0 +1,54 @@
+"""The benchmarks that need a game, a peer or another process, each at its smallest size."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+from kibitz.bench import gap, start, torch_ppo
+from kibitz.core.bots import seated
+from kibitz.evaluate.match import play_bots
+from tests.train import toy
+
+pytestmark = pytest.mark.conformance
+
+
+def test_the_gap_between_two_players_is_the_sum_of_what_each_act_costs() -> None:
+    game = toy.build(False)
+    settings, player, opponent = game.default_settings, game.bot("random"), game.bot(game.fallback)
+    found = gap.run(game, settings, player, opponent, episodes=64, seed=3)
+    assert sum(loss["mean"] for loss in found["loss_by_act"]) == pytest.approx(found["loss"]["mean"])
+    reference = game.bot(game.reference)
+    for name, bot in (("reference", reference), ("player", player)):
+        alone = play_bots(game, seated(settings, {0: bot, 1: opponent}), (bot, opponent), 64, 3, lambda count: None)
+        if name == "reference":  # the player's chance is drawn beside the reference's, so only this one is the same
+            assert found["mean_return"][name] == pytest.approx(float(np.mean(alone.returns[:, 0])))
+    assert found["loss"]["mean"] > 0
+
+
+def test_a_player_that_is_the_reference_loses_nothing() -> None:
+    game = toy.build(False)
+    reference = game.bot(game.reference)
+    found = gap.run(game, game.default_settings, reference, game.bot(game.fallback), episodes=32, seed=0)
+    assert found["loss"]["mean"] == 0 and found["episodes_with_a_loss"] == 0
+
+
+def test_the_second_start_of_a_training_finds_its_programs_compiled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes = {"num_envs": 8, "rollout": 4, "minibatch": 16, "hidden": [8], "num_train_steps": 64}
+    config = tmp_path / "tiny.yaml"
+    config.write_text(yaml.safe_dump({"env": {"id": "DealOrNoDialog-v0"}, "train": sizes}))
+    monkeypatch.setattr(start, "WARM_RUNS", 1)
+    found = start.run(str(config))
+    assert 0 < found["warm_imports_s"] < found["warm_run_s"] and found["first_run_s"] > 0
+
+
+def test_the_peer_in_pytorch_learns_from_our_tensors() -> None:
+    pytest.importorskip("torch", reason="PyTorch is too large for the suite's own extras")
+    sizes = {"num_envs": 4, "rollout": 4, "minibatch": 8, "epochs": 1}
+    rate = torch_ppo.steps_per_second(sizes, 0.0)
+    assert rate is not None and rate > 0
