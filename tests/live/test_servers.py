@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import random
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from websockets.exceptions import WebSocketException
 from websockets.sync.client import connect
 
+from kibitz.core.play.events import LAST
+from tests.live import record
 from tests.live.conftest import Served, start_server
 from tests.live.machines import Nginx, Postgres, Redis, free_port, wait_until
 
@@ -119,6 +127,116 @@ def test_an_episode_of_one_server_is_watched_played_branched_and_replayed_throug
         with ws(cluster.proxy.url, f"episode_id={long}") as socket:
             read(socket, stopped := [])
         assert stopped[-1]["payload"]["kind"] == "stopped"
+
+
+@dataclass
+class Watching:
+    """Watches an episode through the proxy to its end, and resumes wherever the proxy leads."""
+
+    episode_id: str
+    seen: list[int] = field(default_factory=list)
+    last: dict[str, Any] = field(default_factory=dict)
+    resumed: int = -1
+
+    async def run(self, url: str) -> None:
+        from websockets.asyncio.client import connect
+
+        while self.last.get("type") not in LAST:
+            self.resumed += 1
+            query = f"episode_id={self.episode_id}&since={len(self.seen) - 1}"
+            with suppress(WebSocketException, OSError, TimeoutError):
+                async with connect(f"{url}/custom/ws?{query}", close_timeout=1) as socket:
+                    async for message in socket:
+                        received = json.loads(message)
+                        for event in received.get("events", [received] if "seq" in received else []):
+                            self.seen.append(event["seq"])
+                            self.last = event
+
+
+@dataclass
+class Driving:
+    """Publishes episodes through the proxy, one event at a time, and again if it was not accepted, until stopped."""
+
+    stop: threading.Event = field(default_factory=threading.Event)
+    driven: dict[str, list[int]] = field(default_factory=dict)  # by episode: the events that were accepted
+
+    def run(self, url: str) -> None:
+        with httpx.Client(base_url=url, headers=TOKEN | record.KEY, timeout=60) as client:
+            while not self.stop.is_set():
+                episode_id = f"driven-{len(self.driven)}"
+                sent, stored, at = record.events(episode_id, steps=50), self.driven.setdefault(episode_id, []), 0
+                while at < len(sent):
+                    with suppress(httpx.HTTPError):
+                        answer = client.post("/custom/events", content=json.dumps(sent[at]))
+                        if answer.status_code == 200:
+                            stored.append(sent[at]["seq"])
+                            at += 1
+                    self.stop.wait(0.02)
+
+
+def kill_in_turn(cluster: Cluster, times: int, watch: Callable[[Watching], None]) -> list[Watching]:
+    """Each round starts an episode on one server, watches it through the proxy, and kills and restarts the server."""
+    moments, started = random.Random(3), []
+    restarts = dict[int, Future[Served]]()
+    with ThreadPoolExecutor(2) as pool:  # one restarts while the other plays
+        for kill in range(times):
+            number = kill % 2
+            if number in restarts:
+                cluster.servers[number] = restarts.pop(number).result()
+            started.append(kill_one(cluster, number, watch, moments.uniform(0, 0.3)))
+            restarts[number] = pool.submit(cluster.start, number)
+        for number, restart in restarts.items():
+            cluster.servers[number] = restart.result()
+    return started
+
+
+def kill_one(cluster: Cluster, number: int, watch: Callable[[Watching], None], after: float) -> Watching:
+    victim = cluster.servers[number]
+    with cluster.client(number) as client:
+        answer = client.post("/custom/start_episode", json=LONG | {"pace": 0.02})
+    assert answer.status_code == 202, answer.text
+    one = Watching(answer.json()["episode_id"])
+    watch(one)
+    wait_until(lambda: len(one.seen) > 1, what="an event")
+    time.sleep(after)
+    victim.kill()
+    victim.stop()  # closes its output
+    return one
+
+
+def test_servers_killed_fifty_times_in_turn_lose_nothing_that_was_seen_through_the_proxy(cluster: Cluster) -> None:
+    driving, url = Driving(), cluster.proxy.url.replace("http", "ws", 1)
+
+    async def play() -> list[Watching]:
+        loop, tasks = asyncio.get_running_loop(), list[Any]()
+        driver = loop.run_in_executor(None, driving.run, cluster.proxy.url)
+
+        def watch(one: Watching) -> None:
+            tasks.append(asyncio.run_coroutine_threadsafe(one.run(url), loop))
+
+        try:
+            watched = await asyncio.to_thread(kill_in_turn, cluster, 50, watch)
+        finally:
+            driving.stop.set()
+        async with asyncio.timeout(120):
+            await asyncio.gather(driver, *map(asyncio.wrap_future, tasks))
+        return watched
+
+    watched = asyncio.run(play())
+    with cluster.client() as client:
+
+        def stored(episode_id: str) -> list[Any]:
+            return [json.loads(line) for line in client.get(f"/episodes/{episode_id}/events").text.splitlines()]
+
+        for one in watched:
+            events = stored(one.episode_id)
+            assert one.seen == [event["seq"] for event in events] == list(range(len(events))), "no gap, no loss"
+            assert events[-1]["payload"]["kind"] == "interrupted"
+        for episode_id, accepted in driving.driven.items():
+            assert accepted == [event["seq"] for event in stored(episode_id)] == list(range(len(accepted)))
+        assert client.get("/episodes", params={"status": "running"}).json()["episodes"] == [], "every record is closed"
+    assert len(watched) == 50 and sum(one.resumed for one in watched) >= 50, "the servers killed had watchers"
+    assert len(driving.driven) > 1
 
 
 def test_a_server_that_drains_finishes_its_episodes_and_leaves_new_ones_to_the_others(cluster: Cluster) -> None:
