@@ -54,7 +54,7 @@ def test_ctrl_c_before_the_first_row_leaves_no_file(tmp_path: Path, monkeypatch:
         raise KeyboardInterrupt
         yield
 
-    monkeypatch.setattr(data, "_taught", interrupted)
+    monkeypatch.setattr(data, "_mixed", interrupted)
     game = toy.build(False)
     with pytest.raises(KeyboardInterrupt):
         write_rows(tmp_path / "rows.jsonl", game, game.default_options, Lesson(), 10)
