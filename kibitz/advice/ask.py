@@ -10,7 +10,7 @@ from kibitz.core.act import Masks
 from kibitz.core.game import Game, first_view
 from kibitz.core.words import act_of_fields, idle_fields, question_variables
 from kibitz.llm.answers.answer import CONFIDENCE, Answer
-from kibitz.llm.answers.prompt import Prompt
+from kibitz.llm.answers.prompt import NO_SYSTEM_TEXT, Prompt
 from kibitz.llm.client.blocking import BlockingClient
 from kibitz.llm.client.client import Client, connect
 from kibitz.llm.client.limits import Budget, BudgetTracker, FailurePolicy
@@ -152,7 +152,9 @@ class PositionAsker(Asker):
     def _question(self, position: Position, declared: Mapping[str, Any]) -> Question:
         variables = question_variables(self.game.words, self.prompt.names, *position[:4])
         idle = idle_fields(self.game.heads, self.game.matters, declared, position.masks)
-        return Question(self.prompt.messages(variables), Answer.of(declared, idle), position.ledger)
+        asked = self.prompt.messages(variables)
+        messages = [NO_SYSTEM_TEXT, *asked] if self.preset.taught else asked
+        return Question(messages, Answer.of(declared, idle), position.ledger)
 
     def _advice(self, position: Position, declared: Mapping[str, Any], reply: Reply) -> Advice:
         if reply.fields is None:

@@ -22,7 +22,7 @@ from kibitz.core import interrupt
 from kibitz.core.errors import BadInput
 from kibitz.core.options import Options
 from kibitz.core.paths import write_whole
-from kibitz.teach.libraries import find_device, load_model, load_tokenizer, require
+from kibitz.teach.libraries import find_device, fuse, load_model, load_tokenizer, require
 from kibitz.train.folder import new_folder, written_by_us
 from kibitz.train.logs import Rows, Tensorboard
 
@@ -180,6 +180,8 @@ class Learner:
             )
             model = peft.get_peft_model(model, config, autocast_adapter_dtype=False)
         self.model = model.to(self.device).train()
+        if self.mixed:
+            fuse(self.model)
         self.weights = {name: w for name, w in self.model.named_parameters() if w.requires_grad}
         # an adapter computes in the precision of its frozen model and is updated in float32
         self.exact = {name: weight.detach().clone().float() for name, weight in self.weights.items()}

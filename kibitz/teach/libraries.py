@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -91,6 +92,33 @@ def load_model(base: str, dtype: Any) -> Any:
         if hasattr(model.config, "quantization_config"):
             del model.config.quantization_config
     return model
+
+
+def fuse(model: Any) -> None:
+    """Lets a small model train faster on a GPU, where memory traffic takes most of the time; results stay the same.
+
+    An adapter's matrices are added to the frozen weights once per step instead of to every layer's output, and a norm
+    becomes one kernel instead of six.
+    """
+    torch, peft = require("torch", "peft")
+    functional = torch.nn.functional
+    for module in model.modules():
+        if isinstance(module, peft.tuners.lora.Linear):
+            module.forward = partial(_merged, functional.linear, module)
+        elif type(module).__name__.endswith("RMSNorm") and hasattr(module, "variance_epsilon"):
+            module.forward = partial(_norm, functional.rms_norm, module)
+
+
+def _merged(linear: Any, layer: Any, x: Any) -> Any:
+    if layer.disable_adapters:
+        return layer.base_layer(x)
+    (name,) = layer.active_adapters
+    change = layer.lora_B[name].weight @ layer.lora_A[name].weight
+    return linear(x, layer.base_layer.weight + layer.scaling[name] * change, layer.base_layer.bias)
+
+
+def _norm(rms_norm: Any, layer: Any, x: Any) -> Any:
+    return rms_norm(x, layer.weight.shape, layer.weight, layer.variance_epsilon)
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from kibitz.core.act import Masks
 from kibitz.core.game import Game
 from kibitz.core.words import CONFIDENCE, fields_of_act, is_choice, question_variables
 from kibitz.llm.answers.answer import Answer
-from kibitz.llm.answers.prompt import Prompt
+from kibitz.llm.answers.prompt import NO_SYSTEM_TEXT, Prompt
 
 
 class RowWriter:
@@ -22,7 +22,8 @@ class RowWriter:
         self.game, self.prompt = game, prompt or Prompt.read(game.words.taught_prompt)
 
     def messages(self, position: Position) -> list[dict[str, str]]:
-        return self.prompt.messages(question_variables(self.game.words, self.prompt.names, *position[:4]))
+        asked = self.prompt.messages(question_variables(self.game.words, self.prompt.names, *position[:4]))
+        return [NO_SYSTEM_TEXT, *asked]
 
     def answer(self, position: Position, act: tuple[int, ...], confidence: float = 1.0) -> dict[str, str]:
         """The answer that a model should give, in the game's own contract.

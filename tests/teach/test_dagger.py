@@ -25,7 +25,7 @@ def test_a_folder_of_transformers_plays_and_the_expert_answers(tmp_path: Path) -
         write_rows(tmp_path / name, game, game.default_options, lesson, 20)
     assert (tmp_path / "one").read_text() == (tmp_path / "other").read_text() != (tmp_path / "alone").read_text()
     rows = [json.loads(line)["messages"] for line in (tmp_path / "one").read_text().splitlines()]
-    for asked, answer in rows:
+    for _, asked, answer in rows:
         assert json.loads(answer["content"])["arm"] == int(asked["content"].split("lucky ")[1][0])
 
 
@@ -35,4 +35,4 @@ def test_the_embedded_model_plays_and_the_expert_answers(tmp_path: Path) -> None
     lesson = Lesson(student="llm:embedded", expert="heuristic")
     write_rows(tmp_path / "rows", game, game.default_options, lesson, 4)
     rows = [json.loads(line)["messages"] for line in (tmp_path / "rows").read_text().splitlines()]
-    assert len(rows) == 4 and all("act_type" in json.loads(answer["content"]) for _, answer in rows)
+    assert len(rows) == 4 and all("act_type" in json.loads(answer["content"]) for *_, answer in rows)

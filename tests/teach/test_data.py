@@ -40,7 +40,7 @@ def rows_of(path: Path, game: Game, lesson: Lesson, rows: int) -> list[dict[str,
 def test_the_expert_answers_every_position(tmp_path: Path) -> None:
     game = replace(toy.build(False), words=minimal().words)
     for row in rows_of(tmp_path / "rows.jsonl", game, Lesson(expert="oracle"), 40):
-        asked, answered = row["messages"]
+        _, asked, answered = row["messages"]
         assert (asked["role"], answered["role"]) == ("user", "assistant")
         answer = json.loads(answered["content"])
         lucky, cap = (int(asked["content"].split(f"{name} ")[1][0]) for name in ("lucky", "cap"))
@@ -49,7 +49,7 @@ def test_the_expert_answers_every_position(tmp_path: Path) -> None:
 
 def test_a_game_with_rules_alone_can_be_taught(tmp_path: Path) -> None:
     rows = rows_of(tmp_path / "rows.jsonl", minimal(), Lesson(), 20)
-    assert all(set(json.loads(row["messages"][1]["content"])) == {"arm", "stake", "confidence"} for row in rows)
+    assert all(set(json.loads(row["messages"][-1]["content"])) == {"arm", "stake", "confidence"} for row in rows)
 
 
 def test_a_seed_gives_the_same_file_and_another_seed_another(tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_a_students_play_decides_the_positions_and_the_expert_the_answers(tmp_pa
     game = toy.build(False)
     played = rows_of(tmp_path / "s", game, Lesson(student="heuristic", random_share=0), 40)
     for row in played:
-        asked, answered = row["messages"]
+        _, asked, answered = row["messages"]
         own = [line for line in asked["content"].splitlines() if line.startswith("0: ")]
         assert all(line == "0: (0, 0)" for line in own)  # the student always pulls arm 0
         assert json.loads(answered["content"])["arm"] == int(asked["content"].split("lucky ")[1][0])
@@ -82,7 +82,7 @@ def test_a_rejected_answer_differs_from_the_chosen_one_and_costs_something(tmp_p
     for row in rows_of(tmp_path / "pairs", toy.build(False), Lesson(pairs=True, min_margin=0.5), 30):
         (chosen,), (rejected,) = row["chosen"], row["rejected"]
         assert chosen["content"] != rejected["content"] and row["margin"] > 0.5
-        assert row["prompt"][0]["role"] == "user"
+        assert [one["role"] for one in row["prompt"]] == ["system", "user"]
 
 
 def test_an_interrupt_leaves_whole_rows(tmp_path: Path) -> None:
@@ -107,6 +107,6 @@ def test_opponents_share_the_rows_by_weight(tmp_path: Path) -> None:
     game = get_game(toy.NAME)
     lesson = Lesson(opponents={"heuristic": 1, "oracle": 1}, random_share=0)
     rows = rows_of(tmp_path / "rows", game, lesson, 2048)
-    texts = [row["messages"][0]["content"] for row in rows]
+    texts = [row["messages"][-2]["content"] for row in rows]
     zero = sum("1: (0, 0)" in text for text in texts)
     assert 0 < zero < len(texts)

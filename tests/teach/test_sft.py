@@ -49,6 +49,33 @@ def test_training_lowers_the_loss_and_writes_its_metrics(lesson: tuple[Path, Pat
     assert found["finished"] and float(rows[-1]["loss"]) < 0.5 * float(rows[0]["loss"])
 
 
+def test_the_faster_forward_pass_gives_the_same_logits_and_gradients(lesson: tuple[Path, Path]) -> None:
+    import torch
+    from peft import LoraConfig, get_peft_model
+
+    from kibitz.teach.libraries import fuse, load_model
+
+    torch.manual_seed(0)
+    config = LoraConfig(r=4, lora_alpha=8, target_modules="all-linear", init_lora_weights=False)
+    model: Any = get_peft_model(load_model(str(lesson[0]), torch.float32), config)
+    tokens = torch.arange(60).reshape(3, 20)
+
+    def computed() -> list[Any]:
+        model.zero_grad()
+        logits = model(input_ids=tokens, use_cache=False).logits
+        logits.square().mean().backward()
+        with model.disable_adapter(), torch.no_grad():
+            plain = model(input_ids=tokens, use_cache=False).logits
+        assert not torch.allclose(plain, logits)
+        return [logits.detach(), plain, *(w.grad.clone() for w in model.parameters() if w.grad is not None)]
+
+    before = computed()
+    fuse(model)
+    assert len(before) > 20
+    for old, new in zip(before, computed(), strict=True):
+        torch.testing.assert_close(new, old, rtol=1e-4, atol=1e-6)
+
+
 def test_a_resumed_training_equals_one_that_was_never_stopped(lesson: tuple[Path, Path], tmp_path: Path) -> None:
     from kibitz.teach.sft import train
 

@@ -60,7 +60,7 @@ def test_an_experts_stored_acts_become_rows_while_a_server_has_the_store_open(tm
         found = rows(tmp_path / "rows", str(tmp_path / "a.db"), expert="oracle")
         assert len(found) == 3 * 4
         for row in found:
-            asked, answer = row["messages"][0]["content"], json.loads(row["messages"][1]["content"])
+            asked, answer = row["messages"][-2]["content"], json.loads(row["messages"][-1]["content"])
             assert answer["arm"] == int(asked.split("lucky ")[1][0])
         both = rows(tmp_path / "both", f"sqlite:///{tmp_path}/a.db")
         assert len(both) == 2 * len(found)

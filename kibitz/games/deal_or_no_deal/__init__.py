@@ -12,7 +12,7 @@ from kibitz.core.bots import Bot
 from kibitz.core.game import Drawing, Game, Learning, Measures, Page, QuickStart, Rules
 from kibitz.core.words import Words
 from kibitz.games.deal_or_no_deal import contexts, rules, styles, view, words, yardsticks
-from kibitz.games.deal_or_no_deal.bots import bayes, partner
+from kibitz.games.deal_or_no_deal.bots import bayes, detective, partner
 from kibitz.games.deal_or_no_deal.drawing import frame, reason, review
 from kibitz.games.deal_or_no_deal.options import NegotiationOptions
 
@@ -34,6 +34,7 @@ def build(max_count: int = 4, revealed: bool = False, past_offers: int = 0) -> G
         partner.HEURISTIC,
         partner.RANDOM,
         bayes.bot(max_count),
+        detective.bot(max_count),
         *(partner.kind_bot(kind) for kind in partner.KINDS),
     ]
     return Game(

@@ -17,6 +17,8 @@ from kibitz.llm.answers.answer import Answer
 
 DEFAULT = "configs/llm_prompt.txt"
 HISTORY = "history_str"  # one line per past act, oldest first
+# Before the question to a taught model: otherwise its chat template may add a system text, which costs time to read.
+NO_SYSTEM_TEXT = {"role": "system", "content": ""}
 
 _jinja = ImmutableSandboxedEnvironment(
     undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=False
@@ -90,7 +92,7 @@ class Prompt:
         return text
 
     def messages(self, variables: Mapping[str, str]) -> list[dict[str, str]]:
-        """For `Client.ask`; remote providers prepend a system message."""
+        """For `Client.ask`; remote providers prepend a system message unless there is one."""
         return [{"role": "user", "content": self.render(variables)}]
 
     def _fill(self, variables: Mapping[str, str]) -> str:

@@ -39,8 +39,9 @@ class Remote:
         self.fixed = {"address": redacted(preset.address), "model": preset.model, **sampling, **logprobs}
 
     def request(self, messages: Messages, answer: Answer) -> Mapping[str, Any]:
-        system = system_message(answer, flat=self.preset.structure == "schema")
-        return {**self.fixed, "messages": [system, *messages], **self._structure(answer), **self.preset.extra}
+        if messages[0]["role"] != "system":
+            messages = [system_message(answer, flat=self.preset.structure == "schema"), *messages]
+        return {**self.fixed, "messages": list(messages), **self._structure(answer), **self.preset.extra}
 
     def _structure(self, answer: Answer) -> dict[str, Any]:
         """How this server learns the format of an answer."""
