@@ -53,7 +53,7 @@ def bot(max_count: int) -> Bot:
         chosen = jax.tree.map(lambda *each: jnp.stack(each)[suspect], *acts)
         return Memory(jnp.stack(fits), explains), chosen
 
-    return Bot(name="detective", choose=choose, start=start, precompute=precompute, bit_widths=Memory(0, 0))
+    return Bot(name="detective", choose=choose, start=start, precompute=precompute, bit_widths=Memory._make((0, 0)))
 
 
 def explained(settings: Settings, row: partner.Row, view: View) -> Array:
@@ -79,4 +79,4 @@ def explained(settings: Settings, row: partner.Row, view: View) -> Array:
     same = act_type == view.other_act
     for mine, observed in zip(claim, minus(view.counts, view.offer_for_me), strict=True):
         same &= mine == observed
-    return ((dot(theirs, view.counts) > 0) & same) | (view.other_act == SILENT)
+    return jnp.asarray(((dot(theirs, view.counts) > 0) & same) | (view.other_act == SILENT))
