@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kibitz.advice.quality import evaluate_hints
+from kibitz.advice.hint_scores import evaluate_hints
 from kibitz.evaluate.match import evaluate
 from kibitz.games.deal_or_no_deal import build
 from kibitz.games.deal_or_no_deal.bots import detective, partner
