@@ -214,11 +214,13 @@ class Run:
 
     def _start(self, phase: TrainingPhase, resume: bool) -> tuple[Any, int]:
         """The learner and its step: new, or from the newest complete checkpoint."""
+        learner, step = self._restored(phase) if resume else (phase.begin(), 0)
         with new_folder(self.folder):  # also when a run is resumed: it may have been given more steps
             text = yaml.safe_dump(self.job.model_dump(mode="json"), sort_keys=False)
             write_whole(self.folder / "config.yaml", text)
-        if not resume:
-            return phase.begin(), 0
+        return learner, step
+
+    def _restored(self, phase: TrainingPhase) -> tuple[Any, int]:
         saved, refused = checkpoint.newest(self.folder / "checkpoints")
         self.notes += refused
         if saved is None:
