@@ -116,7 +116,9 @@ def test_every_dependency_is_locked_to_one_version() -> None:
     assert {_name(requirement) for requirement in wanted} - {"kibitz"} <= locked
 
 
-EXACT_IMAGE = re.compile(r"[\w./:-]+:\d+\.\d+\.\d+(-[\w.-]+)?(@sha256:[0-9a-f]{64})?|[\w./:-]+@sha256:[0-9a-f]{64}")
+EXACT_IMAGE = re.compile(  # PostgreSQL's versions have two numbers
+    r"([\w./:-]+:\d+\.\d+\.\d+|postgres:\d+\.\d+)(-[\w.-]+)?(@sha256:[0-9a-f]{64})?|[\w./:-]+@sha256:[0-9a-f]{64}"
+)
 
 
 def images(text: str) -> list[str]:
@@ -147,6 +149,8 @@ def test_every_image_has_an_exact_version() -> None:
         ("python:latest", False),
         ("python:3.11-slim", False),
         ("python:3-slim", False),
+        ("postgres:17.6-alpine", True),
+        ("postgres:17-alpine", False),
         ("$BASE", False),
     ],
 )
