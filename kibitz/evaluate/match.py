@@ -21,7 +21,7 @@ from kibitz.core.interrupt import finishing
 from kibitz.core.play.custom import PlayerLike, as_player
 from kibitz.core.play.episode import play_episode
 from kibitz.core.play.player import BotPlayer, Player
-from kibitz.core.play.resolve import HintChoice, Resolver, player_and_bot
+from kibitz.core.play.resolve import HintChoice, Resolver, pinned, player_and_bot
 from kibitz.core.statistics import mean_ci95
 from kibitz.core.work.executor import Executor, Work
 from kibitz.core.work.parts import in_parts
@@ -178,7 +178,7 @@ def evaluate(
         if out is not None:
             raise BadInput("--styles cannot be combined with --out; evaluate twice.")
     parts.check_out(out, executor)
-    with recorded(out, about_evaluation(game, options, sides, seed)) as record:
+    with recorded(out, lambda: about_evaluation(game, options, sides, seed)) as record:
         found = _evaluate(game, options, sides, episodes, seed, progress, styles, record, executor)
         if record:
             record.finish(found)
@@ -193,11 +193,18 @@ def about_evaluation(
         "game": game.name,
         "game_version": game.version,
         "players": [side.name for side in sides],
+        "checkpoints": [_checkpoint(game, side.name) for side in sides],
         "hints_from": [side.about["hints_from"] for side in sides],
         "options": options.model_dump(mode="json"),
         "pack": pack,
         "seed": seed,
     }
+
+
+def _checkpoint(game: Game, name: str) -> str | None:
+    """The file behind a run's name: once the run has trained on, another policy plays under that name."""
+    file = pinned(game, name)
+    return None if file == name else file.rpartition("/")[2]
 
 
 def _evaluate(

@@ -73,7 +73,7 @@ def evaluate_pack(
         )
     sides = (side_of(game, player), side_of(game, opponent))
     parts.check_out(out, executor)
-    with recorded(out, about_evaluation(game, game.default_options, sides, seed, pack.name)) as record:
+    with recorded(out, lambda: about_evaluation(game, game.default_options, sides, seed, pack.name)) as record:
         found = _evaluate(game, pack, sides, count, seed, progress, record, executor)
         if record:
             record.finish(found)

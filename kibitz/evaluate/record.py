@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -131,12 +131,12 @@ class EvaluationRecord:
 
 
 @contextmanager
-def recorded(folder: Path | None, about: Mapping[str, Any]) -> Iterator[EvaluationRecord | None]:
-    """The record in a folder, new or continued; None without a folder. `about` has to be what the folder began with."""
+def recorded(folder: Path | None, describe: Callable[[], Mapping[str, Any]]) -> Iterator[EvaluationRecord | None]:
+    """The record in a folder, new or continued; None without a folder. Its evaluation has to be the described one."""
     if folder is None:
         yield None
         return
-    about = {"format": FORMAT, **json.loads(json.dumps(about))}
+    about = {"format": FORMAT, **json.loads(json.dumps(describe()))}
     try:
         _begin(folder, about)
         with _locked(folder):

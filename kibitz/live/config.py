@@ -55,9 +55,15 @@ class LiveConfig:
             text = environment.get(variable := f"{VARIABLE_PREFIX}_{one.name}".upper(), "")
             if text:
                 try:
-                    given[one.name] = _read(text, one.default)
+                    # KIBITZ_GUESTS is a switch of the command: as a token, its value could be guessed
+                    given[one.name] = _read(text, False if one.name == "guests" else one.default)
                 except (ValueError, KeyError):
                     raise BadInput(f"{variable} is {text!r}, which {one.name} cannot be; correct it.") from None
+        if given.pop("guests", False):
+            raise BadInput(
+                "KIBITZ_GUESTS needs `kibitz serve`, which prints the invitation; "
+                "unset it, or give guests tokens of their own in the file of KIBITZ_TOKENS."
+            )
         return cls(**given)
 
     def check(self) -> None:
@@ -73,6 +79,8 @@ class LiveConfig:
             raise BadInput(f"{self.embed!r} names no sites; give origins such as https://example.org, or * for all.")
         if self.guests and not guarded:
             raise BadInput("An invitation needs a server with a token; give a --token as well as --guests.")
+        if self.guests:
+            check_token(self.guests, "The invitation's token")
         if self.bus and not self.bus.startswith(("redis://", "rediss://", "unix://")):
             shown = self.bus.split("@")[-1]  # without user and password
             raise BadInput(f"The bus {shown!r} is not supported; give redis://HOST:PORT, or omit --bus.")

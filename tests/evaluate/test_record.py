@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from kibitz.evaluate.packs import evaluate_pack
 from kibitz.evaluate.record import EPISODES, RESULT, read_episodes
 from kibitz.games import get_game, get_pack
 from kibitz.players.llm import llm_player
+from kibitz.train.opponents import POLICY_KIND
 from tests.advice.conftest import fake, presets
 from tests.conftest import Finished
 from tests.llm.fake_server import FakeServer
@@ -81,6 +83,22 @@ def test_an_interrupted_evaluation_continues_and_equals_an_uninterrupted_one(gam
     assert timeless(found) == timeless(whole)
     assert json.loads((tmp_path / "kept" / RESULT).read_text()) == found
     assert [kept.number for kept in read_episodes(tmp_path / "kept")] == [0, 1, 2, 3, 4]
+
+
+def test_a_run_that_has_trained_on_does_not_continue_its_evaluation(
+    game: Game, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step = 16
+    policy = replace(game.bot("random"), name="policy:mine")  # a name whose newest checkpoint changes
+    monkeypatch.setitem(vars(POLICY_KIND), "pin", lambda name: f"/runs/{name}/step_{step}.safetensors")
+
+    def measure() -> dict[str, Any]:
+        return evaluate(game, game.options(), policy, "heuristic", 1, out=tmp_path / "kept")
+
+    assert timeless(measure()) == timeless(measure())
+    step = 32
+    with pytest.raises(BadInput, match=r"checkpoints is \['step_16.safetensors', None\] there and \['step_32"):
+        measure()
 
 
 @pytest.mark.conformance  # compiles cricket

@@ -93,6 +93,12 @@ def test_every_option_of_serve_has_a_variable_and_the_asgi_app_reads_the_same(tm
     )
     with pytest.raises(BadInput, match="KIBITZ_MAX_EPISODES is 'many'"):
         LiveConfig.from_environment({"KIBITZ_MAX_EPISODES": "many"})
+    # KIBITZ_GUESTS=1 is a switch, never a token that anyone can guess
+    with pytest.raises(BadInput, match="needs `kibitz serve`, which prints the invitation"):
+        LiveConfig.from_environment({"KIBITZ_TOKEN": TOKEN, "KIBITZ_GUESTS": "1"})
+    assert not LiveConfig.from_environment({"KIBITZ_TOKEN": TOKEN, "KIBITZ_GUESTS": "no"}).guests
+    with pytest.raises(BadInput, match="The invitation's token is too weak"):
+        LiveConfig(token=TOKEN, guests="1").check()
     assert create_app(config).state.config.max_episodes == 4
     serve = typer.main.get_command(app).commands["serve"]  # type: ignore[attr-defined]
     assert serve.context_settings["auto_envvar_prefix"] == "KIBITZ"
