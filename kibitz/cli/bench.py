@@ -60,6 +60,19 @@ def bench_start(
     output.facts(found, as_json)
 
 
+@app.command("work")
+def bench_work(
+    workers: Annotated[int, typer.Option("--workers", min=2, max=64, help="Processes to compare with one")] = 2,
+    as_json: Json = False,
+) -> None:
+    """Measure how much faster several workers play a tournament than one, and the overhead of an item."""
+    from kibitz.bench import work
+
+    with output.progress("timing", 2 * work.ROUNDS + 1, quiet=as_json) as advance:
+        found = work.run(workers, progress=advance)
+    output.facts(found, as_json)
+
+
 @app.command("gap")
 def bench_gap(
     player: Annotated[str, typer.Option("--player", help="Player to measure: a bot, or policy:RUN")],

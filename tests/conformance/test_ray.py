@@ -25,7 +25,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 PLAYERS = ("heuristic", "partner:conceder", "partner:mirror")
-BATCHES = 350  # of each of the three pairings
+BATCHES = 700  # of each of the three pairings
 
 
 @pytest.fixture(scope="module")

@@ -39,3 +39,10 @@ def test_evaluations_and_rows_are_the_same_with_two_workers(tmp_path: Path) -> N
     assert alone.keys() == shared.keys()
     for name in alone:
         assert repr(alone[name]) == repr(shared[name]), name
+
+
+def test_the_benchmark_of_workers_measures_speed_and_overhead() -> None:
+    from kibitz.bench import work
+
+    found = work.run(2, items=2, rounds=1)
+    assert found["speedup"] > 0 and 0 < found["ms_per_empty_item_local"] < 1000
