@@ -78,7 +78,7 @@ def fits_together(body: dict[str, Any]) -> bool:
     beside = {name: value for name, value in body.items() if value is not None}
     options = {**(inner if isinstance(inner, dict) else {}), **beside}
     try:
-        return _negotiation(options) and _pack(options)
+        return _negotiation(options) and _pack(options) and _private(body)
     except (TypeError, AttributeError, ValueError):
         return True  # malformed on purpose, and refused for another reason
 
@@ -104,3 +104,9 @@ def _pack(options: dict[str, Any]) -> bool:
     begins = _or(options.get("random_start"), False) is not False or _or(options.get("captain_side"), "toss") != "toss"
     named = any(options.get(name) is not None for name in ("eval_pack_id", "split", "index"))
     return not (named and begins) or "captain_preset" in options
+
+
+def _private(body: dict[str, Any]) -> bool:
+    """A person's values stay private, so a game with a person is not `open`."""
+    seats = [*_or(body.get("players"), []), body.get("captain_preset"), body.get("opponent_choice")]
+    return not (body.get("open") is True and ("human" in seats or body.get("human_seat") is not None))

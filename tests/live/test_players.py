@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from kibitz.core.chance import seed_key
+from kibitz.core.errors import BadInput
 from kibitz.core.game import first_view
 from kibitz.core.play.player import Choice, Turn
 from kibitz.core.play.resolve import Resolver
@@ -294,3 +295,12 @@ def test_an_orphaned_episode_is_closed_as_interrupted_and_its_record_is_complete
     closed = store.episode("ep-left")
     assert closed is not None and closed.status == "interrupted"
     PAYLOADS["episode.failed"].model_validate(dict(events[-1].payload))
+
+
+@pytest.mark.parametrize("seats", [{"players": ["human", "heuristic"]}, {"human_seat": 1}])
+def test_no_game_with_a_person_is_open(seats: dict[str, Any]) -> None:
+    assert not EpisodeRequest.read(game="deal_or_no_deal", **seats).completed().shows_hands
+    with pytest.raises(BadInput, match="leave out `open` where a person plays"):
+        EpisodeRequest.read(game="deal_or_no_deal", open=True, **seats).completed()
+    hidden = EpisodeRequest.read(game="deal_or_no_deal", players=["bayes", "heuristic"], open=False)
+    assert not hidden.completed().shows_hands

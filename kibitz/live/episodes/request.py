@@ -41,7 +41,7 @@ class EpisodeRequest(Strict):
     enable_tts: bool = Field(True, description="add audio to the commentary if a voice is available")
     seed: int | None = Field(None, ge=0, le=LAST_SEED, description="play the episode of this seed")
     open: bool | None = Field(
-        None, description="show both seats' private values from the start; omitted: if no person plays"
+        None, description="show both seats' private values from the start, where no person plays; omitted: there, yes"
     )
     adviser: Name | None = Field(None, description="the player that advises seat 0")
     pace: Pace = None
@@ -82,6 +82,8 @@ class EpisodeRequest(Strict):
         filled = {"game": game.name, "players": players, "captain_preset": "", "opponent_choice": ""}
         completed = self.model_copy(update=filled)
         completed._note = note
+        if completed.open and HUMAN in completed.seats:
+            raise BadInput("A person's values stay private until the end; leave out `open` where a person plays.")
         return completed
 
     @property

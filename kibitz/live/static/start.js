@@ -78,7 +78,7 @@ function gamePanel(app, name, game, speech, done) {
   const [main, ...others] = Object.entries(game.options?.properties || {}).map(([key, schema]) => optionField(key, schema, game.defaults?.[key] ?? schema.default)).filter(Boolean);
   const voice = Boolean(speech.speaker) && speech.speaker !== "silence";
   const tts = h("input", { type: "checkbox", checked: voice });
-  const open = h("input", { type: "checkbox" });
+  const hide = h("input", { type: "checkbox" });
   const seed = h("input", { type: "number", min: 0, max: Number.MAX_SAFE_INTEGER, placeholder: "random" });
   const pace = h("select", null, PACES.map(([v, line]) => h("option", { value: v }, line)));
   const trouble = h("div.trouble", { role: "alert" });
@@ -93,7 +93,7 @@ function gamePanel(app, name, game, speech, done) {
     go.disabled = true;
     const request = {
       game: name, players: [first.select.value, second.select.value], eval_pack_id: pack.value || null, enable_tts: tts.checked,
-      open: open.checked || null, adviser: advisers.value || null, options: options(), seed: seed.value === "" ? null : Number(seed.value),
+      open: hide.checked ? false : null, adviser: advisers.value || null, options: options(), seed: seed.value === "" ? null : Number(seed.value),
     };
     if (pace.value !== "") request.pace = Number(pace.value);
     await launch(app, request, trouble, done);
@@ -103,7 +103,7 @@ function gamePanel(app, name, game, speech, done) {
   const box = (input, line) => h("label.check", null, input, h("span", null, line));
   return h("form", { onsubmit: send }, h("div.pair", null, first.node, second.node), why, h("div.pair", null, main, field("Pace", pace)),
     box(tts, h("span", null, "Spoken commentary ", text("small.dim", voice ? `voice: ${speech.speaker}` : speech.why || ""))),
-    h("details", null, h("summary", null, "Research options"), h("div.pair", null, field("Adviser of seat 0", advisers), packs.length > 1 && field("Pack", pack), field("Episode seed", seed), others), box(open, "Open table: watchers see both sides' private values from the start")), trouble, go);
+    h("details", null, h("summary", null, "Research options"), h("div.pair", null, field("Adviser of seat 0", advisers), packs.length > 1 && field("Pack", pack), field("Episode seed", seed), others), box(hide, "Hide both sides' private values from watchers until the end, as where a person plays")), trouble, go);
 }
 
 // Starts an episode and opens it; `trouble` shows why it did not start.
