@@ -25,6 +25,9 @@ SHIFTS = """window.shifted = 0;
   new PerformanceObserver((list) => { for (const one of list.getEntries()) window.shifted += one.value; })
     .observe({ type: 'layout-shift', buffered: true });"""
 
+CUT_OFF = """() => [...document.querySelectorAll('nav, .episode b')]
+  .filter(node => node.clientWidth && node.scrollWidth > node.clientWidth).map(node => node.textContent)"""
+
 
 def shift(page: Any) -> float:
     """The layout shift so far, after the newest frame was measured."""
@@ -34,8 +37,11 @@ def shift(page: Any) -> float:
 
 
 def test_home_starts_a_game_in_one_click_and_an_unknown_address_is_a_page(stage: Served, open_page: Open) -> None:
-    page = open_page("/no/such/page")
+    page = open_page("/players/%")
     page.get_by_role("heading", name="Page not found").wait_for()
+    for address in ("/constructor/x", "/no/such/page"):
+        page.goto(stage.url + address)
+        page.get_by_role("heading", name="Page not found").wait_for()
     page.get_by_role("link", name="Go to the home page").click()
     page.get_by_role("link", name="All episodes").wait_for()
     page.get_by_role("button", name="Bargain with Bayes").click()
@@ -91,6 +97,7 @@ def test_pages_stand_still_while_they_load(open_page: Open, played: dict[str, st
         assert page.get_by_text("0 : 1").count() + page.get_by_text("1 : 0").count() == 0, "points are no result"
         assert shift(page) <= MAX_SHIFT, address
         assert page.evaluate("() => document.documentElement.scrollWidth") <= width, f"{address} scrolls sideways"
+        assert not page.evaluate(CUT_OFF), f"{address} cuts off names"
         page.context.close()
 
 

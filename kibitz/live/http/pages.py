@@ -186,10 +186,10 @@ def router() -> APIRouter:
     async def link(view: str, game: str) -> str:
         return await soon(preloads(view, ""), preloads, view, game) if game else preloads(view, "")
 
-    async def head(request: Request, row: Row) -> str:
+    async def head(request: Request, row: Row | None) -> str:
         """How other sites describe a link to this episode; nothing on a server where watching needs a token."""
         state = request.app.state
-        if state.guard.access.tokens.private:
+        if row is None or state.guard.access.tokens.private:
             return ""
         seq = request.query_params.get("seq", "")
         moment = int(seq) if seq.isascii() and seq.isdigit() and len(seq) < 8 else None
@@ -211,10 +211,13 @@ def router() -> APIRouter:
         async def answer(request: Request) -> Response:
             row = await _row(request)
             file = files()["page.html"]
-            if view == "watch.js" and row is not None and (lines := await head(request, row)):
+            game = _game(request, row) if view in ("watch.js", "embed.js") else ""
+            about = row if view == "watch.js" else None
+            lines, links = await asyncio.gather(head(request, about), link(view, game))
+            if lines:
                 file = file_of(file.body.replace(b"</head>", lines.encode() + b"\n</head>"), file.kind)
             response = file.answer(request)
-            response.headers["Link"] = await link(view, _game(request, row) if view in ("watch.js", "embed.js") else "")
+            response.headers["Link"] = links
             if view == "embed.js" and (sites := request.app.state.config.embed):
                 response.headers["Content-Security-Policy"] = CONTENT_POLICY.format(ancestors=sites)
             return response

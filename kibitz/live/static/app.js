@@ -3,7 +3,7 @@ import { button, h, icon, keepSeat, keptSeat, label, put, set } from "./dom.js";
 
 const THEMES = ["auto", "light", "dark"];
 const VIEWS = { "/": "home", "/custom": "watch", "/lobby": "episodes", "/leaderboard": "leaderboard", "/studies": "studies", "/runs": "runs", "/compare": "compare" };
-const FOLDERS = { e: "watch", embed: "embed", players: "player", tournaments: "tournament" }; // by the first part of an address that has two
+const FOLDERS = { __proto__: null, e: "watch", embed: "embed", players: "player", tournaments: "tournament" }; // by the first part of an address that has two
 const ICONS = { auto: "half", light: "sun", dark: "moon" };
 const PAGES = [["/custom", "Watch"], ["/lobby", "Episodes"], ["/leaderboard", "Leaderboard"], ["/studies", "Studies"], ["/runs", "Runs"]];
 // how a connection state is shown, where its own name will not do
@@ -49,6 +49,11 @@ const app = {
   },
 };
 
+// whether a part of an address decodes
+function readable(part) {
+  try { return Boolean(decodeURIComponent(part)); } catch { return false; }
+}
+
 async function route() {
   const { pathname, search, hash } = location;
   app.shown = null; // the page for the old address must not change the new one
@@ -60,7 +65,7 @@ async function route() {
     else keepSeat(episode, held);
     history.replaceState(null, "", pathname + search);
   }
-  const name = folder ? FOLDERS[folder] : VIEWS[pathname];
+  const name = folder ? readable(rest) && FOLDERS[folder] : VIEWS[pathname];
   for (const one of document.querySelectorAll("nav a")) set(one, "aria-current", one.pathname === pathname ? "page" : null);
   app.showGame();
   const part = await app.need(name || "pages");
