@@ -39,7 +39,7 @@ def test_text_has_a_contrast_of_at_least_four_and_a_half(theme: str) -> None:
     pairs[("on-accent", "accent")] = contrast(palette["on-accent"], palette["accent"])
     pairs[("card", "bad")] = contrast(palette["card"], palette["bad"])
     for soft in ("soft-a", "soft-b"):
-        pairs[("ink", soft)] = contrast(palette["ink"], palette[soft])
+        pairs |= {(word, soft): contrast(palette[word], palette[soft]) for word in ("ink", "dim")}
     assert min(pairs.values()) >= 4.5, min(pairs, key=lambda pair: pairs[pair])
 
 

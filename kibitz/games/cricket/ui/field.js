@@ -23,7 +23,7 @@ export function fieldCard(caption, end) {
   const land = s("circle.landing", { r: 4 });
   const ball = s("circle.flying", { r: 5 });
   const hit = s("g.hit", null, path, land, ball);
-  const svg = s("svg.ground", { role: "img" }, ...grass, strip, hit, men);
+  const svg = s("svg.ground", { role: "img", "aria-label": "The field" }, ...grass, strip, hit, men);
   const win = winBar();
   const middle = middleStrip();
   const box = h("div.turf", null, svg, caption, end);

@@ -1,5 +1,5 @@
 // Deal or No Deal: the talk, each offer as a split, the payoff plane; the table is in table.js.
-import { badge, eachMoment, h, heads, many, put, s, scroll, seatClass, style } from "../../dom.js";
+import { badge, capital, eachMoment, h, heads, many, put, s, scroll, seatClass, style } from "../../dom.js";
 import { chart, ticks } from "../../chart.js";
 import { ITEMS, line, pile, points, rest, tableCard, thing, words, worth } from "./table.js";
 
@@ -62,7 +62,7 @@ export function verdict(state) {
   const named = (seat, own, other) => (seat === mine ? own : `${names[seat]} ${other}`);
   const fair = review.nash;
   const lines = [];
-  if (frame.deal) lines.push(`${seats.map((seat) => named(seat, `That is ${got(seat)}`, `took ${got(seat)}`)).join("; ")}.`);
+  if (frame.deal) lines.push(capital(`${seats.map((seat) => named(seat, `That is ${got(seat)}`, `took ${got(seat)}`)).join("; ")}.`));
   if (fair) lines.push(`The fair split gives ${seats.map((seat) => named(seat, `you ${fair[seat]}`, `${fair[seat]}`)).join(", ")} points${frame.deal ? "" : "; walking away gives nothing"}.`);
   for (const seat of seats) lines.push(...besideBayes(state, seat, seat === mine));
   const head = frame.deal && mine !== undefined ? `You take ${many(ended.returns[mine], "point")}, ${names[1 - mine]} takes ${ended.returns[1 - mine]}.` : String(ended.text || "");
