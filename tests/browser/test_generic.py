@@ -120,7 +120,7 @@ def test_a_game_without_a_page_is_drawn_from_its_frame(auction: str, open_page: 
 def test_the_generic_page_follows_the_replay(auction: str, open_page: Open) -> None:
     page = open_page(f"{auction}?seq=8")
     page.wait_for_function("() => document.querySelector('kibitz-watch')?.timeline?.shown.seq === 8")
-    page.get_by_role("rowheader", name="Round", exact=True).wait_for()
+    page.get_by_role("row", name="Round 3", exact=True).wait_for()  # drawn in a frame after the seek
     assert table(page, "Position", "Round") == ["3"]
     assert page.locator(".changed").first.is_visible()
     assert page.locator(".score .main").all_inner_texts() == ["1", "3"]
