@@ -62,6 +62,21 @@ def test_workers_end_when_the_process_that_started_them_is_killed() -> None:
         assert process.stdout is not None
         workers = [int(process.stdout.readline()) for _ in range(2)]
         process.send_signal(signal.SIGKILL)
+    _wait_for_end(workers)
+
+
+def test_a_worker_that_reports_while_its_parent_dies_still_saves_its_work(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "tests.core.work_items", str(tmp_path / "saved")]
+    with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None and process.stderr is not None
+        worker = int(process.stdout.readline())
+        process.send_signal(signal.SIGKILL)
+        _wait_for_end([worker])
+        assert "BrokenPipe" not in process.stderr.read()
+    assert (tmp_path / "saved").exists()
+
+
+def _wait_for_end(workers: list[int]) -> None:
     late = time.monotonic() + 60
     while any(map(_running, workers)):
         assert time.monotonic() < late, "a worker outlived its parent"

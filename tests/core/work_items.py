@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from kibitz.core import interrupt
 from kibitz.core.errors import BadInput
 from kibitz.core.work.executor import Item, Work
 
@@ -29,9 +30,18 @@ def square(base: int, item: Mapping[str, Any], report: Callable[[Any], None]) ->
         os.kill(os.getpid(), signal.SIGKILL)
     if item.get("tells"):
         report({"pid": os.getpid(), "x": item["x"]})
+    if "saves" in item:
+        with interrupt.rescue(lambda: _save_slowly(Path(item["saves"]))):
+            while True:
+                report({"pid": os.getpid()})
     if item.get("waits"):
         time.sleep(600)
     return base + item["x"] ** 2
+
+
+def _save_slowly(path: Path) -> None:
+    time.sleep(0.3)
+    path.touch()
 
 
 def visible_gpus(base: int, item: Mapping[str, Any], report: Callable[[Any], None]) -> int:
@@ -47,10 +57,11 @@ def items(count: int, **more: Any) -> list[Item]:
 
 
 def main() -> None:
-    """Prints the pids of two workers that never finish."""
+    """Prints the pids of two workers that never finish; given a file, of one that saves it when it has to end."""
     from kibitz.core.work.processes import Processes
 
-    for _ in Processes(2).run(WORK, items(2, tells=1, waits=1), lambda item, said: print(said["pid"], flush=True)):
+    work = items(1, saves=sys.argv[1]) if sys.argv[1:] else items(2, tells=1, waits=1)
+    for _ in Processes(2).run(WORK, work, lambda item, said: print(said["pid"], flush=True)):
         sys.exit("no item should finish")
 
 

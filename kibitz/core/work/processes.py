@@ -33,7 +33,7 @@ class _Worker:
     known: set[Work] = field(default_factory=set)  # what it was sent before
 
     def end(self) -> None:
-        self.connection.close()  # the worker saves what it can and exits
+        self.connection.close()  # the worker saves what it can and exits; harmless the second time
         self.process.join(SAVE_SECONDS)
         self.process.kill()
         self.process.join()
@@ -90,13 +90,17 @@ class Processes(Pool):
         return events
 
     def _abandon(self) -> None:
-        for worker in [one for one in self._alive if one.item is not None]:
-            self._alive.remove(worker)
-            worker.end()
+        self._end([one for one in self._alive if one.item is not None])
 
     def __exit__(self, *_: object) -> None:
-        while self._alive:
-            self._alive.pop().end()
+        self._end(self._alive)
+
+    def _end(self, workers: list[_Worker]) -> None:
+        for worker in workers:
+            worker.connection.close()  # all of them first, so that they save at the same time
+        for worker in list(workers):
+            self._alive.remove(worker)
+            worker.end()
 
 
 def _serve(connection: Connection) -> None:
@@ -109,7 +113,10 @@ def _serve(connection: Connection) -> None:
 
     def say(kind: str, value: Any) -> None:
         with sending:
-            connection.send((kind, value))
+            try:
+                connection.send((kind, value))
+            except OSError:  # the pipe is closed: the other thread saves and then ends this process
+                threading.Event().wait()
 
     known: dict[int, Any] = {}
     while True:
