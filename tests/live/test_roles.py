@@ -8,7 +8,8 @@ import logging
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import httpx
 import pytest
@@ -21,8 +22,10 @@ from kibitz.live.access.control import WRONG_SECONDS, WRONG_TOKENS
 from kibitz.live.access.roles import ROLES, Principal, Tokens
 from kibitz.live.app import create_app
 from kibitz.live.config import LiveConfig
+from kibitz.live.episodes.peers import Peers
 from kibitz.live.http import routes_episodes
 from kibitz.live.http.security import Guard
+from kibitz.live.stream.calls import PeerUnavailable
 from tests.live import record
 from tests.live.conftest import Served, start_server
 from tests.live.machines import wait_until
@@ -312,3 +315,39 @@ def test_wrong_tokens_are_limited_per_address_and_logged(
     assert "right-token" not in caplog.text and "a-wrong-token" not in caplog.text
     passed = WRONG_SECONDS
     assert status("the-right-token") == 200
+
+
+def test_a_seat_that_cannot_be_checked_is_answered_with_503_and_no_invalid_id_is_looked_up(tmp_path: Path) -> None:
+    """Only the server that plays an episode knows its seats' tokens, and it may be gone."""
+    write(tmp_path / "tokens", "watch wanda secret-of-wanda")
+    asked: list[str] = []
+    runner = SimpleNamespace(running={}, bus=SimpleNamespace(link=None, store=SimpleNamespace(owner="here")))
+    peers = Peers(cast(Any, runner))
+
+    async def call(owner: str, request: Any) -> Any:
+        raise PeerUnavailable
+
+    def episode(episode_id: str) -> Any:
+        asked.append(episode_id)
+        return SimpleNamespace(status="running", origin="server", owner="there")
+
+    runner.bus.link, runner.bus.store.episode = SimpleNamespace(calls=SimpleNamespace(call=call)), episode
+    guard = Guard(None, LiveConfig(tokens=tmp_path / "tokens"))
+    guard.access.seat_of = peers.seat
+
+    def status(episode_id: bytes) -> int:
+        sent: list[Any] = []
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        scope = {
+            "type": "http", "method": "GET", "path": "/custom/ws", "headers": [(b"host", b"x")],
+            "query_string": b"seat_token=0-x&episode_id=" + episode_id, "client": ("198.51.100.7", 1),
+        }  # fmt: skip
+        asyncio.run(guard(scope, None, send))  # type: ignore[arg-type]
+        return int(sent[0]["status"])
+
+    assert status(b"ep-1") == 503
+    assert status(b"%00") == status(b"..%2F") == 401
+    assert asked == ["ep-1"], "PostgreSQL refuses some text"

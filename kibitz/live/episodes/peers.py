@@ -11,6 +11,7 @@ from typing import Any
 from kibitz.core.errors import BadInput
 from kibitz.live.episodes.runner import NotYours, Runner
 from kibitz.live.store.base import Query, Row
+from kibitz.live.store.stored_event import ID
 
 Answer = dict[str, Any]
 MAX_RUNNING = 200  # listed
@@ -59,7 +60,7 @@ class Peers:
         link, store = self._bus.link, self._bus.store
         if episode_id in self._runner.running or link is None:
             return await self.answer(request)
-        row = await asyncio.to_thread(store.episode, episode_id)
+        row = await asyncio.to_thread(store.episode, episode_id) if ID.fullmatch(episode_id) else None
         if row is None or row.status != "running" or row.origin != "server" or row.owner == store.owner:
             return {}
         return await link.calls.call(row.owner, request)

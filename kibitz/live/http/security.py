@@ -19,7 +19,9 @@ from kibitz.live.access.limits import RateLimit
 from kibitz.live.access.roles import READING, WATCH_PATH
 from kibitz.live.config import LiveConfig
 from kibitz.live.http.client_address import client_address, is_loopback, is_this_machine
+from kibitz.live.store.base import StoreUnavailable
 from kibitz.live.stream.backlog import Backlog
+from kibitz.live.stream.calls import PeerUnavailable
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -124,7 +126,11 @@ class Guard:
         origin = headers.get(b"origin")
         if origin is not None and (socket or changes) and _netloc(origin) != host.lower():
             return 403, "Requests from other sites are not allowed."
-        if refusal := await self.access.refusal(scope, headers, address):
+        try:
+            refusal = await self.access.refusal(scope, headers, address)
+        except (PeerUnavailable, StoreUnavailable) as error:  # a seat that another server may know
+            refusal = 503, getattr(error, "public", str(error))
+        if refusal:
             return refusal
         if not self._all_requests.take(address) or (
             changes and path.startswith(COSTLY_PATHS) and not self._costly_requests.take(address)

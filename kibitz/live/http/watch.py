@@ -16,6 +16,7 @@ from starlette.websockets import WebSocketDisconnect
 from kibitz.live.http.fast_socket import PUSH
 from kibitz.live.store.base import OutageLog, Row, StoreUnavailable
 from kibitz.live.store.stored_event import ID
+from kibitz.live.stream.calls import PeerUnavailable
 from kibitz.live.stream.channel import Channel, Message, Watcher
 from kibitz.live.stream.hub import Hub
 
@@ -221,11 +222,13 @@ async def _sse(session: WatchSession) -> AsyncIterator[bytes]:
             except StoreUnavailable as error:  # without an end event the browser reconnects by itself
                 session.outages.note(error)
                 return
+            except PeerUnavailable:
+                return
             event_id = f"id: {message.last}\n" if message.first >= 0 else ""
             yield f"{event_id}data: {message.text}\n\n".encode()
             pending = asyncio.ensure_future(anext(messages))
     finally:
         pending.cancel()
-        with suppress(asyncio.CancelledError, StopAsyncIteration, StoreUnavailable):
+        with suppress(asyncio.CancelledError, StopAsyncIteration, StoreUnavailable, PeerUnavailable):
             await pending
         await messages.aclose()  # type: ignore[attr-defined]

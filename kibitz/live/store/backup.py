@@ -130,7 +130,7 @@ def _postgres_snapshot(url: str) -> Iterator[Callable[[str], Iterator[Any]]]:
     try:
         with Connection.connect(url) as db:
             db.isolation_level, db.read_only = psycopg.IsolationLevel.REPEATABLE_READ, True
-            check_version(db.execute(SELECT_VERSION).fetchall()[0][0])
+            check_version(db.execute(SELECT_VERSION).fetchall()[0][0] or 0)
 
             def rows(table: str) -> Iterator[Any]:
                 with db.cursor(name="backup") as cursor:  # in parts: a store may not fit into memory
