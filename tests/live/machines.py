@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import pwd
+import random
 import shutil
 import signal
 import socket
@@ -40,9 +41,12 @@ def missing(reason: str) -> None:
 
 
 def free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])
+    """Below the ports that the system gives to connections, so that none takes it while its server restarts."""
+    for port in random.SystemRandom().sample(range(10_000, 32_000), 100):
+        with socket.socket() as taken, suppress(OSError):
+            taken.bind(("127.0.0.1", port))
+            return port
+    raise OSError("no port is free")
 
 
 def wait_until(holds: Callable[[], bool], seconds: float = 60.0, what: str = "it") -> None:
