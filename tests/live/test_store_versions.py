@@ -152,6 +152,7 @@ def test_a_backup_taken_under_load_restores_to_a_complete_store(kind: str, new: 
     stop.set()
     for thread in threads:
         thread.join()
+    assert (tmp_path / "backup.db").stat().st_mode & 0o777 == 0o600, "only its owner reads private values"
     assert copied["episodes"] == 5 and copied["events"] >= 7 + sum(before.values())
     for target in targets:
         assert restore(str(tmp_path / "backup.db"), target)["events"] == copied["events"]

@@ -38,6 +38,7 @@ def back_up(url: str, file: str, advance: Advance = lambda rows: None) -> Copied
     with _folder(target) as folder:
         copy = _to_file(url, folder / "copy.db", advance)
         found = _complete(copy, url)
+        copy.chmod(0o600)  # it holds private values and drivers' keys
         copy.rename(target)
     return {"store": _shown(url), "file": str(target), **found}
 
