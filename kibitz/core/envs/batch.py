@@ -87,7 +87,7 @@ class Batch:
             settings: Any, envs: EnvState, actions: Any, charge: Array, *rest: Array
         ) -> tuple[EnvState, Result]:
             sizes = program.game.sizes
-            acts = (jnp.clip(x, -1, size).astype(jnp.int32) for x, size in zip(heads(actions), sizes, strict=True))
+            acts = (_within(x, size) for x, size in zip(heads(actions), sizes, strict=True))
             after, result = self._step(settings, envs, tuple(acts), *rest)
             result = result._replace(reward=result.reward - jnp.where(result.illegal, charge, 0))
             return after, jax.tree.map(lambda x: jnp.moveaxis(x, -1, 0), result)
@@ -146,6 +146,13 @@ class Batch:
         now = see_all(after, illegal & ~over if same_step else illegal)
         exchange = Exchange(said, reply) if self.replies else ()
         return after, Result(now, final, scores, reward, over, illegal, exchange)
+
+
+def _within(values: Array, size: int) -> Array:
+    """i32: whole numbers of any type, with -1 or `size` for those outside the head."""
+    if values.dtype == jnp.uint32:  # its largest numbers are negative in int32
+        values = jnp.minimum(values, jnp.uint32(size))
+    return jnp.clip(values.astype(jnp.int32), -1, size)
 
 
 def _made_legal(masks: Masks, act: Act) -> Act:

@@ -148,7 +148,8 @@ class GameVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
             self.heads_of(actions)
             result = self._call_on_device(actions, resets, self._none)
             same_step = self.autoreset_mode is AutoresetMode.SAME_STEP
-            self._over = self._none if same_step else result.over
+            # a copy: a caller may change its tensors, which share memory with the result
+            self._over = self._none if same_step else jnp.array(result.over)
             return self.on_device.stepped(result, same_step)
         acts = self.acts_of(actions)
         before = self._envs, self._rows

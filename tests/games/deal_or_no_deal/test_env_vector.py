@@ -181,10 +181,34 @@ def test_an_environment_on_the_device_says_what_it_cannot_do() -> None:
 
 
 @HEAVY
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.uint32])
+def test_actions_on_the_device_may_be_whole_numbers_of_any_type(dtype: Any) -> None:
+    env = NegotiationVectorEnv(N, arrays="jax", agent_starts=True)
+    _, infos = env.reset(seed=0)
+    legal = {name: jax.numpy.asarray(value, dtype) for name, value in claim_all(infos).items()}
+    assert not env.step(legal)[4]["illegal"].any()
+    largest = legal | {"oA": jax.numpy.full((N, 3), np.iinfo(dtype).max, dtype)}
+    assert env.step(largest)[4]["illegal"].all()
+
+
+@HEAVY
+def test_a_changed_tensor_does_not_reset_an_environment() -> None:
+    torch = pytest.importorskip("torch", reason="PyTorch is too large for the suite's own extras")
+    env = NegotiationVectorEnv(N, arrays="torch", agent_starts=True)
+    env.reset(seed=0)
+    kept = {"act_type": torch.zeros(N, dtype=torch.int64), "oA": torch.full((N, 3), 9)}  # illegal, so no deal
+    before, _, over, _, _ = env.step(kept)
+    assert not over.any()
+    over |= True
+    assert (env.step(kept)[0]["turns_remaining"] < before["turns_remaining"]).all()
+
+
+@HEAVY
 def test_tensors_share_the_memory_of_jax_arrays() -> None:
     torch = pytest.importorskip("torch", reason="PyTorch is too large for the suite's own extras")
     env = NegotiationVectorEnv(N, arrays="torch")
     first, _ = env.reset(seed=0)
+    env.action_space.seed(0)
     legal = env.action_space.sample(env.action_masks().numpy())
     seen, rewards, over, _, infos = env.step({name: torch.as_tensor(value) for name, value in legal.items()})
     again = NegotiationVectorEnv(N)
@@ -192,5 +216,6 @@ def test_tensors_share_the_memory_of_jax_arrays() -> None:
     expected = again.step(legal)
     assert_same({name: value.numpy().astype(np.int64) for name, value in seen.items()}, expected[0])
     np.testing.assert_array_equal(rewards.numpy(), expected[1])
+    np.testing.assert_array_equal(over.numpy(), expected[2])
     assert env.action_masks().data_ptr() == env._masks.unsafe_buffer_pointer()
-    assert infos["action_mask"].dtype == torch.bool and first["counts"].dtype == torch.int32 and not over.all()
+    assert infos["action_mask"].dtype == torch.bool and first["counts"].dtype == torch.int32
