@@ -60,7 +60,7 @@ class RayCluster(Pool):
 
     def _look(self) -> None:
         if time.monotonic() - self._looked > LOOK_SECONDS:
-            self._looked, there = time.monotonic(), ray.cluster_resources()  # type: ignore[no-untyped-call]
+            self._looked, there = time.monotonic(), ray.cluster_resources()
             self._cpus, self._gpus = max(1, int(there.get("CPU", 1))), int(there.get("GPU", 0))
 
     def _capacity(self) -> int:
@@ -70,7 +70,7 @@ class RayCluster(Pool):
     def _send(self, work: Work, item: Item) -> None:
         if work not in self._sent:
             self._sent[work] = (uuid4().hex, ray.put((work.prepare, work.perform, work.spec)))
-        task = _perform.options(name=f"kibitz {item.name(work)}", num_gpus=1 if work.gpu and self._gpus else 0)
+        task = _task.options(name=f"kibitz {item.name(work)}", num_gpus=1 if work.gpu and self._gpus else 0)
         self._streams[task.remote(*self._sent[work], item.arguments | item.more())] = item
 
     def _events(self) -> list[Event]:
@@ -119,7 +119,6 @@ def _no_cluster(address: str, reason: str) -> BadInput:
 _prepared: dict[str, Prepared] = {}  # of this worker, by the work's name
 
 
-@ray.remote(num_cpus=1, max_retries=0, num_returns="streaming")
 def _perform(name: str, work: Any, arguments: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     prepared = _prepared.get(name) or _prepared.setdefault(name, Prepared(*work))
@@ -134,3 +133,6 @@ def _perform(name: str, work: Any, arguments: dict[str, Any]) -> Iterator[tuple[
         yield kind, value
         if kind != "report":
             return
+
+
+_task: Any = ray.remote(num_cpus=1, max_retries=0, num_returns="streaming")(_perform)
