@@ -181,7 +181,7 @@ def test_watchers_see_both_hands_of_machines_and_neither_beside_a_person(stage: 
     mine.get_by_role("button", name="Walk away (0 : 0)").click()
     mine.get_by_role("button", name="Yes, walk away").click()
     ended(mine)
-    assert "walking away gives nothing" in mine.locator(".endcard").inner_text()
+    mine.locator(".endcard", has_text="walking away gives nothing").wait_for()
     open_tab(mine, "Thinking")
     mine.get_by_text("Hint: ").first.wait_for()  # hints are public now, without a reload
     assert mine.get_by_role("link", name="Your game").count() == 0

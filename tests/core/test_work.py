@@ -29,6 +29,7 @@ def test_the_name_of_an_item_says_what_it_computes() -> None:
 
 def test_processes_compute_what_one_process_computes_and_keep_running_after_an_error(tmp_path: Path) -> None:
     expected = {x: 100 + x * x for x in range(9)}
+    others = multiprocessing.active_children()  # of tests before this one
     assert {item.arguments["x"]: value for item, value in Here().run(WORK, items(9))} == expected
     told = []
     with Processes(2) as pool:
@@ -42,7 +43,7 @@ def test_processes_compute_what_one_process_computes_and_keep_running_after_an_e
         assert sorted(value for _, value in pool.run(WORK, dying)) == [100, 101, 104]
         for _ in pool.run(WORK, [*items(1), *items(4, waits=1)]):
             break  # leaving early stops the items that wait ten minutes
-    assert not multiprocessing.active_children()
+    assert set(multiprocessing.active_children()) <= set(others)
 
 
 def test_an_item_that_always_kills_its_worker_ends_the_run_and_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:

@@ -88,7 +88,7 @@ def test_progress_counts_every_episode_of_every_run() -> None:
 
 
 def test_unknown_players_and_no_episodes_are_refused_before_anything_is_played() -> None:
-    with pytest.raises(BadInput, match="choose one of bayes, heuristic"):
+    with pytest.raises(BadInput, match="choose one of bayes, detective, heuristic"):
         evaluate(GAME, OPTIONS, "nobody", "heuristic", 10)
     with pytest.raises(BadInput, match="at least 1"):
         evaluate(GAME, OPTIONS, "heuristic", "heuristic", 0)

@@ -140,12 +140,11 @@ def test_a_frame_is_plain_data_and_public() -> None:
 
 
 def test_fields_and_types_carry_the_right_article() -> None:
-    said = [prompt.act_text((2, 0, field, 3, 0)) for field in range(4)]
-    assert [text.split(" to ")[1].split(" field")[0] for text in said] == [
-        "an attacking",
-        "a balanced",
-        "a defensive",
-        "a death",
+    said = [prompt.history_line({"seat": 1, "act": (2, 0, field, 3, 0)}) for field in range(4)]
+    assert [text.removeprefix("seat 1 bowls yorker to ") for text in said] == [
+        "an attacking field",
+        "a balanced field",
+        "a defensive field",
+        "a death field",
     ]
-    assert prompt.history_line({"seat": 1, "act": (2, 0, 0, 3, 0)}) == "seat 1 bowls yorker to an attacking field"
     assert tool_calls._short(object()) == "an object"
