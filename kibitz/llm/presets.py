@@ -7,6 +7,7 @@ import logging
 import os
 import re
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -213,14 +214,14 @@ def why_not(preset: Preset, probe: float = 0.0) -> str:
     key_env = preset.key_env or (GROQ_KEY if preset.provider == "groq" else "")
     if key_env and not os.environ.get(key_env, "").strip():
         return f"{key_env} is not set."
-    return asyncio.run(_probe(preset, key_env, probe)) if probe else ""
+    return _probed(preset, key_env, probe) if probe else ""
 
 
 def not_listening(preset: Preset) -> str:
     """Why a preset whose server belongs on this machine cannot be used: it is not there. Empty for other presets."""
     if not preset.remote or urlsplit(preset.base_url).hostname not in LOOPBACK:
         return ""
-    return asyncio.run(_probe(preset, preset.key_env, LISTENING_SECONDS))
+    return _probed(preset, preset.key_env, LISTENING_SECONDS)
 
 
 def _why_not_embedded(preset: Preset) -> str:
@@ -241,6 +242,12 @@ def _why_not_local_hf(preset: Preset) -> str:
     if is_path and not (Path(preset.model).expanduser() / "config.json").is_file():
         return f"There is no model in the folder {preset.model!r}."
     return ""
+
+
+def _probed(preset: Preset, key_env: str, seconds: float) -> str:
+    """In a thread of its own, because the caller may run in an event loop."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, _probe(preset, key_env, seconds)).result()
 
 
 async def _probe(preset: Preset, key_env: str, seconds: float) -> str:

@@ -73,7 +73,7 @@ def test_supervised_rows_of_a_bot_ask_the_games_question(kibitz: Command, kept: 
     rows = exported(kibitz, kept, "sft", "--player", "oracle")
     assert len(rows) == 3 * 4
     for row in rows:
-        assert [message["role"] for message in row["messages"]] == ["user", "assistant"]
+        assert [message["role"] for message in row["messages"]] == ["system", "user", "assistant"]
         assert json.loads(row["messages"][-1]["content"])["arm"] in (0, 1)
 
 

@@ -162,10 +162,12 @@ class HttpOutlet:
                 if answer.status_code not in RETRY_STATUSES:
                     raise DeliveryRefused(f"The server answered {problem}")
             self.retries += 1
+            place = httpx.URL(self.url).netloc.decode()  # without a password
             if time.monotonic() - began > self._give_up:
-                raise DeliveryRefused(f"The server has been unreachable for {self._give_up:g} s ({problem}).")
+                raise DeliveryRefused(
+                    f"The server at {place} has been unreachable for {self._give_up:g} s ({problem})."
+                )
             if self.retries == 1:
-                place = httpx.URL(self.url).netloc.decode()  # without a password
                 self._report(f"The server at {place} is unreachable ({problem}); events are queued until it returns.")
             time.sleep(pause)
             pause = min(pause * 2, 1.0)
