@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import pwd
 import random
@@ -23,14 +22,12 @@ CONFIGURATION = Path(__file__).resolve().parents[2] / "deploy" / "nginx.conf"
 VERSIONS = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: int(path.parent.name))
 
 
-def ends_with_tests(number: int = signal.SIGKILL) -> Callable[[], None]:
-    """For a child before its program starts: the kernel sends it this signal when its parent ends, even by kill -9."""
-    prctl = ctypes.CDLL(None).prctl
+def ends_with_tests(command: list[str], number: str = "KILL") -> list[str]:
+    """The kernel sends the program this signal when its parent ends, even by kill -9.
 
-    def ask_kernel() -> None:
-        prctl(1, number)  # PR_SET_PDEATHSIG
-
-    return ask_kernel
+    Not by `preexec_fn`, which forks in Python; JAX warns of that.
+    """
+    return ["setpriv", "--pdeathsig", number, *command] if shutil.which("setpriv") else command
 
 
 def missing(reason: str) -> None:
@@ -90,7 +87,7 @@ class Redis:
             "--dir",
             str(self._folder),
         ]
-        self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, preexec_fn=ends_with_tests())
+        self._process = subprocess.Popen(ends_with_tests(command), stdout=subprocess.DEVNULL)
         wait_until(lambda: answers(self.port), what="redis")
 
     def stop(self) -> None:
@@ -135,10 +132,8 @@ class Postgres:
         command = [str(self._bin / "postgres"), "-D", str(self._data), "-p", str(self.port), "-k", str(self._data)]
         settings = ["-c", "fsync=off", "-c", "listen_addresses=127.0.0.1", "-c", "shared_buffers=16MB"]
         with open(self._data.parent / "log", "ab") as log:
-            self._process = subprocess.Popen(
-                [*command, *settings], stdout=log, stderr=log, cwd="/", **self._as,
-                preexec_fn=ends_with_tests(signal.SIGQUIT),  # which also ends its children
-            )  # fmt: skip
+            whole = ends_with_tests([*command, *settings], "QUIT")  # which also ends its children
+            self._process = subprocess.Popen(whole, stdout=log, stderr=log, cwd="/", **self._as)
         ready = [str(self._bin / "pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(self.port)]
         wait_until(lambda: subprocess.run(ready).returncode == 0, what="postgresql")
 
@@ -202,7 +197,7 @@ class Nginx:
         )
         (folder / "nginx.conf").write_text(text, encoding="utf-8")
         command = [str(program), "-p", str(folder), "-c", "nginx.conf", "-g", "daemon off; master_process off;"]
-        self._process = subprocess.Popen(command, preexec_fn=ends_with_tests())
+        self._process = subprocess.Popen(ends_with_tests(command))
         wait_until(lambda: answers(self.port), what="nginx")
 
     @property
