@@ -30,6 +30,7 @@ from fastapi.responses import FileResponse, JSONResponse
 
 from kibitz.core.paths import cache_folder, write_whole
 from kibitz.live.public_text import public_text
+from kibitz.live.voice.opus import opus_of
 from kibitz.live.voice.speakers import Cartesia, ChosenSpeaker, Speaker, SpeechError, default_speaker
 
 log = logging.getLogger("kibitz.live")
@@ -173,8 +174,6 @@ class Speech:
 
     def _make(self, name: str, line: str) -> None:
         try:
-            from kibitz.live.voice.opus import opus_of  # a server that stays silent does without it
-
             self._write(name, opus_of(self.speaker.speak(line)))
             failure = None
         except SpeechError as error:
