@@ -63,6 +63,8 @@ class ImmediateFailures:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if getattr(main := sys.modules["__main__"], "__file__", "") is None:  # in a worker of xdist; Ray expects a name
+        del main.__file__
     usual: httpx.Timeout = inspect.signature(httpx.get).parameters["timeout"].default
     usual.connect = usual.read = usual.write = usual.pool = BUSY_SECONDS
     if not hasattr(config, "workerinput"):
