@@ -128,5 +128,6 @@ def _drawing(name: str) -> Any:
 
     try:
         return get_game(name).drawing if name in game_names() else None
-    except Exception:  # a foreign game that cannot be imported
+    except Exception:  # a foreign game that cannot be imported; the list of games says so
+        log.debug("the game %s cannot be loaded", name, exc_info=True)
         return None
