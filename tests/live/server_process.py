@@ -74,11 +74,14 @@ class Child:
 def _no_main() -> Iterator[None]:
     """Hides pytest's main module, which a child would import first."""
     main = sys.modules["__main__"]
-    kept = {name: getattr(main, name, None) for name in ("__spec__", "__file__")}
-    vars(main).update(dict.fromkeys(kept))
+    names = ("__spec__", "__file__")
+    kept = {name: vars(main)[name] for name in names if name in vars(main)}
+    vars(main).update(dict.fromkeys(names))
     try:
         yield
     finally:
+        for name in names:  # an attribute that was absent stays absent: Ray takes a main file of None for a name
+            del vars(main)[name]
         vars(main).update(kept)
 
 
