@@ -139,7 +139,7 @@ def _watch(run: Run, browser: bool, leave: bool, as_json: bool) -> dict[str, Any
         pages = [url + str(episode["url"]) for episode in started]
         if not as_json:
             out.print("[bold]Live[/bold]: a cricket match, and a negotiation of the new policy")
-            for page in [*pages, f"{url}/custom"]:
+            for page in [*pages, f"{url}/"]:
                 out.print(f"  {page}", markup=False, highlight=False)
         if browser:
             for page in pages:

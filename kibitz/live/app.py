@@ -19,6 +19,7 @@ from kibitz.games import game_names, usable_games
 from kibitz.live.config import LiveConfig
 from kibitz.live.episodes import janitor
 from kibitz.live.episodes.peers import Peers
+from kibitz.live.episodes.reference import References
 from kibitz.live.episodes.runner import Runner
 from kibitz.live.episodes.warmup import Warmup
 from kibitz.live.http import pages, routes_custom, routes_episodes, watch
@@ -62,6 +63,7 @@ def create_app(config: LiveConfig | None = None) -> FastAPI:
     app.state.catalogue = Catalogue(config.runs, config.default_game)
     app.state.outlines = Outlines(bus.store)
     app.state.cards = Cards(app.state.outlines)
+    app.state.references = References(bus.store, config.runs)
     app.state.metrics, app.state.readiness = Metrics(app.state), Readiness(bus.store)
     games = game_names()
     default_game = config.default_game or games[0]

@@ -52,10 +52,17 @@ def test_home_starts_a_game_in_one_click_and_an_unknown_address_is_a_page(stage:
 
 
 def test_home_shows_real_scores_and_the_course_of_each_game(stage: Served, open_page: Open) -> None:
-    episode_id = stage.start(game="cricket", max_overs=1, seed=4)
-    stage.wait_for_end(episode_id)
+    episode_id = stage.start(game="cricket", max_overs=1, seed=4, pace=0.3)
     page = open_page("/")
     match = page.locator(f"a.episode[href='/e/{episode_id}']")
+    match.get_by_text("in play").wait_for()
+    # the row and the featured game follow the match to its end without a reload
+    match.get_by_text("finished").wait_for()
+    feature = page.locator(".feature")
+    feature.get_by_text("finished").wait_for()
+    scores = stage.get("/episodes", outline=True, limit=1)["episodes"][0]["outline"]["score"]
+    assert feature.locator(".side .num").all_inner_texts() == scores
+    page.reload()
     assert len(re.findall(r"\d+/\d+ \(\d+\.\d\)", match.inner_text())) == 2, "runs, wickets and overs of both sides"
     assert re.search(
         r"win probability of the first side: \d+ %", match.locator("svg.spark").get_attribute("aria-label")

@@ -75,7 +75,7 @@ def test_a_teacher_shares_a_key_moment(stage: Served, open_page: Open, played: d
     wanted = int(link.rpartition("=")[2])
     shared.wait_for_function(f"() => document.querySelector('kibitz-watch').timeline.shown.seq === {wanted}")
     page_text = httpx.get(link, headers={"Accept": "text/html"}).text
-    assert f"card.svg?seq={wanted}" in page_text and 'property="og:title"' in page_text
+    assert f"card.png?seq={wanted}" in page_text and 'property="og:title"' in page_text
 
 
 @pytest.mark.conformance
@@ -107,7 +107,8 @@ def test_another_site_shows_an_episode_in_a_frame_only_where_the_operator_allows
         )
         site.shutdown()
     assert len(json.loads(seen)) >= 1 and '"utilities"' not in seen
-    assert "utilities" not in httpx.get(f"{server.url}/episodes/{started['episode_id']}/card.svg").text
+    card = httpx.get(f"{server.url}/episodes/{started['episode_id']}/card.png")
+    assert card.headers["content-type"] == "image/png" and card.content.startswith(b"\x89PNG")
     policy = httpx.get(server.url + address).headers["content-security-policy"]
     assert policy.endswith("frame-ancestors *")
     assert httpx.get(f"{server.url}/").headers["content-security-policy"].endswith("frame-ancestors 'none'")

@@ -37,12 +37,27 @@ LABELS = """() => [...document.querySelectorAll('.ground text.pos')].map(node =>
 })"""
 
 
-def place_field(page: Any, field: str, left: bool, number: int) -> None:
-    """Draws the page with this field, as if it had been set for the next ball."""
+# the names that the ball's path crosses
+CROSSED = """() => {
+  const { x: left, y: top } = document.querySelector('.ground').getBoundingClientRect();
+  const path = document.querySelector('.flight');
+  const points = [...Array(120).keys()].map(i => path.getPointAtLength(path.getTotalLength() * i / 119));
+  return [...document.querySelectorAll('.ground text.pos')].filter(node => {
+    const box = node.getBoundingClientRect();
+    return points.some(({ x, y }) => x + left > box.left && x + left < box.right
+      && y + top > box.top && y + top < box.bottom);
+  }).map(node => node.textContent);
+}"""
+
+
+def place_field(page: Any, field: str, left: bool, number: int, angle: int = 0) -> None:
+    """Draws the page with this field and the last ball hit at this angle, high for a six or along the ground."""
     placed = [list(one) for one in fielders(field, left)]
-    change = f"""(placed) => {{ const watch = {WATCH}; const {{ shown }} = watch.timeline;
-      watch.draw({{ ...shown, turn: {1000 + number}, frame: {{ ...shown.frame, fielders: placed }} }}); }}"""
-    page.evaluate(change, placed)
+    ball = {"shot": {"angle": angle, "distance": 1.05}, "runs": 6 if number % 2 else 4}
+    change = f"""([placed, ball]) => {{ const watch = {WATCH}; const {{ shown }} = watch.timeline;
+      const frame = {{ ...shown.frame, fielders: placed, ball: {{ ...shown.frame.ball, how: '', ...ball }} }};
+      watch.draw({{ ...shown, turn: {1000 + number}, frame }}); }}"""
+    page.evaluate(change, [placed, ball])
 
 
 def seated(stage: Served, open_page: Open, request: dict[str, Any], **more: Any) -> Any:
@@ -68,13 +83,17 @@ def test_the_field_and_the_table_are_whole_and_no_two_labels_touch(open_page: Op
             assert tabs["x"] + tabs["width"] <= width and tabs["y"] + tabs["height"] <= bar["y"] + 1
     page = open_page(f"/e/{played['cricket']}?seq=8", width=1600, height=900)
     page.locator(".ground text.pos").first.wait_for()
-    for width, fewest in ((1600, 9), (390, 5)):
+    for width, fewest in ((1600, 8), (390, 4)):
         page.set_viewport_size({"width": width, "height": 900})
         page.wait_for_function("() => document.querySelector('.ground').clientWidth < innerWidth")
         for number, field in enumerate(FIELDS):
             place_field(page, field, left=bool(number % 2), number=width + number)
             shown = page.evaluate(LABELS)
-            assert len(shown) >= min(fewest, 8 if field == "attacking" else 9), (width, field, shown)
+            assert len(shown) >= min(fewest, 7 if field == "attacking" else 8), (width, field, shown)
+            for angle in range(10, 360, 25):
+                place_field(page, field, bool(number % 2), 10_000 + 1000 * width + 400 * number + angle, angle)
+                assert not page.evaluate(CROSSED), (width, field, angle)
+                assert page.locator(".ground text.pos").count() >= fewest - 2, (width, field, angle)
             assert min(one["size"] for one in shown) >= MIN_LABEL_PX
             for i, one in enumerate(shown):
                 for other in shown[:i]:
@@ -178,10 +197,16 @@ def test_watchers_see_both_hands_of_machines_and_neither_beside_a_person(stage: 
     again = mine.context.new_page()
     again.goto(stage.url + mine.evaluate("() => location.pathname"))
     again.locator(".seat.mine").wait_for()
+    replay = stage.url + mine.evaluate("() => `/episodes/${location.pathname.split('/')[2]}/reference`")
+    assert httpx.get(replay).status_code == 409, "before the end a replay would tell the hidden values"
     mine.get_by_role("button", name="Walk away (0 : 0)").click()
     mine.get_by_role("button", name="Yes, walk away").click()
     ended(mine)
     mine.locator(".endcard", has_text="walking away gives nothing").wait_for()
+    mine.locator(
+        ".endcard", has_text="with the same partner and the same luck, the Bayesian player would have"
+    ).wait_for()
+    assert httpx.get(replay).json()["seats"][0]["returns"] is not None
     open_tab(mine, "Thinking")
     mine.get_by_text("Hint: ").first.wait_for()  # hints are public now, without a reload
     assert mine.get_by_role("link", name="Your game").count() == 0

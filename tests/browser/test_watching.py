@@ -156,6 +156,8 @@ def test_a_key_moment_shows_its_own_ball_and_escape_closes_the_list(open_page: O
     assert moments, "the match has a key moment"
     page.locator(".replay summary").click()
     page.locator(".momentlist button").last.wait_for()
+    for one in page.locator(".momentlist button").all():  # an icon or a sign, and what happened in words
+        assert one.locator(".chip").count() == 1 and len(one.locator(".small").inner_text().split()) > 2
     page.keyboard.press("Escape")
     assert page.locator(".momentlist").is_hidden()
     page.locator(".replay summary").click()
@@ -163,6 +165,10 @@ def test_a_key_moment_shows_its_own_ball_and_escape_closes_the_list(open_page: O
     seq, at = moments[0]
     page.wait_for_function(f"() => {WATCH}.timeline.shown.seq === {seq}")
     page.wait_for_function(f"() => document.querySelector('.caption').innerText.startsWith({json.dumps(at + ' ')})")
+    track = page.locator(".track").bounding_box()
+    last = page.evaluate(f"() => {WATCH}.timeline.last")
+    page.mouse.move(track["x"] + 8 + (track["width"] - 16) * seq / last, track["y"] + 10)
+    page.locator(".peek", has_text=page.locator(".caption").inner_text().removeprefix(f"{at} ")).wait_for()
 
 
 def test_a_models_failure_is_told_in_plain_words(stage: Served, open_page: Open, played: dict[str, str]) -> None:

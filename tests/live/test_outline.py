@@ -1,19 +1,24 @@
-"""Outlines: what lists and cards say about an episode, from public events alone."""
+"""What the page shows beside an episode: outlines and cards, from public events alone, and after the end the replay
+with the reference player."""
 
 from __future__ import annotations
 
+import asyncio
+import io
 import socket
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import orjson
+from PIL import Image
 
+from kibitz.core.bots import seated
 from kibitz.core.play.episode import play_episode
 from kibitz.core.play.events import Event
 from kibitz.games import get_game
-from kibitz.live.site.card import Cards
+from kibitz.live.episodes.reference import References
+from kibitz.live.site.card import Cards, Words
 from kibitz.live.site.outline import MAX_LEVELS, Outlines
 from kibitz.live.store.base import Row, open_store
 from kibitz.live.store.stored_event import StoredEvent
@@ -23,11 +28,13 @@ from kibitz.players import player_named
 
 def played(tmp_path: Path, name: str, players: tuple[str, str], **options: Any) -> tuple[Outlines, Row, list[Event]]:
     game = get_game(name)
-    settings = game.options(**options).settings()
+    given = game.options(**options)
+    bots = {seat: game.bots[player] for seat, player in enumerate(players)}
     seats = [player_named(game, player) for player in players]
-    episode = play_episode(game, settings, seats, seed=3, episode_id="ep-1")
+    episode = play_episode(game, seated(given.settings(), bots), seats, seed=3, episode_id="ep-1")
     store = open_store(str(tmp_path / "kibitz.db"))
-    store.load(Row("ep-1", name, players, 0.0), [StoredEvent(event) for event in episode.events])
+    row = Row("ep-1", name, players, 0.0, about={"options": given.model_dump(mode="json")})
+    store.load(row, [StoredEvent(event) for event in episode.events])
     row = store.episode("ep-1")
     assert row is not None
     return Outlines(store), row, list(episode.events)
@@ -63,15 +70,38 @@ def test_an_outline_depends_on_nothing_that_is_private(tmp_path: Path) -> None:
 def test_a_card_shows_the_moment_and_takes_nothing_for_markup(tmp_path: Path) -> None:
     outlines, row, events = played(tmp_path, "deal_or_no_deal", ("bayes", "heuristic"))
     cards = Cards(outlines)
-    ended = cards.svg(row)
-    ElementTree.fromstring(ended)
-    first, second = events[-1].payload["returns"]
-    assert f">{first:g}</text>" in ended and f">{second:g}</text>" in ended
-    assert f">{first:g}</text>" not in cards.svg(row, 1), "points are private until the end"
+    said = [[one.text for one in cards.shapes(row, seq) if isinstance(one, Words)] for seq in (None, 1)]
+    for paid in events[-1].payload["returns"]:
+        assert f"{paid:g}" in said[0] and f"{paid:g}" not in said[1], "points are private until the end"
     hostile = replace(row, players=('<script>"x"', "policy:runs/\x01&"))
-    assert "<script>" not in cards.svg(hostile) and ElementTree.fromstring(cards.svg(hostile)) is not None
+    with Image.open(io.BytesIO(cards.png(hostile))) as picture:
+        assert picture.format == "PNG" and picture.size == (1200, 630)
+        colours = picture.convert("RGB").getcolors(1 << 20)
+    assert colours and max(colours)[1] == (0x12, 0x17, 0x1A) and len(colours) > 50, "words and lines on dark ground"
+    assert not any("\x01" in one.text for one in cards.shapes(hostile) if isinstance(one, Words))
     head = cards.head(hostile, 3, 'http://127.0.0.1:1"><x')
-    assert "<script>" not in head and '"><x' not in head and "card.svg?seq=3" in head
+    assert "<script>" not in head and '"><x' not in head and "card.png?seq=3" in head
+
+
+def test_the_reference_is_replayed_in_a_seat_against_the_same_partner_with_the_same_luck(tmp_path: Path) -> None:
+    outlines, row, events = played(tmp_path, "deal_or_no_deal", ("random", "heuristic"))
+    _, _, better = played(tmp_path / "better", "deal_or_no_deal", ("bayes", "heuristic"))
+    store = outlines.store
+
+    def found(row: Row) -> dict[str, Any]:
+        return asyncio.run(References(store, tmp_path).of(row))
+
+    answer, returns = found(row), better[-1].payload["returns"]
+    assert answer["reference"] == "bayes" and answer["seats"][0] == {"returns": returns, "why": ""}
+    assert returns != events[-1].payload["returns"]
+    beside_a_person = found(replace(row, players=("random", "human")))["seats"]
+    assert beside_a_person[0]["returns"] is None and "human cannot be replayed" in beside_a_person[0]["why"]
+    assert beside_a_person[1]["returns"] is not None, "the person's own seat has a bot as its partner"
+    itself = found(replace(row, players=("expert", "heuristic")))["seats"][0]
+    assert itself == {"returns": None, "why": "bayes itself played this seat."}
+    other_partner = found(replace(row, players=("random", "random")))["seats"][0]
+    assert other_partner["returns"] is None and "not choose any more" in other_partner["why"]
+    assert "another_game" in found(replace(row, game="another_game"))["seats"][0]["why"]
 
 
 def test_a_preset_whose_server_is_not_there_says_so() -> None:

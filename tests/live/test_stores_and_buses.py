@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -110,7 +111,14 @@ def test_watchers_of_one_server_see_the_episodes_of_another(serve: Serve, postgr
     here, there = serve(*words), serve(*words)
     sent = record.events("ep-a", steps=40)
     post(here, sent[:5])
-    with connect(f"{there.ws}?episode_id=ep-a") as socket:
+
+    def sees_both(one: Served) -> bool:
+        return bool(one.get("/custom/status")["watching"] == {"ep-a": 2})
+
+    with connect(f"{there.ws}?episode_id=ep-a") as socket, connect(f"{here.ws}?episode_id=ep-a"):
+        for one in (here, there):  # each counts the other's audience, too
+            wait_until(partial(sees_both, one), 60, "both watchers")
+            assert one.get("/episodes", outline=True)["episodes"][0]["outline"]["watchers"] == 2
         seen: list[Any] = []
         for first in range(5, len(sent), 5):
             post(here, sent[first : first + 5])

@@ -173,6 +173,16 @@ class TournamentList(BaseModel):
     tournaments: list[ListedTournament] = Field(description="newest first")
 
 
+class ReplayedSeat(BaseModel):
+    returns: tuple[float, float] | None = Field(description="what both seats get with the reference in this one")
+    why: str = Field(description="why there are no returns; empty if there are")
+
+
+class ReferenceReplay(BaseModel):
+    reference: str = Field(description="the game's reference player")
+    seats: list[ReplayedSeat] = Field(min_length=2, max_length=2)
+
+
 class OpponentRecord(BaseModel):
     game: str
     opponent: str

@@ -90,9 +90,9 @@ def _add_starting(routes: APIRouter) -> None:
 def _add_reading(routes: APIRouter) -> None:
     @routes.get("/status")
     async def status(request: Request) -> dict[str, Any]:
-        """The running episodes, and how many watch each of them here."""
+        """The running episodes, how many watch each of them on any server, and how many watch here."""
         state = request.app.state
-        watching = {name: len(channel.watchers) for name, channel in state.bus.hub.channels.items()}
+        watching = state.bus.watching()
         about = {"version": kibitz.__version__, "embed": bool(state.config.embed)}
         running = await state.peers.running()
         return {"running": running, "watchers": state.bus.hub.watchers, "watching": watching} | about

@@ -68,10 +68,9 @@ def _add_reading(routes: APIRouter) -> None:
         shown = [row.shown() for row in rows[:limit]]
         if outline:
             outlines = await asyncio.to_thread(lambda: [request.app.state.outlines.of(row) for row in rows[:limit]])
-            channels = request.app.state.bus.hub.channels
+            watching = request.app.state.bus.watching()
             for one, found in zip(shown, outlines, strict=True):
-                channel = channels.get(one["episode_id"])
-                one["outline"] = found | {"watchers": len(channel.watchers) if channel else 0}
+                one["outline"] = found | {"watchers": watching[one["episode_id"]]}
         return {"episodes": shown, "next": more}
 
     @routes.get("/episodes/{episode_id}", responses=NONE, response_model=models.EpisodeSnapshot)

@@ -55,7 +55,7 @@ class Outlines:
     """Reads each event once, however often an outline is asked for. Blocks: call it off the event loop."""
 
     def __init__(self, store: Store) -> None:
-        self._store, self._lock = store, threading.Lock()
+        self.store, self._lock = store, threading.Lock()
         self._known: OrderedDict[str, Outline] = OrderedDict()
 
     def of(self, row: Row) -> dict[str, Any]:
@@ -82,7 +82,7 @@ class Outlines:
         return outline
 
     def _read(self, outline: Outline, row: Row, drawing: Any, until: int | None = None) -> None:
-        while bodies := self._store.events(row.episode_id, outline.seq):
+        while bodies := self.store.events(row.episode_id, outline.seq):
             for event in map(decode_event, bodies):
                 if until is not None and event.seq > until:
                     return

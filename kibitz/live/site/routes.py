@@ -10,12 +10,12 @@ from fastapi.responses import JSONResponse, Response
 
 from kibitz.live.bodies import Problem
 from kibitz.live.http import catalogue, models
-from kibitz.live.http.routes_custom import Responses
+from kibitz.live.http.routes_custom import CONFLICT, Responses
 from kibitz.live.http.routes_episodes import NONE, TEXT, Id, Since
 
 REPORT_POLICY = "sandbox; default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; frame-ancestors 'none'"
 CARD_POLICY = "sandbox; default-src 'none'; frame-ancestors 'none'"
-CARD: Responses = {**NONE, 200: {"content": {"image/svg+xml": {}}}}
+CARD: Responses = {**NONE, 200: {"content": {"image/png": {}}}}
 PAGE: Responses = {
     404: {"model": Problem, "description": "no such report"},
     200: {"content": {"text/html": {}}},
@@ -27,16 +27,29 @@ def router() -> APIRouter:
     _add_players(routes)
     _add_runs(routes)
 
-    @routes.get("/episodes/{episode_id}/card.svg", responses=CARD, response_class=Response)
+    @routes.get("/episodes/{episode_id}/card.png", responses=CARD, response_class=Response)
     async def card(request: Request, episode_id: Id, seq: Since | None = None) -> Response:
-        """A share card: the position after event `seq`, or the newest one, as a picture of public values."""
+        """A share card: the position after event `seq`, or the newest one, as a PNG picture of public values."""
         state = request.app.state
         row = await asyncio.to_thread(state.bus.store.episode, episode_id)
         if row is None:
             return JSONResponse({"error": f"There is no episode {episode_id}."}, 404)
-        drawn = await asyncio.to_thread(state.cards.svg, row, seq)
+        drawn = await asyncio.to_thread(state.cards.png, row, seq)
         headers = {"Content-Security-Policy": CARD_POLICY, "Cache-Control": "no-cache"}
-        return Response(drawn, media_type="image/svg+xml", headers=headers)
+        return Response(drawn, media_type="image/png", headers=headers)
+
+    @routes.get(
+        "/episodes/{episode_id}/reference", responses={**NONE, **CONFLICT}, response_model=models.ReferenceReplay
+    )
+    async def reference(request: Request, episode_id: Id) -> Any:
+        """What the game's reference player would have got in each seat, with the same partner and the same luck."""
+        state = request.app.state
+        row = await asyncio.to_thread(state.bus.store.episode, episode_id)
+        if row is None:
+            return JSONResponse({"error": f"There is no episode {episode_id}."}, 404)
+        if row.status != "ended":  # before the end a replay would reveal the hidden values
+            return JSONResponse({"error": "Only an episode that was played to its end can be compared."}, 409)
+        return await state.references.of(row)
 
     return routes
 

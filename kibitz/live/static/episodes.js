@@ -33,8 +33,11 @@ function episodeRow(one) {
     h("span.num", null, score), spark(levels, level), text("span.line.dim", one.text), h("span.dim.small.when", null, facts.join(" · "))));
 }
 
-// A list with a button for the next page. It loads its first page itself unless `first`, an answer of `ask`, has it.
-export function episodeList(filter, first) {
+const FOLLOW_MS = 3000; // between two looks at the games in play
+
+// A list with a button for the next page. It loads its first page itself unless `first`, an answer of `ask`, has it. Games
+// in play are followed where they stand, while the page is visible; `onrows` gets the newest rows, too.
+export function episodeList(filter, first, onrows = () => {}) {
   const items = h("ul.episodes");
   const more = h("button.more", { hidden: true }, "More");
   let next = null;
@@ -42,11 +45,28 @@ export function episodeList(filter, first) {
   const show = ({ ok, data, error }) => {
     more.disabled = false;
     if (!ok) return put(trouble, error);
-    items.append(...data.episodes.map(episodeRow));
+    for (const one of data.episodes) {
+      const node = episodeRow(one);
+      items.append(node);
+      if (one.status === "running") live.set(one.episode_id, node);
+    }
+    if (live.size && !timer) timer = setTimeout(follow, FOLLOW_MS);
     next = data.next;
     more.hidden = !next;
     if (!items.childElementCount) root.replaceChildren(empty("No episodes yet", "Every episode is recorded and can be watched again."));
     return null;
+  };
+  const live = new Map(); // rows of games in play, by id
+  let timer = 0;
+  const follow = async () => {
+    if (!root.isConnected) return;
+    const { ok, data } = document.hidden ? {} : await ask(`/episodes?${new URLSearchParams({ limit: filter.limit, outline: true })}`);
+    for (const one of ok ? data.episodes : []) {
+      live.get(one.episode_id)?.firstChild.replaceChildren(...episodeRow(one).firstChild.childNodes); // the link itself keeps the focus
+      if (one.status !== "running") live.delete(one.episode_id);
+    }
+    if (ok) onrows(data.episodes);
+    timer = live.size ? setTimeout(follow, FOLLOW_MS) : 0;
   };
   const load = async () => {
     more.disabled = true;

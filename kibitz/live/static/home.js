@@ -1,5 +1,5 @@
 // The home page: one click starts a game. Beside it a game in play, or the latest one; below, results.
-import { ask, badge, called, crest, h, style, text } from "./dom.js";
+import { ask, badge, called, crest, h, put, set, style, text } from "./dom.js";
 import { episodeList, spark } from "./episodes.js";
 
 await style(import.meta.url);
@@ -20,7 +20,7 @@ class Home extends HTMLElement {
     // everything at once, so that nothing moves afterwards
     page.replaceChildren(h("h1", null, "Play or watch a game"),
       h("div.fronts", null, h("section.quick", { "aria-label": "Start a game" }, starts, custom, trouble), this.feature(rows, trouble)),
-      h("section.card", { "aria-label": "Games" }, h("div.row", null, h("h2", null, "Live and recent games"), h("span.gap"), h("a", { href: "/lobby" }, "All episodes")), episodeList({ limit: RECENT }, found)));
+      h("section.card", { "aria-label": "Games" }, h("div.row", null, h("h2", null, "Live and recent games"), h("span.gap"), h("a", { href: "/lobby" }, "All episodes")), episodeList({ limit: RECENT }, found, (rows) => this.follow?.(rows))));
   }
 
   disconnectedCallback() {
@@ -46,12 +46,24 @@ class Home extends HTMLElement {
     const one = rows.find((row) => row.status === "running") || rows.find((row) => row.status === "ended");
     const stage = h("div.stage.compact.glimpse");
     if (!one) return h("section.card.feature", { "aria-label": "Latest game" }, h("div.empty", null, h("h2", null, "No games yet"), h("p.dim", null, "Start one: it appears here while it is played, and everybody can watch it.")));
-    const { sides, score, levels, level_name: level, watchers } = one.outline || {};
-    const side = (seat) => h("div.side", null, sides ? crest(sides[seat], seat) : badge(seat), h("span.who", null, text("b", sides?.[seat] || called(one.players[seat])), sides ? text("small.dim", ` ${called(one.players[seat])}`) : null), text("span.num.strong", score?.[seat] || (one.returns && !sides ? String(one.returns[seat]) : "")),
+    const { sides } = one.outline || {};
+    const points = [0, 1].map(() => h("span.num.strong"));
+    const [status, crowd, course, line] = [h("span.status"), h("span.dim.small"), h("div"), h("p.small.line")];
+    const side = (seat) => h("div.side", null, sides ? crest(sides[seat], seat) : badge(seat), h("span.who", null, text("b", sides?.[seat] || called(one.players[seat])), sides ? text("small.dim", ` ${called(one.players[seat])}`) : null), points[seat],
       h("button", { disabled: !this.rematch, "aria-label": `Play this side: ${sides?.[seat] || called(one.players[seat])}`, onclick: (event) => this.rematch(seat, event.currentTarget) }, "Play this side"));
     const node = h("section.card.feature", { "aria-label": one.status === "running" ? "Live game" : "Latest game" },
-      h("div.row", null, h("span", { class: `status ${one.status}` }, one.status === "running" ? "in play" : "finished"), text("span.dim.small", watchers ? `${watchers} watching` : ""), h("span.gap"), h("a.primary", { href: `/e/${one.episode_id}` }, "Watch")),
-      side(0), side(1), spark(levels, level, "wide"), stage, text("p.small.line", one.text));
+      h("div.row", null, status, crowd, h("span.gap"), h("a.primary", { href: `/e/${one.episode_id}` }, "Watch")), side(0), side(1), course, stage, line);
+    const show = (now) => {
+      const { score, levels, level_name: level, watchers } = now.outline || {};
+      set(status, "class", `status ${now.status}`);
+      put(status, now.status === "running" ? "in play" : "finished");
+      put(crowd, watchers ? `${watchers} watching` : "");
+      points.forEach((node, seat) => put(node, score?.[seat] || (now.returns && !sides ? String(now.returns[seat]) : "")));
+      course.replaceChildren(spark(levels, level, "wide"));
+      put(line, now.text);
+    };
+    show(one);
+    this.follow = (newest) => { const now = newest.find((row) => row.episode_id === one.episode_id); if (now) show(now); };
     this.look(stage, one, trouble, node);
     return node;
   }

@@ -93,7 +93,7 @@ const kinds = {
     learn(state, p.private);
     state.adapter.step(state, before, entry);
     if (entry.moment) {
-      state.moments.push({ seq: event.seq, label: entry.moment, at: entry.label });
+      state.moments.push({ seq: event.seq, label: entry.moment, at: entry.label, icon: entry.icon, sign: entry.sign, kind: entry.kind, text: "" });
       if (state.moments.length > MAX_MOMENTS) state.moments.shift();
     }
   },
@@ -102,7 +102,7 @@ const kinds = {
     if (state.turn < 0) return;
     const entry = turnOf(state, p.turn, event.seq);
     const last = state.moments[state.moments.length - 1];
-    if (last?.seq === entry.seq) last.seq = event.seq; // a moment shows its own words, not those of the turn before
+    if (last?.seq === entry.seq) Object.assign(last, { seq: event.seq, text: p.text }); // a moment shows its own words, not those of the turn before
     entry.text = p.text;
     entry.seq = event.seq;
   },

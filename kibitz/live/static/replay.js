@@ -2,6 +2,8 @@
 import { button, h, icon, label, put, s, set } from "./dom.js";
 
 const SPEEDS = [0.5, 1, 2, 4, 8];
+const TRACK_EDGE_PX = 8; // half of the slider's thumb
+const NEAR_PX = 8; // from the pointer to a moment's mark
 const TURN_MS = 1100; // how long a turn is shown at speed 1
 
 export class Replay {
@@ -9,6 +11,8 @@ export class Replay {
     Object.assign(this, { timeline, say, speak, playing: false, timer: 0 });
     this.slider = h("input.slider", { type: "range", min: 0, max: 0, value: 0, step: 1, "aria-label": "Position in the episode", oninput: () => this.go(Number(this.slider.value)) });
     this.ticks = s("svg.moments", { "aria-hidden": "true", preserveAspectRatio: "none", viewBox: "0 0 1000 10" });
+    this.peek = h("div.peek", { hidden: true });
+    this.track = h("div.track", { onpointermove: (event) => this.point(event), onpointerleave: () => { this.peek.hidden = true; } }, this.ticks, this.slider, this.peek);
     this.where = h("output.where.num");
     this.playButton = button("play", "Play (space)", () => this.toggle());
     this.speed = h("select.speed", { "aria-label": "Replay speed" }, SPEEDS.map((x) => h("option", { value: x, selected: x === 1 }, `${x}×`)));
@@ -19,7 +23,7 @@ export class Replay {
     const fork = button("branch", "Branch from here with another player", branch);
     this.node = h("div.replay", { role: "region", "aria-label": "Replay" },
       button("first", "Go to the start (Home)", () => this.go(0), { class: "ghost wideonly" }), button("back", "Step back (←)", () => this.move(-1)), this.playButton,
-        button("on", "Step forward (→)", () => this.move(1)), button("last", "Go to the end (End)", () => this.go(timeline.last), { class: "ghost wideonly" }), h("div.track", null, this.ticks, this.slider), this.where, this.speed, this.menu, link, fork, this.liveButton);
+        button("on", "Step forward (→)", () => this.move(1)), button("last", "Go to the end (End)", () => this.go(timeline.last), { class: "ghost wideonly" }), this.track, this.where, this.speed, this.menu, link, fork, this.liveButton);
     this.onkey = (event) => this.key(event);
     document.addEventListener("keydown", this.onkey);
   }
@@ -59,6 +63,19 @@ export class Replay {
     const all = this.timeline.live.moments;
     const found = by > 0 ? all.find((m) => m.seq > at) : [...all].reverse().find((m) => m.seq < at);
     if (found) this.go(found.seq);
+  }
+
+  // Previews the key moment under the pointer.
+  async point({ clientX }) {
+    const { left, width } = this.track.getBoundingClientRect();
+    const scale = (width - 2 * TRACK_EDGE_PX) / Math.max(this.timeline.last, 1); // pixels per event
+    const away = ({ seq }) => Math.abs(left + TRACK_EDGE_PX + seq * scale - clientX);
+    const near = this.timeline.live.moments.reduce((best, one) => (away(one) < (best ? away(best) : NEAR_PX) ? one : best), null);
+    const { preview } = near ? await import("./moments.js") : {};
+    this.peek.hidden = !near;
+    if (!near) return;
+    this.peek.style.setProperty("--at", near.seq / Math.max(this.timeline.last, 1));
+    this.peek.replaceChildren(...preview(near));
   }
 
   follow() {
@@ -109,7 +126,8 @@ export class Replay {
     if (Number(this.slider.value) !== at) this.slider.value = at;
     const text = live.turn < 0 ? "" : `${unit} ${Math.max(shown.turn + 1, 0)} of ${live.turn + 1}`;
     put(this.where, text);
-    set(this.slider, "aria-valuetext", text || "start");
+    const now = live.moments.find((m) => m.seq === at);
+    set(this.slider, "aria-valuetext", `${text || "start"}${now ? `, ${now.label}` : ""}`);
     label(this.playButton, this.playing ? "Pause (space)" : "Play (space)");
     if (this.playButton.dataset.on !== String(this.playing)) {
       this.playButton.dataset.on = String(this.playing);

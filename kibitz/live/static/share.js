@@ -10,13 +10,14 @@ const HEIGHT = 630;
 export async function openShare(id, seq) {
   const { data } = await ask("/custom/status");
   const link = `${location.origin}/e/${id}?seq=${seq}`;
+  const picture = signed(`/episodes/${id}/card.png?seq=${seq}`);
   const card = document.createElement("img");
-  Object.assign(card, { src: signed(`/episodes/${id}/card.svg?seq=${seq}`), alt: "The card of this moment", width: WIDTH, height: HEIGHT, className: "sharecard" });
+  Object.assign(card, { src: picture, alt: "The card of this moment", width: WIDTH, height: HEIGHT, className: "sharecard" });
   const frame = `<iframe src="${location.origin}/embed/${id}?seq=${seq}" width="560" height="560" title="A game on kibitz"></iframe>`;
   openDialog("Share this moment", "", (dialog) => [
     h("div.row", null, h("h2", null, "Share this moment"), h("span.gap"), h("button.ghost", { "aria-label": "Close", onclick: () => dialog.close() }, "✕")), card,
     ...copied("Link", link), ...(data.embed ? copied("Code for another site", frame) : []),
-    h("div.row", null, h("button.primary", { onclick: () => save(card, id, seq) }, "Save the picture")),
+    h("div.row", null, h("button.primary", { onclick: () => save(picture, `kibitz-${id}-${seq}.png`) }, "Save the picture")),
     h("p.dim.small", null, "Card, link and frame show what every watcher may see: never a seat's private values during a game."),
   ]);
 }
@@ -27,15 +28,8 @@ function copied(label, line) {
   return [h("div.copied", null, h("b", null, label), text("code", line), h("button", { "aria-label": `Copy: ${label}`, onclick: async () => await copy(line) && put(done, "Copied.") }, "Copy"), done)];
 }
 
-// The card as a PNG file, drawn here: sites and chats that take no SVG take this one.
-function save(card, id, seq) {
-  const canvas = document.createElement("canvas");
-  Object.assign(canvas, { width: WIDTH, height: HEIGHT });
-  canvas.getContext("2d").drawImage(card, 0, 0, WIDTH, HEIGHT);
-  canvas.toBlob((blob) => {
-    const anchor = document.createElement("a");
-    Object.assign(anchor, { href: URL.createObjectURL(blob), download: `kibitz-${id}-${seq}.png` });
-    anchor.click();
-    URL.revokeObjectURL(anchor.href);
-  });
+function save(picture, name) {
+  const anchor = document.createElement("a");
+  Object.assign(anchor, { href: picture, download: name });
+  anchor.click();
 }

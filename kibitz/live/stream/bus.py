@@ -25,6 +25,9 @@ class Link(Protocol):
     left_out: int  # events dropped from a full queue; the other servers read them from the store
     calls: Calls
 
+    def watching(self) -> Counter[str]:
+        """How many watch each episode at the other servers, as of a few seconds ago."""
+
     def send(self, event: StoredEvent) -> None:
         """Never blocks and never raises: the other servers read a lost event from the store."""
 
@@ -53,6 +56,10 @@ class Bus:
     @property
     def name(self) -> str:
         return self.link.name if self.link else "in process"
+
+    def watching(self) -> Counter[str]:
+        """How many watch each running episode, on every server. For the event loop."""
+        return self.hub.watching() + (self.link.watching() if self.link else Counter())
 
     def attach(self, loop: asyncio.AbstractEventLoop) -> None:
         """Show events on this loop from now on; until then the bus only stores them."""

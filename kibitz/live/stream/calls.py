@@ -9,12 +9,14 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 import orjson
 
 log = logging.getLogger("kibitz.live")
 CHANNEL = "kibitz:server:{}"
+EVERY_SERVER = "kibitz:servers"
 CALL_SECONDS = 5.0  # for an answer
 POLL_SECONDS = 2.0  # less than the connection's own timeout
 RETRY_SECONDS = 0.25
@@ -38,6 +40,7 @@ class Calls:
     def __init__(self, redis: Any, error: type[Exception]) -> None:
         self._redis, self._errors = redis, (error, OSError)
         self.answer: Callable[[Answer], Awaitable[Answer]] = _no_answer
+        self.heard: Callable[[str, Answer], None] = lambda server, news: None  # what another server tells every server
         self._me = ""
         self._waiting: dict[str, asyncio.Future[Answer]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -55,6 +58,11 @@ class Calls:
         finally:
             del self._waiting[call_id]
 
+    async def tell(self, news: Answer) -> None:
+        """Sends news to every server. They are lost while Redis is unreachable."""
+        with suppress(*self._errors):
+            await self._redis.publish(EVERY_SERVER, orjson.dumps({"from": self._me, "news": news}))
+
     async def _send(self, server: str, message: Answer) -> int:
         """How many received it."""
         return int(await self._redis.publish(CHANNEL.format(server), orjson.dumps(message)))
@@ -65,7 +73,7 @@ class Calls:
         while True:
             try:
                 async with self._redis.pubsub(ignore_subscribe_messages=True) as channel:
-                    await channel.subscribe(CHANNEL.format(me))
+                    await channel.subscribe(CHANNEL.format(me), EVERY_SERVER)
                     while True:
                         if received := await channel.get_message(timeout=POLL_SECONDS):
                             self._receive(orjson.loads(received["data"]))
@@ -76,6 +84,10 @@ class Calls:
                 await asyncio.sleep(RETRY_SECONDS)
 
     def _receive(self, message: Answer) -> None:
+        if "news" in message:
+            if message["from"] != self._me:
+                self.heard(message["from"], message["news"])
+            return
         if "answer" in message:
             answered = self._waiting.get(message["id"])
             if answered is not None and not answered.done():

@@ -54,6 +54,10 @@ class Hub:
             self._choose_newest()
         return channel
 
+    def watching(self) -> Counter[str]:
+        """How many watch each running episode here."""
+        return Counter({name: len(channel.watchers) for name, channel in self.channels.items() if channel.watchers})
+
     def _choose_newest(self) -> None:
         newest = max(self.channels.values(), key=lambda channel: channel.row.started_at, default=None)
         before, self.newest = self.newest, None if newest is None else newest.row.episode_id

@@ -11,7 +11,8 @@ import asyncio
 import logging
 import secrets
 import threading
-from collections import deque
+import time
+from collections import Counter, deque
 from typing import TYPE_CHECKING, Any
 
 from kibitz.core.errors import BadInput
@@ -29,6 +30,8 @@ MAX_STREAM_EVENTS = 20_000  # approximately
 MAX_QUEUED_EVENTS = 10_000  # while Redis is unreachable; other servers read older events from the store
 MAX_SEND_EVENTS = 200
 RETRY_SECONDS = 0.25
+COUNT_SECONDS = 3.0  # between two announcements of this server's audience
+FORGET_SECONDS = 4 * COUNT_SECONDS  # after which a silent server's audience counts no more
 
 
 def open_link(url: str) -> Link | None:
@@ -62,6 +65,8 @@ class RedisLink:
         self.away = True
         self._logged_away: bool | None = None
         self.calls = Calls(self._redis, self._error)
+        self.calls.heard = self._hear
+        self._audiences: dict[str, tuple[float, dict[str, int]]] = {}  # by server: when it was heard, and its counts
 
     def send(self, event: StoredEvent) -> None:
         with self._guard:
@@ -83,12 +88,34 @@ class RedisLink:
         self._loop = asyncio.get_running_loop()
         self._wake.set()  # events may have been queued before
         try:
-            await asyncio.gather(self._send_all(), self._receive_all(hub), self.calls.run(hub.store.owner))
+            await asyncio.gather(
+                self._send_all(), self._receive_all(hub), self._count_all(hub), self.calls.run(hub.store.owner)
+            )
         finally:
             await self._redis.aclose()
 
     def close(self) -> None:
         """`run` has closed the connection."""
+
+    def watching(self) -> Counter[str]:
+        late = time.monotonic() - FORGET_SECONDS
+        return sum((Counter(counts) for heard_at, counts in self._audiences.values() if heard_at > late), Counter())
+
+    def _hear(self, server: str, news: dict[str, Any]) -> None:
+        if not (watching := news["watching"]):
+            self._audiences.pop(server, None)
+        else:
+            self._audiences[server] = (time.monotonic(), watching)
+
+    async def _count_all(self, hub: Hub) -> None:
+        """Announces how many watch each episode here, until nobody does."""
+        announced: Counter[str] = Counter()
+        while True:
+            watching = hub.watching()
+            if watching or announced:
+                await self.calls.tell({"watching": watching})
+            announced = watching
+            await asyncio.sleep(COUNT_SECONDS)
 
     async def _send_all(self) -> None:
         while True:

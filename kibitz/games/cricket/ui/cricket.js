@@ -104,7 +104,7 @@ export function step(state, before, entry) {
   if (memory.win.length > MAX_POINTS) memory.win = memory.win.filter((_, i) => i % 2 === 0);
   memory.streak = ball.runs >= 4 && !ball.how ? memory.streak + 1 : 0;
   const ended = inn.legal % 6 === 0 && legal;
-  Object.assign(entry, { sign, kind, chose: `${ball.intent} v ${words(ball.plan)}, ${ball.field} field`, over: ended, moment: momentOf(state, ball, inn, striker, bat, before) });
+  Object.assign(entry, { sign, kind, chose: `${ball.intent} v ${words(ball.plan)}, ${ball.field} field`, over: ended, moment: momentOf(state, ball, inn, striker, bat, before), icon: frame.over ? "flag" : "" });
   if (ended) entry.card = { ...over, signs: [...over.signs], seat: inn.seat, hand: nameOf(state, 1 - inn.seat)(over.bowler) };
 }
 

@@ -1,7 +1,7 @@
 // The ground, seen from behind the bowler's arm: the fielders, the path of the last ball, who is likely to win.
 //
 // It is drawn in CSS pixels, so that names keep their size on every screen. A name that would touch another name, a
-// fielder or the edge is tried in four places and otherwise left out; the fielder's own title still has it.
+// fielder, the ball's path or the edge is tried in eight places and otherwise left out; the fielder's own title still has it.
 import { badge, eachMoment, h, many, put, s, seatClass, set, text } from "../../dom.js";
 import { chips, nameOf, overs, sideOf } from "./names.js";
 
@@ -9,6 +9,8 @@ const FONT_PX = 12;
 const LINE_PX = 15;
 const DOT_PX = 5;
 const EDGE_PX = 6; // around the rope
+const PATH_STEPS = 60; // a few pixels each, much less than a name is high
+const PATH_PX = 4; // between the ball's path and a name
 const BALL_MS = 900; // from bat to landing
 const SAFE = 1.12; // how much wider a name may be than measured: fonts differ by a little
 
@@ -37,45 +39,49 @@ export function fieldCard(caption, end) {
     return [size.x - Math.sin(turn) * radius * size.rx, size.y + Math.cos(turn) * radius * size.ry];
   };
 
-  const place = (f) => {
+  const place = (f, path) => {
     const placed = (f.fielders || []).map(([angle, radius, name]) => [...at(angle, radius), String(name)]);
     const slips = placed.filter((man) => man[2].includes("slip"));
     const named = placed.filter((man) => !/^(bowler|keeper)$|slip/.test(man[2]));
     if (slips.length) named.push([...slips[slips.length - 1].slice(0, 2), many(slips.length, "slip")]);
     const [bx, by] = [size.x, size.y - 24];
     men.replaceChildren(...placed.map(([x, y, name]) => s("circle", { class: `man ${seatClass(1 - f.batting)}`, cx: x, cy: y, r: DOT_PX }, titled(name))),
-      ...names(named, placed, size), ...[[bx, by], [bx - 8, size.y + 22]].map(([x, y]) => s("path", { class: `man ${seatClass(f.batting)}`, d: `M${x} ${y - 6}l6 6-6 6-6-6z` })));
+      ...names(named, placed, path, size), ...[[bx, by], [bx - 8, size.y + 22]].map(([x, y]) => s("path", { class: `man ${seatClass(f.batting)}`, d: `M${x} ${y - 6}l6 6-6 6-6-6z` })));
     set(svg, "aria-label", `${f.field || ""} field: ${placed.map((man) => man[2]).join(", ")}`);
   };
 
-  // The path of the last ball. It flies once, when it is new; a look back or another size only draws it.
-  const fly = (f, moving) => {
-    const { shot, how, runs } = f.ball || {};
-    hit.toggleAttribute("hidden", !shot);
-    if (!shot) return;
+  // The last ball's path from the bat to its landing, as a quadratic curve: start, control point, end.
+  const curve = ({ shot, how, runs }) => {
     const [x0, y0] = [size.x, size.y - 24];
     const [x1, y1] = at(Number(shot.angle) || 0, Math.min(1.12, Number(shot.distance) || 0));
-    const far = Math.hypot(x1 - x0, y1 - y0);
-    const lift = runs >= 6 ? 0.34 : how === "caught" ? 0.22 : 0.05;
-    const [mx, my] = [(x0 + x1) / 2, (y0 + y1) / 2 - far * lift];
+    const lift = Math.hypot(x1 - x0, y1 - y0) * (runs >= 6 ? 0.34 : how === "caught" ? 0.22 : 0.05);
+    return [x0, y0, (x0 + x1) / 2, (y0 + y1) / 2 - lift, x1, y1];
+  };
+
+  // It flies once, when it is new; a look back or another size only draws it.
+  const fly = (f, points, moving) => {
+    hit.toggleAttribute("hidden", !points);
+    if (!points) return;
+    const { how, runs } = f.ball;
+    const [x0, y0, mx, my, x1, y1] = points;
     set(hit, "class", `hit ${how ? "wicket" : runs >= 6 ? "six" : runs >= 4 ? "four" : ""}`);
     set(path, "d", `M${x0} ${y0}Q${mx} ${my} ${x1} ${y1}`);
     for (const one of [land, ball]) { set(one, "cx", x1); set(one, "cy", y1); }
-    if (!moving || still.matches || far < 8) return;
+    if (!moving || still.matches || Math.hypot(x1 - x0, y1 - y0) < 8) return;
     const length = path.getTotalLength();
     const timing = { duration: BALL_MS, easing: "cubic-bezier(.2,.6,.4,1)" };
     path.animate([{ strokeDasharray: `${length}`, strokeDashoffset: length }, { strokeDasharray: `${length}`, strokeDashoffset: 0 }], timing);
-    const steps = [0, 0.25, 0.5, 0.75, 1].map((t) => [(1 - t) ** 2 * x0 + 2 * t * (1 - t) * mx + t * t * x1 - x1, (1 - t) ** 2 * y0 + 2 * t * (1 - t) * my + t * t * y1 - y1]);
-    ball.animate(steps.map(([x, y]) => ({ transform: `translate(${x}px, ${y}px)` })), timing);
+    ball.animate(along(points, 4).map(([x, y]) => ({ transform: `translate(${x - x1}px, ${y - y1}px)` })), timing);
   };
 
   const paint = (state, moving) => {
     if (!size || !state) return;
     const f = state.frame;
-    const standing = JSON.stringify([f.fielders, f.batting, size]);
-    if (standing !== svg.standing) place(f);
+    const points = f.ball?.shot ? curve(f.ball) : null;
+    const standing = JSON.stringify([f.fielders, f.batting, size, points]);
+    if (standing !== svg.standing) place(f, points ? along(points, PATH_STEPS) : []);
     svg.standing = standing;
-    fly(f, moving);
+    fly(f, points, moving);
   };
 
   new ResizeObserver(([{ contentRect: { width, height } }]) => {
@@ -100,18 +106,26 @@ export function fieldCard(caption, end) {
   return { node, draw };
 }
 
+// Points along a quadratic curve, at even steps.
+const along = ([x0, y0, mx, my, x1, y1], steps) => [...Array(steps + 1).keys()].map((i) => {
+  const t = i / steps;
+  return [(1 - t) ** 2 * x0 + 2 * t * (1 - t) * mx + t * t * x1, (1 - t) ** 2 * y0 + 2 * t * (1 - t) * my + t * t * y1];
+});
+
 const titled = (name) => put(s("title"), name);
 
 // A name beside each fielder, where there is room.
-function names(named, placed, { w, h: height, top }) {
+function names(named, placed, path, { w, h: height, top }) {
   pen.font = `600 ${FONT_PX}px ${getComputedStyle(document.body).fontFamily}`;
-  const taken = placed.map(([x, y]) => [x - DOT_PX - 1, y - DOT_PX - 1, x + DOT_PX + 1, y + DOT_PX + 1]);
+  const around = (by) => ([x, y]) => [x - by, y - by, x + by, y + by];
+  const taken = [...placed.map(around(DOT_PX + 1)), ...path.map(around(PATH_PX)), ...path.slice(-1).map(around(DOT_PX + 2))];
   const nodes = [];
   for (const [x, y, name] of named) {
     const wide = pen.measureText(name).width * SAFE;
     const half = wide / 2;
     const shift = Math.max(half + 2 - x, Math.min(0, w - 2 - half - x)); // keeps a name above or below a fielder inside
-    const spots = [[x + shift, y - DOT_PX - 4], [x + shift, y + DOT_PX + LINE_PX - 2], [x + DOT_PX + 4 + half, y + 4], [x - DOT_PX - 4 - half, y + 4]];
+    const [up, down, side] = [y - DOT_PX - 4, y + DOT_PX + LINE_PX - 2, DOT_PX + 4 + half];
+    const spots = [[x + shift, up], [x + shift, down], [x + side, y + 4], [x - side, y + 4], [x + half, up], [x - half, up], [x + half, down], [x - half, down]];
     const spot = spots.map(([cx, base]) => [cx, base, [cx - half, base - LINE_PX + 3, cx + half, base + 4]])
       .find(([, , [l, t, r, b]]) => l >= 0 && r <= w && t >= top && b <= height && taken.every(([l2, t2, r2, b2]) => r < l2 || l > r2 || b < t2 || t > b2));
     if (!spot) continue;

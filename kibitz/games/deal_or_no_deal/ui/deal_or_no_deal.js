@@ -7,6 +7,7 @@ style(import.meta.url);
 
 export const heading = "The talk";
 export const newestFirst = false;
+export const replayed = true; // the card at the end asks for a replay with the Bayesian player
 const ACTS = ["propose", "insist", "agree", "disagree", "end"];
 const MAX_OFFERS = 300;
 
@@ -30,6 +31,7 @@ export function step(state, before, entry) {
   else if (kind === "end") entry.moment = state.frame.deal ? "Deal by selection" : "Talk ended";
   else if (kind === "insist" && standing && standing.seat !== seat) entry.moment = "Insists";
   else if (state.frame.over) entry.moment = "No deal";
+  entry.icon = state.frame.deal ? "yes" : state.frame.over ? "no" : "insist";
 }
 
 export function scoreboard(state) {
@@ -69,17 +71,29 @@ export function verdict(state) {
   return { head, lines, moment: turningPoint(state) };
 }
 
-// the first turn at which the Bayesian player would have acted otherwise
+// What the Bayesian player would have got in this place, where the partner can be replayed, and the first turn at which
+// it would have acted otherwise.
 function besideBayes(state, seat, mine) {
   const would = (state.review.reference || []).filter((one) => one.seat === seat);
-  if (!would.length || state.players[seat] === "bayes") return [];
-  const other = would.find((one) => { const entry = state.turns.find(({ turn }) => turn === one.turn); return entry?.kind && !same(one, entry); });
+  if (state.players[seat] === "bayes") return [];
   const who = mine ? "you" : state.names[seat];
-  if (!other) return [`The Bayesian player would have acted as ${who} did on every turn.`];
+  const place = mine ? "your place" : `${who}’s place`;
+  const got = state.replayed?.[seat]?.returns;
+  const replay = got ? `In ${place}, with the same partner and the same luck, the Bayesian player ${got[seat] || got[1 - seat] ? `would have taken ${many(got[seat], "point")}, ${compared(got[seat] - state.ended.returns[seat])}` : "would have left without a deal"}.` : "";
+  const first = firstOther(state, seat, would, who, replay ? "it" : "the Bayesian player", place);
+  return [[replay, first].filter(Boolean).join(" ")].filter(Boolean);
+}
+
+const compared = (more) => (more ? `${Math.abs(more)} ${more > 0 ? "more" : "fewer"}` : "as many");
+
+function firstOther(state, seat, would, who, bayes, place) {
+  if (!would.length) return "";
+  const other = would.find((one) => { const entry = state.turns.find(({ turn }) => turn === one.turn); return entry?.kind && !same(one, entry); });
+  if (!other) return `${capital(bayes)} would have acted as ${who} did on every turn.`;
   const own = points(state, seat);
   const standing = [...state.memory.offers].reverse().find((one) => one.turn < other.turn && one.seat !== seat);
   const paid = other.act[0] === 2 ? standing && worth(own, standing.shares[seat]) : other.act[0] !== 3 ? worth(own, other.act.slice(1)) : null;
-  return [`On turn ${other.turn + 1} the Bayesian player would ${sayAct(other.act)}${paid === null || paid === undefined ? "" : ` (${many(paid, "point")})`} in ${mine ? "your" : `${who}’s`} place.`];
+  return `On turn ${other.turn + 1} ${bayes} would ${sayAct(other.act)}${paid === null || paid === undefined ? "" : ` (${many(paid, "point")})`}${bayes === "it" ? "" : ` in ${place}`}.`;
 }
 
 // the largest step that a side went towards the other
