@@ -1,5 +1,8 @@
 """Many watchers in one process, as cheap as Python allows: `python -m kibitz.bench.live_client`.
 
+Client and server share the machine that the benchmark runs on, so whatever the client spends delays the server. One
+loop over epoll reads all sockets, and frames with the same bytes are parsed once.
+
 Prints `ready` once all are connected. At the end it writes the delays to a file, as 32-bit floats, and prints a summary
 as JSON. A watcher checks that it gets every event once and in order.
 """
@@ -8,129 +11,114 @@ from __future__ import annotations
 
 import argparse
 import array
-import asyncio
 import base64
+import gc
 import json
 import os
 import re
 import resource
+import select
 import socket
-import struct
 import sys
 import time
-from contextlib import suppress
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 EVENT = re.compile(rb'"seq":(\d+),"ts":([0-9.]+)')
 ACK_EVENTS = 20  # events between acknowledgements
+CONNECT_SECONDS = 30.0
+READ_BYTES = 1 << 14
+MAX_KNOWN_FRAMES = 64
+TEXT, PING, PONG = 0x81, 0x89, 0x8A  # first bytes of whole messages
 
 
-class WatcherProtocol(asyncio.Protocol):
-    """One WebSocket. A server does not mask its frames, so reading one means slicing bytes."""
+class Received(NamedTuple):
+    """What some bytes of a socket contain."""
 
-    def __init__(self, request: bytes, delays: array.array[float], events: int, on_complete: Any) -> None:
-        self._request, self._delays, self._events, self._on_complete = request, delays, events, on_complete
-        self._buffer = b""
-        self._upgraded = False
-        self.connected = asyncio.get_running_loop().create_future()
+    events: Sequence[tuple[int, float]]  # seq and creation time
+    pings: Sequence[bytes]
+    rest: bytes  # the beginning of a frame
+
+
+def parse(data: bytes) -> Received:
+    """A server does not mask its frames, so reading one means slicing bytes."""
+    events, pings, at = list[tuple[int, float]](), list[bytes](), 0
+    while at + 2 <= len(data):
+        size, start = data[at + 1], at + 2
+        if size > 125:
+            wide = 2 if size == 126 else 8
+            size, start = int.from_bytes(data[start : start + wide]), start + wide
+        if start + size > len(data):
+            break
+        if data[at] == PING:
+            pings.append(data[start : start + size])
+        elif data[at] == TEXT:
+            events += [(int(seq), float(ts)) for seq, ts in EVENT.findall(data, start, start + size)]
+        at = start + size
+    return Received(events, pings, data[at:])
+
+
+class Watcher:
+    """One WebSocket. `number` keeps its acknowledgements apart from those of the others."""
+
+    def __init__(self, connection: socket.socket, rest: bytes, number: int) -> None:
+        self.connection, self.rest = connection, rest
         self.next = 0
         self.doubles = 0
-        self._transport: Any = None
+        self._acked = -(number % ACK_EVENTS)
 
-    def connection_made(self, transport: Any) -> None:
-        self._transport = transport
-        transport.write(self._request)
-
-    def connection_lost(self, error: Exception | None) -> None:
-        if not self.connected.done():
-            self.connected.set_exception(ConnectionError("refused"))
-
-    def data_received(self, data: bytes) -> None:
-        now = time.time()
-        self._buffer = self._buffer + data if self._buffer else data
-        if not self._upgraded:
-            head, end_of_head, rest = self._buffer.partition(b"\r\n\r\n")
-            if not end_of_head:
-                return
-            if b" 101 " not in head.split(b"\r\n")[0]:
-                self._transport.close()
-                return
-            self._upgraded, self._buffer = True, rest
-        while (end := self._frame_end()) > 0:
-            self._read_frame(self._buffer[:end], now)
-            self._buffer = self._buffer[end:]
-
-    def _frame_end(self) -> int:
-        buffer = self._buffer
-        if len(buffer) < 2:
-            return 0
-        size, start = buffer[1] & 0x7F, 2
-        if size == 126:
-            if len(buffer) < 4:
-                return 0
-            size, start = struct.unpack_from(">H", buffer, 2)[0], 4
-        elif size == 127:
-            if len(buffer) < 10:
-                return 0
-            size, start = struct.unpack_from(">Q", buffer, 2)[0], 10
-        return start + size if len(buffer) >= start + size else 0
-
-    def _read_frame(self, frame: bytes, now: float) -> None:
-        opcode = frame[0] & 0x0F
-        if opcode == 9:  # ping
-            self._send(0x8A, frame[2:])
-        if opcode != 1:  # text
-            return
-        if not self.connected.done():
-            self.connected.set_result(None)  # the hello message
-        for seq_text, ts in EVENT.findall(frame):
-            seq = int(seq_text)
-            if seq != self.next:
-                self.doubles += seq < self.next
-                if seq < self.next:
-                    continue
+    def take(self, received: Received, now: float, delays: array.array[float]) -> None:
+        for seq, ts in received.events:
+            if seq < self.next:
+                self.doubles += 1
+                continue
             self.next = seq + 1
-            self._delays.append(now - float(ts))
-        if self.next and self.next % ACK_EVENTS == 0:
-            self._send(0x81, b'{"ack":%d}' % (self.next - 1))
-        if self.next >= self._events:
-            self._on_complete(self)
+            delays.append(now - ts)
+        self.rest = received.rest
+        for ping in received.pings:
+            self._send(PONG, ping)
+        if self.next - self._acked >= ACK_EVENTS:
+            self._acked = self.next
+            self._send(TEXT, b'{"ack":%d}' % (self.next - 1))
 
     def _send(self, first: int, payload: bytes) -> None:
         # clients must mask; a mask of zeros leaves the payload unchanged
-        self._transport.write(bytes([first, 0x80 | len(payload)]) + b"\0\0\0\0" + payload)
+        self.connection.sendall(bytes([first, 0x80 | len(payload)]) + b"\0\0\0\0" + payload)
 
 
-async def _watch(options: argparse.Namespace) -> dict[str, Any]:
+def connect(host: str, port: int, request: bytes, number: int) -> Watcher:
+    """Returns after the server's hello message."""
+    connection = socket.create_connection((host, port), CONNECT_SECONDS)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    connection.sendall(request)
+    data = b""
+    while b'"hello"' not in data:
+        more = connection.recv(READ_BYTES)
+        data += more
+        if not more or b" 101 " not in data[:20]:
+            raise ConnectionError(f"The server refused watcher {number}: {data[:100]!r}")
+    connection.setblocking(False)
+    return Watcher(connection, data.partition(b"\r\n\r\n")[2], number)
+
+
+def watch(options: argparse.Namespace) -> dict[str, Any]:
     url = urlsplit(options.url)
+    host, port = str(url.hostname), int(url.port or 80)
     key = base64.b64encode(os.urandom(16)).decode()
     request = (
         f"GET {url.path}?{url.query} HTTP/1.1\r\nHost: {url.netloc}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
         f"Sec-WebSocket-Key: {key}\r\nSec-WebSocket-Version: 13\r\n\r\n"
     ).encode()
-    loop = asyncio.get_running_loop()
+    watchers = [connect(host, port, request, number) for number in range(options.watchers)]
+    stalled = [_stalled(request, host, port) for _ in range(options.stalled)]
     delays: array.array[float] = array.array("f")
-    finished: set[Any] = set()
-    done = asyncio.Event()
-
-    def finish(watcher: Any) -> None:
-        finished.add(watcher)
-        if len(finished) == options.watchers:
-            done.set()
-
-    watchers = []
-    for _ in range(options.watchers):
-        _, watcher = await loop.create_connection(
-            lambda: WatcherProtocol(request, delays, options.events, finish), url.hostname, url.port
-        )
-        await asyncio.wait_for(watcher.connected, 30)
-        watchers.append(watcher)
-    stalled = [_stalled(request, str(url.hostname), int(url.port or 80)) for _ in range(options.stalled)]
+    gc.disable()  # nothing here is cyclic, and a pause would count as the server's delay
     print("ready", flush=True)
-    with suppress(TimeoutError):
-        await asyncio.wait_for(done.wait(), options.seconds)
+    spent = time.process_time()
+    _read_all(watchers, options.events, time.monotonic() + options.seconds, delays)
+    spent = time.process_time() - spent
     with open(options.out, "wb") as file:
         delays.tofile(file)
     for connection in stalled:
@@ -141,8 +129,37 @@ async def _watch(options: argparse.Namespace) -> dict[str, Any]:
         "received": len(delays),
         "lost": expected - len(delays),
         "doubles": sum(watcher.doubles for watcher in watchers),
-        "cpu": time.process_time(),
+        "cpu": spent,
     }
+
+
+def _read_all(watchers: list[Watcher], events: int, ends_at: float, delays: array.array[float]) -> None:
+    """Until every watcher has all events, or the time is over."""
+    poll = select.epoll()
+    by_file = {watcher.connection.fileno(): watcher for watcher in watchers}
+    for watcher in watchers:
+        watcher.take(parse(watcher.rest), time.time(), delays)
+        poll.register(watcher.connection, select.EPOLLIN)
+    known: dict[bytes, Received] = {}
+    waiting = sum(watcher.next < events for watcher in watchers)
+    while waiting and time.monotonic() < ends_at:
+        for file, _ in poll.poll(1.0):
+            watcher = by_file[file]
+            data = watcher.connection.recv(READ_BYTES)
+            now = time.time()
+            if not data:  # the server has closed it
+                poll.unregister(file)
+                waiting -= watcher.next < events
+                continue
+            data = watcher.rest + data if watcher.rest else data
+            received = known.get(data)
+            if received is None:
+                if len(known) >= MAX_KNOWN_FRAMES:
+                    known.clear()
+                received = known[data] = parse(data)
+            complete = watcher.next >= events
+            watcher.take(received, now, delays)
+            waiting -= watcher.next >= events and not complete
 
 
 def _stalled(request: bytes, host: str, port: int) -> socket.socket:
@@ -164,7 +181,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     max_files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (max_files, max_files))
-    json.dump(asyncio.run(_watch(parser.parse_args())), sys.stdout)
+    json.dump(watch(parser.parse_args()), sys.stdout)
 
 
 if __name__ == "__main__":

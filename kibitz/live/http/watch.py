@@ -13,7 +13,7 @@ from fastapi import APIRouter, Request, WebSocket
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 from starlette.websockets import WebSocketDisconnect
 
-from kibitz.live.http.fast_socket import PUSH
+from kibitz.live.http.fast_socket import FAST, FastSocket
 from kibitz.live.store.base import OutageLog, Row, StoreUnavailable
 from kibitz.live.store.stored_event import ID
 from kibitz.live.stream.calls import PeerUnavailable
@@ -76,6 +76,11 @@ class WatchSession:
         self.watcher: Watcher | None = None
         self.channel: Channel | None = None
 
+    def ack(self, seq: int) -> None:
+        """The client has everything up to `seq`."""
+        if self.watcher is not None and self.channel is not None and seq < self.channel.next:
+            self.watcher.ack(seq)
+
     async def find_episode(self) -> None:
         if self.episode_id is None:
             return
@@ -134,7 +139,9 @@ async def _watch(socket: WebSocket) -> None:
     await socket.accept()
     try:
         session = WatchSession(socket.app.state, dict(socket.query_params))
-        session.push = socket.scope.get("extensions", {}).get(PUSH)
+        fast: FastSocket | None = socket.scope.get("extensions", {}).get(FAST)
+        if fast is not None:
+            session.push, fast.on_ack = fast.push, session.ack
         await session.find_episode()
     except BadQuery as wrong:
         await _close(socket, POLICY_VIOLATION, str(wrong))
@@ -201,8 +208,7 @@ async def _receive(socket: WebSocket, session: WatchSession) -> tuple[int, str] 
             return POLICY_VIOLATION, 'the only valid message is {"ack": seq}'
         if type(seq) is not int or seq < -1:
             return POLICY_VIOLATION, "ack must be an integer of at least -1"
-        if session.watcher is not None and session.channel is not None and seq < session.channel.next:
-            session.watcher.ack(seq)
+        session.ack(seq)
 
 
 async def _sse(session: WatchSession) -> AsyncIterator[bytes]:

@@ -5,7 +5,7 @@ import { signed } from "./dom.js";
 const FIRST_RETRY_MS = 250;
 const MAX_RETRY_MS = 4000;
 const SOCKET_TRIES = 3; // after that sockets and server-sent events take turns
-const ACK_MS = 400; // between two acknowledgements, unless many events are waiting for one
+const ACK_MS = 400; // between two acknowledgements on average, unless many events are waiting for one
 const ACK_EVENTS = 200;
 
 export class Feed {
@@ -66,12 +66,13 @@ export class Feed {
     return this.say(how);
   }
 
-  // Acknowledges what has arrived, so that the server knows how far behind this page is.
+  // Acknowledges what has arrived, so that the server knows how far behind this page is. All pages receive an event at
+  // the same time; the random wait keeps their acknowledgements apart.
   ack(seq) {
     this.acking ||= setTimeout(() => {
       this.acking = 0;
       if (this.socket?.send && this.socket.readyState === 1) this.socket.send(JSON.stringify({ ack: this.since() }));
-    }, seq - this.acked > ACK_EVENTS ? 0 : ACK_MS);
+    }, seq - this.acked > ACK_EVENTS ? 0 : ACK_MS * (0.5 + Math.random()));
     this.acked = seq;
   }
 
