@@ -22,6 +22,7 @@ from websockets.sync.client import connect
 
 from kibitz.core.play.events import LAST
 from tests.live import record
+from tests.live.compose import server_options
 from tests.live.conftest import Served, start_server
 from tests.live.machines import Nginx, Postgres, Redis, free_port, wait_until
 
@@ -44,13 +45,14 @@ class Cluster:
     store: str
     words: list[str]
     folder: Path
+    environment: dict[str, str]
     ports: list[int] = field(default_factory=lambda: [free_port(), free_port()])
     servers: list[Served] = field(default_factory=list)
     proxy: Nginx = field(init=False)
 
     def start(self, number: int) -> Served:
         # a server compiles what it plays: once for all, so that fifty restarts need not
-        cache = {"JAX_COMPILATION_CACHE_DIR": str(self.folder / "compiled"), **CACHE_ALL}
+        cache = {"JAX_COMPILATION_CACHE_DIR": str(self.folder / "compiled"), **CACHE_ALL, **self.environment}
         return start_server(self.store, *self.words, "--port", str(self.ports[number]), env=cache)
 
     def client(self, number: int | None = None) -> httpx.Client:
@@ -73,9 +75,12 @@ class Cluster:
 
 @pytest.fixture(scope="module")
 def cluster(postgres: Postgres, redis: Redis, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    words = ["--bus", redis.url, "--no-warm", "--max-episodes", "8", "--drain", "60", "--starts", "1000"]
-    words += ["--trusted-proxies", "1", "--token", TOKEN["authorization"].split()[1]]
-    with Cluster(postgres.fresh(), words, tmp_path_factory.mktemp("servers")).running() as one:
+    """The servers of deploy/compose.yaml, as processes of this machine."""
+    values = {"KIBITZ_TOKEN": TOKEN["authorization"].split()[1], "POSTGRES_PASSWORD": "unused"}
+    here = {"--host": "127.0.0.1", "--store": postgres.fresh(), "--bus": redis.url}
+    options = server_options(values) | here | {"--starts": "1000"}  # all tests start episodes from one address
+    words = ["--no-warm", *(f"{name}={value}" for name, value in options.items())]
+    with Cluster(here["--store"], words, tmp_path_factory.mktemp("servers"), values).running() as one:
         yield one
 
 
