@@ -10,6 +10,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -297,15 +298,12 @@ def test_all_models_of_a_tournament_share_its_budget(
     assert 340e-6 * fake.counts["obliging"] <= plan.money and fake.counts["obliging"] <= asked + 1
 
 
-@pytest.mark.conformance
-def test_killed_at_five_moments_it_ends_with_the_same_table_and_every_paid_call_made_once(
-    tmp_path: Path, fake: FakeServer, monkeypatch: pytest.MonkeyPatch, kibitz: Callable[..., Finished]
-) -> None:
-    """The server answers up to a moment and then keeps the process waiting, until it is killed."""
+@pytest.fixture
+def paid_model(tmp_path: Path, fake: FakeServer, monkeypatch: pytest.MonkeyPatch) -> tuple[Counter[str], list[int]]:
+    """How often `obliging` answered each question, and after how many answers it keeps its callers waiting."""
     monkeypatch.setenv("KIBITZ_LLM_PRESETS", str(preset_file(tmp_path, fake)))
     monkeypatch.setenv("FAKE_KEY", "sk-fake")
-    answered: Counter[str] = Counter()
-    gate = [sys.maxsize]  # answers before this many are given
+    answered, gate = Counter[str](), [sys.maxsize]
 
     def answer(request: Request) -> CannedResponse:
         if answered.total() >= gate[0]:
@@ -314,6 +312,20 @@ def test_killed_at_five_moments_it_ends_with_the_same_table_and_every_paid_call_
         return obliging(request)
 
     monkeypatch.setitem(MODELS, "obliging", answer)
+    return answered, gate
+
+
+def wait_for_decisions(record: Path, count: int, process: subprocess.Popen[bytes]) -> None:
+    while not record.exists() or record.read_bytes().count(b'"kind":"decision"') < count:
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.02)
+
+
+@pytest.mark.conformance
+def test_killed_at_five_moments_it_ends_with_the_same_table_and_every_paid_call_made_once(
+    tmp_path: Path, paid_model: tuple[Counter[str], list[int]], kibitz: Callable[..., Finished]
+) -> None:
+    answered, gate = paid_model
     words = ["tournament", "--players", "llm:obliging,heuristic", "--episodes", "20", "--json", "--out"]
     whole = kibitz(*words, str(tmp_path / "whole"))
     assert whole.returncode == 0, whole.stderr
@@ -325,9 +337,7 @@ def test_killed_at_five_moments_it_ends_with_the_same_table_and_every_paid_call_
     for gate[0] in sorted(random.Random(7).sample(range(1, paid.total()), 5)):
         full = [sys.executable, "-m", "kibitz", *words, str(tmp_path / "cut"), *more]
         with subprocess.Popen(full, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-            while not record.exists() or record.read_bytes().count(b'"kind":"decision"') < gate[0]:
-                assert process.poll() is None, process.communicate()
-                time.sleep(0.02)
+            wait_for_decisions(record, gate[0], process)
             process.kill()
             assert process.wait() == -signal.SIGKILL
         more = ["--resume"]
@@ -336,3 +346,41 @@ def test_killed_at_five_moments_it_ends_with_the_same_table_and_every_paid_call_
     assert last.returncode == 0, last.stderr
     assert timeless(json.loads(last.stdout)) == timeless(json.loads(whole.stdout))
     assert answered == paid
+
+
+@pytest.mark.conformance
+def test_ctrl_c_with_two_workers_leaves_none_running_and_every_paid_call_is_made_once(
+    tmp_path: Path, paid_model: tuple[Counter[str], list[int]], kibitz: Callable[..., Finished]
+) -> None:
+    answered, gate = paid_model
+    words = ["tournament", "--players", "llm:obliging,heuristic", "--episodes", "40", "--json", "--out"]
+    alone = kibitz(*words, str(tmp_path / "alone"))
+    assert alone.returncode == 0, alone.stderr
+    paid = answered.copy()
+    answered.clear()
+
+    record, gate[0] = tmp_path / "shared" / FILE, paid.total() // 2
+    full = [sys.executable, "-m", "kibitz", *words, str(tmp_path / "shared"), "--workers", "2"]
+    with subprocess.Popen(full, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        wait_for_decisions(record, gate[0], process)
+        workers = children(process.pid)
+        assert len(workers) >= 2
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 130, process.communicate()
+    assert not any(Path(f"/proc/{pid}").exists() for pid in workers), "a worker outlived the command"
+    gate[0] = sys.maxsize
+    rest = kibitz(*words, str(tmp_path / "shared"), "--workers", "2", "--resume")
+    assert rest.returncode == 0, rest.stderr
+    assert timeless(json.loads(rest.stdout)) == timeless(json.loads(alone.stdout))
+    assert answered == paid
+
+
+def children(parent: int) -> list[int]:
+    """Processes that this one has started, without the helper of `multiprocessing` that ends after them."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            fields = (path / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+            if int(fields[1]) == parent and b"resource_tracker" not in (path / "cmdline").read_bytes():
+                found.append(int(path.name))
+    return found
