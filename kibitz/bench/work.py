@@ -22,18 +22,20 @@ ROUNDS = 3
 def run(
     workers: int, items: int = 16, rounds: int = ROUNDS, progress: Callable[[int], None] = lambda count: None
 ) -> dict[str, Any]:
-    """One worker and several take turns, so that other load on the machine meets both."""
+    """One worker and several take turns, so that other load on the machine meets all.
+
+    They have the same number of cores per worker; `one_worker_all_cores_s` is one worker with the cores of all.
+    """
     game = get_game("deal_or_no_deal")
     plan = Plan(game, game.default_options, ("bayes", "heuristic"), 2)
     work = Work(field_of, play_part, plan.spec())
-    seconds: dict[int, list[float]] = {1: [], workers: []}
-    with Processes(1) as one, Processes(workers) as several:
-        executors = {1: one, workers: several}
-        for count, executor in executors.items():
-            _timed(executor, work, _items(count))  # compiles
+    with Processes(workers) as several, Processes(1, several.cores_each) as one, Processes(1) as wide:
+        seconds: dict[Processes, list[float]] = {one: [], several: [], wide: []}
+        for executor in seconds:
+            _timed(executor, work, _items(executor.workers))  # compiles
         for _ in range(rounds):
-            for count, executor in executors.items():
-                seconds[count].append(_timed(executor, work, _items(items)))
+            for executor, measured in seconds.items():
+                measured.append(_timed(executor, work, _items(items)))
                 progress(1)
         empty = {"local": _overhead_ms(several)}
     if find_spec("ray") is not None:
@@ -42,10 +44,12 @@ def run(
     progress(1)
     return {
         "workers": workers,
+        "cores_each": several.cores_each,
         "items": items,
-        "one_worker_s": round(statistics.median(seconds[1]), 2),
-        "all_workers_s": round(statistics.median(seconds[workers]), 2),
-        "speedup": round(statistics.median(a / b for a, b in zip(seconds[1], seconds[workers], strict=True)), 2),
+        "one_worker_s": round(statistics.median(seconds[one]), 2),
+        "all_workers_s": round(statistics.median(seconds[several]), 2),
+        "speedup": round(statistics.median(a / b for a, b in zip(seconds[one], seconds[several], strict=True)), 2),
+        "one_worker_all_cores_s": round(statistics.median(seconds[wide]), 2),
         **{f"ms_per_empty_item_{place}": found for place, found in empty.items()},
         "load": round(os.getloadavg()[0], 1),
     }

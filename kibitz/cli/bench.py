@@ -68,7 +68,7 @@ def bench_work(
     """Measure how much faster several workers play a tournament than one, and the overhead of an item."""
     from kibitz.bench import work
 
-    with output.progress("timing", 2 * work.ROUNDS + 1, quiet=as_json) as advance:
+    with output.progress("timing", 3 * work.ROUNDS + 1, quiet=as_json) as advance:
         found = work.run(workers, progress=advance)
     output.facts(found, as_json)
 

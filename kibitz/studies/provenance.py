@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import re
 import shlex
@@ -10,6 +9,8 @@ import sys
 import time
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
+
+from kibitz.core.work.cores import machine_cores
 
 # also within --out=/a/b and policy:/a/b,llm:/c.gguf
 ABSOLUTE = re.compile(r"(?<![^=:,])(?:~[^/,]*)?/(?!/)(?:[^/,]+/)*?([^/,]+)/?(?=,|$)")
@@ -44,7 +45,7 @@ def machine() -> str:
             model = next((line.split(":", 1)[1].strip() for line in file if line.startswith("model name")), model)
     except OSError:
         pass  # not Linux
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = machine_cores()
     return (
         f"{model}, {cores} core{'s' if cores != 1 else ''}, {platform.system()} {platform.machine()}{_accelerators()}"
     )

@@ -99,7 +99,7 @@ class Study:
     def run(self, executor: Executor | None = None) -> bool:
         """Trains every cell that has not finished; False if Ctrl-C stopped it."""
         cells = {cell.name: cell for cell in self.cells if not self._finished(cell)}
-        work = Work(opened, train_cell, {"folder": str(self.folder.resolve())}, gpu=True, here=self)
+        work = Work(opened, train_cell, {"folder": str(self.folder.resolve())}, trains=True, here=self)
         items = (Item({"name": name, "job": cell.job.model_dump(mode="json")}) for name, cell in cells.items())
         with written_by_us(self.folder):
             trained = (executor or Here()).run(

@@ -76,7 +76,7 @@ def test_reports_errors_and_lost_workers_come_back_from_a_cluster(cluster: Any, 
         with pytest.raises(BadInput, match="cannot be squared"):
             list(executor.run(WORK, items(1, raises=1)))
         for gpu, visible in ((True, 1), (False, 0)):
-            ((_, seen),) = executor.run(Work(prepare, visible_gpus, {"base": 0}, gpu=gpu), items(1))
+            ((_, seen),) = executor.run(Work(prepare, visible_gpus, {"base": 0}, trains=gpu), items(1))
             assert seen == visible
 
 

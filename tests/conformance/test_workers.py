@@ -9,6 +9,7 @@ import pytest
 
 from kibitz.core.errors import BadInput
 from kibitz.core.work.executor import Executor, Here, executor_for
+from kibitz.core.work.processes import Processes
 from kibitz.evaluate.match import evaluate
 from kibitz.games import get_game
 from kibitz.teach.data import Lesson, write_rows
@@ -30,6 +31,8 @@ def _everything(executor: Executor, folder: Path) -> dict[str, Any]:
 
 def test_evaluations_and_rows_are_the_same_with_two_workers(tmp_path: Path) -> None:
     alone = _everything(Here(), tmp_path / "alone")
+    with Processes(1, cores_each=3) as wide:
+        assert repr(_everything(wide, tmp_path / "wide")) == repr(alone), "the number of threads changes nothing"
     with executor_for(workers=2) as executor:
         shared = _everything(executor, tmp_path / "shared")
         with pytest.raises(BadInput, match="omit --workers"):
@@ -45,4 +48,4 @@ def test_the_benchmark_of_workers_measures_speed_and_overhead() -> None:
     from kibitz.bench import work
 
     found = work.run(2, items=2, rounds=1)
-    assert found["speedup"] > 0 and 0 < found["ms_per_empty_item_local"] < 1000
+    assert found["speedup"] > 0 and found["one_worker_all_cores_s"] > 0 and 0 < found["ms_per_empty_item_local"] < 1000

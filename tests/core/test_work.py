@@ -18,7 +18,7 @@ from kibitz.core.logs import log_once
 from kibitz.core.work.executor import Here, Item, Work, executor_for
 from kibitz.core.work.processes import Processes
 from tests.conftest import ROOT
-from tests.core.work_items import WORK, items, prepare, square
+from tests.core.work_items import WORK, core_limit, items, prepare, square
 
 
 def test_the_name_of_an_item_says_what_it_computes() -> None:
@@ -44,6 +44,20 @@ def test_processes_compute_what_one_process_computes_and_keep_running_after_an_e
         for _ in pool.run(WORK, [*items(1), *items(4, waits=1)]):
             break  # leaving early stops the items that wait ten minutes
     assert set(multiprocessing.active_children()) <= set(others)
+
+
+def test_workers_share_the_cores_unless_they_train_or_the_user_has_set_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NPROC", raising=False)
+    monkeypatch.delenv("PJRT_NPROC", raising=False)
+    monkeypatch.setattr("kibitz.core.work.processes.usable_cores", lambda: 6)
+    playing, training = (Work(prepare, core_limit, {"base": 0}, trains=trains) for trains in (False, True))
+    with Processes(2) as pool:
+        assert [value for _, value in pool.run(playing, items(1))] == ["3"]
+        assert [value for _, value in pool.run(training, items(1))] == [None]
+    monkeypatch.setenv("NPROC", "5")
+    with Processes(2) as pool:
+        assert [value for _, value in pool.run(playing, items(1))] == [None], "XLA reads NPROC only without PJRT_NPROC"
+    assert "PJRT_NPROC" not in os.environ, "this process keeps all cores"
 
 
 def test_an_item_that_always_kills_its_worker_ends_the_run_and_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:

@@ -49,6 +49,11 @@ def visible_gpus(base: int, item: Mapping[str, Any], report: Callable[[Any], Non
     return base + len([one for one in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if one])
 
 
+def core_limit(base: int, item: Mapping[str, Any], report: Callable[[Any], None]) -> str | None:
+    """How many threads XLA would have in this worker; None: as many as there are cores."""
+    return os.environ.get("PJRT_NPROC")
+
+
 WORK = Work(prepare, square, {"base": 100})
 
 

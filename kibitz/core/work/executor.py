@@ -31,7 +31,7 @@ class Work:
     prepare: Callable[[Any], Any]  # spec -> context; a worker calls it once
     perform: Callable[[Any, Any, Callable[[Any], None]], Any]  # context, an item's arguments, report -> result
     spec: Any  # plain data: the game, its options, the players
-    gpu: bool = False  # whether an item asks for a GPU where the cluster has any
+    trains: bool = False  # an item gets a GPU where the cluster has any, and every core (cores.py says why)
     here: Any = None  # the caller's own context, for items that run in this process
 
 

@@ -19,6 +19,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from kibitz.core import interrupt
+from kibitz.core.work.cores import usable_cores, use_cores
 from kibitz.core.work.executor import Event, Item, Pool, Work
 
 SAVE_SECONDS = 5.0  # for a worker to keep the training that it was doing
@@ -29,6 +30,7 @@ _SPAWN = multiprocessing.get_context("spawn")  # a forked JAX would hang
 class _Worker:
     process: BaseProcess
     connection: Connection
+    trains: bool  # and so has every core
     item: Item | None = None  # that it is working on
     known: set[Work] = field(default_factory=set)  # what it was sent before
 
@@ -40,17 +42,22 @@ class _Worker:
 
 
 class Processes(Pool):
-    """Starts workers when the first items need them, and replaces those that die."""
+    """Starts workers when the first items need them, and replaces those that die.
 
-    def __init__(self, workers: int) -> None:
+    A worker that plays has a share of the cores: with all of them each, workers would only wait for one another.
+    """
+
+    def __init__(self, workers: int, cores_each: int | None = None) -> None:
         self.workers = workers
+        self.cores_each = cores_each or max(1, usable_cores() // workers)
         self._alive: list[_Worker] = []
 
     def _capacity(self) -> int:
         return self.workers
 
     def _send(self, work: Work, item: Item) -> None:
-        worker = next((one for one in self._alive if one.item is None), None) or self._start()
+        idle = (one for one in self._alive if one.item is None and one.trains == work.trains)
+        worker = next(idle, None) or self._start(work.trains)
         worker.item = item
         try:
             if work not in worker.known:
@@ -60,12 +67,13 @@ class Processes(Pool):
         except OSError:  # it died while it was idle: its pipe says so, too
             pass
 
-    def _start(self) -> _Worker:
+    def _start(self, trains: bool) -> _Worker:
         ours, theirs = _SPAWN.Pipe()
-        process = _SPAWN.Process(target=_serve, args=(theirs,), name=f"kibitz-worker-{len(self._alive)}", daemon=True)
+        name, cores = f"kibitz-worker-{len(self._alive)}", None if trains else self.cores_each
+        process = _SPAWN.Process(target=_serve, args=(theirs, cores), name=name, daemon=True)
         process.start()
         theirs.close()  # the worker has the only copy, so its death closes the pipe
-        worker = _Worker(process, ours)
+        worker = _Worker(process, ours, trains)
         self._alive.append(worker)
         return worker
 
@@ -103,10 +111,12 @@ class Processes(Pool):
             worker.end()
 
 
-def _serve(connection: Connection) -> None:
+def _serve(connection: Connection, cores: int | None) -> None:
     """A worker's whole life."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes of a terminal; the first one decides
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # several workers may share a GPU
+    if cores is not None:
+        use_cores(cores)
     inbox: SimpleQueue[bytes] = SimpleQueue()
     threading.Thread(target=_receive, args=(connection, inbox), daemon=True).start()
     sending = threading.Lock()

@@ -30,12 +30,14 @@ from ray.exceptions import (
 )
 
 from kibitz.core.errors import BadInput
+from kibitz.core.work.cores import use_cores
 from kibitz.core.work.executor import Event, Item, Pool, Work
 from kibitz.core.work.processes import Prepared
 
 CONNECT_SECONDS = 5.0
 LOOK_SECONDS = 5.0  # between two looks at the size of the cluster
 QUEUED_PER_CPU = 2  # so that no processor waits for its next item
+ITEM_CORES = 1  # that Ray reserves for an item, and that XLA then uses
 LOST = (NodeDiedError, ObjectLostError, OutOfMemoryError, RaySystemError, TaskCancelledError, WorkerCrashedError)
 
 
@@ -46,6 +48,7 @@ class RayCluster(Pool):
         if ray.is_initialized():
             raise BadInput("This process is connected to a Ray cluster already; call ray.shutdown() first.")
         _check_reachable(address)
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray would report to its makers
         try:
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", "os.fork", RuntimeWarning)  # JAX warns, though an exec follows
@@ -70,8 +73,8 @@ class RayCluster(Pool):
     def _send(self, work: Work, item: Item) -> None:
         if work not in self._sent:
             self._sent[work] = (uuid4().hex, ray.put((work.prepare, work.perform, work.spec)))
-        task = _task.options(name=f"kibitz {item.name(work)}", num_gpus=1 if work.gpu and self._gpus else 0)
-        self._streams[task.remote(*self._sent[work], item.arguments | item.more())] = item
+        task = _task.options(name=f"kibitz {item.name(work)}", num_gpus=1 if work.trains and self._gpus else 0)
+        self._streams[task.remote(work.trains, *self._sent[work], item.arguments | item.more())] = item
 
     def _events(self) -> list[Event]:
         ready, _ = ray.wait(list(self._streams), num_returns=1, fetch_local=False)
@@ -119,8 +122,10 @@ def _no_cluster(address: str, reason: str) -> BadInput:
 _prepared: dict[str, Prepared] = {}  # of this worker, by the work's name
 
 
-def _perform(name: str, work: Any, arguments: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+def _perform(trains: bool, name: str, work: Any, arguments: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    if not trains:
+        use_cores(ITEM_CORES)
     prepared = _prepared.get(name) or _prepared.setdefault(name, Prepared(*work))
     said: SimpleQueue[tuple[str, Any]] = SimpleQueue()
 
@@ -135,4 +140,4 @@ def _perform(name: str, work: Any, arguments: dict[str, Any]) -> Iterator[tuple[
             return
 
 
-_task: Any = ray.remote(num_cpus=1, max_retries=0, num_returns="streaming")(_perform)
+_task: Any = ray.remote(num_cpus=ITEM_CORES, max_retries=0, num_returns="streaming")(_perform)

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 from kibitz.core.errors import BadInput
 from kibitz.core.play.thinking import HEAR
+from kibitz.core.work.cores import usable_cores
 from kibitz.llm.answers.answer import Answer
 from kibitz.llm.answers.stepwise import write
 from kibitz.llm.client.types import Completion, FailureKind, Messages, ProviderError, Token, clean, transport_error
@@ -75,7 +76,7 @@ class Embedded:
         cancelled: threading.Event,
         hear: Callable[[str], None] | None,
     ) -> Completion:
-        threads = self.preset.threads or max(1, min((os.cpu_count() or 1) - 1, MAX_THREADS))
+        threads = self.preset.threads or max(1, min(usable_cores() - 1, MAX_THREADS))
         server = _server(self.file, self.sha256, threads, self.preset.context)
         sampling = {name: request[name] for name in ("temperature", "top_p", "seed")}
         tokens: list[Token] = []
