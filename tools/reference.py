@@ -41,6 +41,9 @@ VARIABLES = {
     "JAX_NUM_PROCESSES": "number of these hosts; default: what Slurm, Open MPI or Kubernetes says",
     "JAX_PROCESS_ID": "place of this host among them, from 0; default: the same",
     "XLA_PYTHON_CLIENT_PREALLOCATE": "whether JAX reserves a GPU's memory at once; default in workers `false`",
+    "PJRT_NPROC": "threads of JAX on a CPU; default: all cores, and in each of N workers its N-th part",
+    "NPROC": "the same, where `PJRT_NPROC` is not set",
+    "RAY_USAGE_STATS_ENABLED": "`1` lets Ray report usage to its makers; default with `--ray` `0`",
     "JAX_CPU_ENABLE_ASYNC_DISPATCH": "set it to keep JAX's own default; kibitz dispatches synchronously on a CPU",
 }
 # The modules that semantic versioning covers; each contributes its `__all__`, or the public names that it defines.

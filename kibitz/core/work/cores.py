@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import os
 
-XLA_THREADS = ("PJRT_NPROC", "NPROC")  # XLA's CPU client has as many threads as the first of these that is set says
-
 
 def machine_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -17,14 +15,16 @@ def machine_cores() -> int:
 
 def usable_cores() -> int:
     """All cores, a worker's share, or what the user has set."""
-    for name in XLA_THREADS:
-        value = os.environ.get(name, "")
-        if value.isdecimal() and int(value) > 0:
-            return int(value)
-    return machine_cores()
+    limit = _limit()
+    return int(limit) if limit.isdecimal() and int(limit) > 0 else machine_cores()
 
 
 def use_cores(count: int) -> None:
-    """Limits this process, before its first computation, unless the user has set a limit."""
-    if not any(os.environ.get(name) for name in XLA_THREADS):
-        os.environ[XLA_THREADS[0]] = str(count)
+    """Limits this process, before its first computation, unless a limit is set already."""
+    if not _limit():
+        os.environ["PJRT_NPROC"] = str(count)
+
+
+def _limit() -> str:
+    """The variables in the order in which XLA's CPU client reads its number of threads."""
+    return os.environ.get("PJRT_NPROC") or os.environ.get("NPROC") or ""
