@@ -6,8 +6,13 @@ import re
 
 import pytest
 
-from tests.browser.conftest import GAME_PAGES, STATIC
+from tests.browser.conftest import GAME_PAGES, PACKAGE, STATIC
 
+# what the page used to say
+REPLACED = (
+    "insisted on", "who sits down", "pace: the server's", "comes in next", "dots lie where", "for this seat alone",
+    "across: points", "wants its token", "whoever started", "advised by none",
+)  # fmt: skip
 GROUNDS = ("bg", "card", "sunk")
 WORDS = ("ink", "dim", "accent", "a", "b", "bad", "good", "gold")
 
@@ -73,6 +78,12 @@ def test_no_file_of_the_server_names_a_game() -> None:
     for path in [*STATIC.rglob("*.js"), *STATIC.rglob("*.css"), *STATIC.rglob("*.html")]:
         text = path.read_text(encoding="utf-8").lower()
         assert not [name for name in games if name in text or name.replace("_", " ") in text], path.name
+
+
+def test_words_that_only_an_insider_understands_are_gone() -> None:
+    for path in [*PACKAGE.rglob("*.js"), *PACKAGE.rglob("*.py")]:
+        text = path.read_text(encoding="utf-8").lower()
+        assert not [words for words in REPLACED if words in text], path
 
 
 def test_what_a_view_fetches_first_is_small_and_complete() -> None:

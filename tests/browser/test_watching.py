@@ -116,6 +116,10 @@ def test_a_negotiation_is_watched_to_its_end_with_plane_and_reference(stage: Ser
     # players go by their names, not by their seats
     assert page.locator(".caption").inner_text().startswith("Bayes takes ")
     assert "seat 0" not in page.locator("main").inner_text().lower()
+    # who won is a matter of shares: the pools differ
+    main, sub = (page.locator(f".score .side {part}").all_inner_texts() for part in (".main", ".sub"))
+    shares = [int(got) / int(of.split()[1]) for got, of in zip(main, sub, strict=True)]
+    assert shares[0] != shares[1] and page.locator(".score .side.won .main").inner_text() == main[shares[1] > shares[0]]
     assert page.locator(".bubble").count() >= 2
 
 
@@ -191,6 +195,10 @@ def test_batters_keep_their_rows_and_the_win_chart_starts_where_its_legend_does(
     page = open_page(f"/e/{played['cricket']}")
     ended(page)
     assert page.evaluate(f"() => {WATCH}.timeline.live.memory.start") == first
+    open_tab(page, "Charts")
+    balls = sum(one["type"] == "step" for one in stage.events(played["cricket"]))
+    win = page.get_by_role("region", name="Win probability")
+    win.get_by_text(f"ball {balls}", exact=True).wait_for()  # the axis ends with the match
     steps = [one for one in stage.events(played["cricket"]) if one["type"] == "step"]
     ball = next(one for one in steps if (s := one["payload"]["frame"].get("striker")) and s["player"] == 1)
     page.evaluate(f"() => {WATCH}.replay.go({ball['seq']})")

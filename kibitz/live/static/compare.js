@@ -20,7 +20,7 @@ class Compare extends HTMLElement {
     this.boards = ids.map((id) => new Board(id, null, () => this.changed()));
     const titles = infos.map(({ episode_id: id, players, about }) => h("div.row", null, text("b", about.branched_from ? "Branch" : "Original"), ...players.flatMap((name, seat) => [badge(seat), text("span", called(name))]), h("span.gap"), h("a", { href: `/e/${id}` }, "Open")));
     this.append(h("div.page.compare", null, h("h1", null, "Side by side"), h("p.dim", null, parted === undefined ? "Two games, turn by turn." : `Both games are the same for the first ${many(parted, "turn")}.`), this.first,
-      h("div.row", null, h("button", { onclick: () => this.go(Number(this.slider.value) - 1) }, "Back"), this.slider, h("button", { onclick: () => this.go(Number(this.slider.value) + 1) }, "On"), this.where),
+      h("div.row", null, h("button", { onclick: () => this.go(Number(this.slider.value) - 1) }, "Back"), this.slider, h("button", { onclick: () => this.go(Number(this.slider.value) + 1) }, "Next"), this.where),
       h("div.boards", null, this.boards.map((board, i) => h("section.card", { "aria-label": i ? "Second game" : "First game" }, titles[i], board.node)))));
     this.parted = parted;
     this.at = parted ?? null; // shown first: where they part
@@ -49,8 +49,9 @@ class Compare extends HTMLElement {
     const [one, other] = lives.map((live) => live.turns);
     const apart = one.find((entry, i) => other[i] && JSON.stringify(entry.acts) !== JSON.stringify(other[i].acts));
     if (!apart || lives[0].game !== lives[1].game) return;
-    const said = (entry) => entry.decisions.map((decision) => decision.text).join(" v ");
-    put(this.first, `First difference at ${apart.label}: ${said(apart)}, against ${said(other[one.indexOf(apart)])}.`);
+    const { unit, chosen } = lives[0].adapter;
+    const said = (entry) => `“${chosen?.(entry) || entry.text || entry.decisions.map((decision) => decision.text).join(" v ")}”`;
+    put(this.first, `First difference, ${unit} ${apart.label}: ${said(apart)} against ${said(other[one.indexOf(apart)])}`);
     if (!this.moved && this.at !== null && lives.every((live) => live.turn + 1 > this.at)) { this.moved = true; this.go(this.at + 1); }
   }
 }

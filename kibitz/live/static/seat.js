@@ -140,7 +140,7 @@ export class Seat {
       chosen[at] = open.includes(last) ? last : open[open.length > MAX_BUTTONS ? 0 : Math.floor((open.length - 1) / 2)];
       const pick = (i) => () => { chosen[at] = i; };
       const named = (i, k) => `${names.value(head, values[k], live, seat)}${hinted[at] === i ? " ✦" : ""}`;
-      const note = (k) => notes[head]?.[k] ?? "";
+      const note = (k) => String(notes[head]?.[k] ?? "").replace(/(\d%?) /g, "$1\u00a0"); // a number stays with its unit
       if (kept || (open.length > MAX_BUTTONS && !notes[head])) {
         const select = h("select", { onchange: (event) => pick(Number(event.target.value))() }, open.map((i, k) => text("option", `${named(i, k)}${note(k) && ` (${note(k)})`}`, { value: i, selected: i === chosen[at] })));
         return field(names.label(head), select);

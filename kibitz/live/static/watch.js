@@ -261,7 +261,7 @@ class Watch extends HTMLElement {
     const facts = [about.eval_pack_id && about.eval_pack_id !== "default" && `${about.eval_pack_id} pack`, about.open && Object.values(state.private).some((own) => Object.keys(own).length) && "both hands shown", spent.tokens && `${spent.tokens.toLocaleString()} tokens`, spent.money && `$${spent.money.toFixed(4)}`, spent.fallbacks && many(spent.fallbacks, "fallback")].filter(Boolean);
     const from = about.branched_from;
     const origin = from?.episode_id || from;
-    this.meta.replaceChildren(...[h("span", { class: `status ${live.status}` }, words), text("span", state.adapter.title), h("span.dim", null, facts.join(" · ")),
+    this.meta.replaceChildren(...[h("span", { class: `status ${live.status}` }, words), text("span.title", state.adapter.title), h("span.dim", null, facts.join(" · ")),
       origin && h("a", { href: `/compare?a=${origin}&b=${state.id}` }, "compare with the original"), this.crowd, h("span.gap"),
       live.status === "running" ? (this.token || sessionStorage.getItem(`started:${live.id}`)) && h("button.stop", { onclick: () => this.stop() }, icon("stop"), "Stop") : h("button.primary", { onclick: async () => (await this.app.need("start"))?.openStart(this.app) }, "New episode")].filter(Boolean));
   }

@@ -104,7 +104,7 @@ export function step(state, before, entry) {
   if (memory.win.length > MAX_POINTS) memory.win = memory.win.filter((_, i) => i % 2 === 0);
   memory.streak = ball.runs >= 4 && !ball.how ? memory.streak + 1 : 0;
   const ended = inn.legal % 6 === 0 && legal;
-  Object.assign(entry, { sign, kind, chose: `${ball.intent} v ${words(ball.plan)}, ${ball.field} field`, over: ended, moment: momentOf(state, ball, inn, striker, bat, before), icon: frame.over ? "flag" : "" });
+  Object.assign(entry, { sign, kind, chose: `${ball.intent} v ${planned(ball.plan)}, ${ball.field} field`, over: ended, moment: momentOf(state, ball, inn, striker, bat, before), icon: frame.over ? "flag" : "" });
   if (ended) entry.card = { ...over, signs: [...over.signs], seat: inn.seat, hand: nameOf(state, 1 - inn.seat)(over.bowler) };
 }
 
@@ -119,6 +119,8 @@ function momentOf(state, ball, inn, striker, bat, before) {
   if (memory.streak === 3) return "Three boundaries in a row";
   return ball.runs >= 6 ? "Six" : "";
 }
+
+const planned = (plan) => (plan === "good" ? "good length" : words(plan));
 
 // what both captains chose for a ball
 export const chosen = (entry) => entry.chose || "";
@@ -144,6 +146,7 @@ export function scoreboard(state) {
   if (f.super_over) tags.push(`Super over ${f.super_over > 1 ? f.super_over : ""}`.trim());
   if (f.powerplay && !f.over) tags.push("Powerplay");
   if (f.free_hit && !f.over) tags.push("Free hit");
+  if (f.over) tags.push("Match over");
   const pace = `run rate ${rate(f.score, f.legal)}`;
   let now = [f.projected ? `Projected ${f.projected}` : `${many(f.balls_left, "ball")} left`, pace];
   if (f.needed !== null && f.needed !== undefined) now = [`Need ${f.needed} from ${many(f.balls_left, "ball")}`, `required ${f.required_rate.toFixed(2)} · ${pace}`];
@@ -182,7 +185,7 @@ export function verdict(state) {
 const WORDS = { intent: "Batting intent", plan: "Delivery", field: "Field", bowler: "Bowler", next_batter: "If a wicket falls, next in" };
 export const seatForm = {
   label: (head) => WORDS[head] || head,
-  value: (head, value, state, seat) => (typeof value === "number" ? nameOf(state, seat)(value) : words(value)),
+  value: (head, value, state, seat) => (typeof value === "number" ? nameOf(state, seat)(value) : planned(value)),
   cards: (head) => head === "bowler",
   folded: (head) => head === "next_batter", // a list: it matters only if a wicket falls
 };

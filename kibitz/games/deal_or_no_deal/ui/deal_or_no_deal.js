@@ -42,7 +42,7 @@ export function scoreboard(state) {
     const own = points(state, seat);
     const offer = state.memory.offers[state.memory.offers.length - 1];
     const share = done ? String(done.returns[seat]) : own && offer ? String(worth(own, offer.shares[seat])) : own ? "–" : "?";
-    const whole = own ? `of ${worth(own, state.memory.counts)} points${done ? "" : " on offer"}` : "values hidden";
+    const whole = own ? `of ${worth(own, state.memory.counts)} ${done ? "points" : "on offer"}` : "values hidden";
     return {
       seat, name: state.names[seat], by: "", active: !f.over && f.seat === seat,
       won: done && f.deal && part(seat) > part(1 - seat), main: share, sub: whole,
