@@ -35,20 +35,27 @@ def record() -> dict[str, list[str]]:
     from kibitz.players import player_named
 
     game = cricket.game()
-    settings = cricket.CricketOptions(max_overs=10).settings()
+    overs = cricket.CricketOptions(max_overs=10)
     players = [player_named(game, "balanced"), player_named(game, "aggressive")]
-    match = play_episode(game, settings, players, seed=21, episode_id=MATCH)
+    match = play_episode(game, overs.settings(), players, seed=21, episode_id=MATCH, about=about(overs))
     game = deal_or_no_deal.game()
     bayes = game.bot("bayes")
-    settings = seated(deal_or_no_deal.NegotiationOptions().settings(), {0: bayes})
+    plain = deal_or_no_deal.NegotiationOptions()
+    settings = seated(plain.settings(), {0: bayes})
     pair = [player_named(game, "bayes"), player_named(game, "partner:stubborn")]
     adviser = {0: player_named(game, "bayes")}
-    talks = [play_episode(game, settings, pair, seed=seed, episode_id=TALK, advisers=adviser) for seed in range(12)]
+    common = {"episode_id": TALK, "advisers": adviser, "about": about(plain)}
+    talks = [play_episode(game, settings, pair, seed=seed, **common) for seed in range(12)]
     talk = max(talks, key=lambda played: (played.returns[0] > 0, played.steps))
     events = {MATCH: [e.as_json() for e in match.events], TALK: [e.as_json() for e in talk.events]}
     generic = [json.loads(line) | {"episode_id": GENERIC} for line in events[TALK]]
     generic[0]["payload"]["game"] = "another_game"
     return events | {GENERIC: [json.dumps(event) for event in generic]}
+
+
+def about(options: Any) -> dict[str, Any]:
+    """What a record needs so that the server can replay it."""
+    return {"options": options.model_dump(mode="json")}
 
 
 def post(url: str, body: bytes) -> dict[str, Any]:

@@ -46,6 +46,9 @@ def test_home_starts_a_game_in_one_click_and_an_unknown_address_is_a_page(stage:
     page.get_by_role("link", name="All episodes").wait_for()
     page.get_by_role("button", name="Bargain with Bayes").click()
     page.locator(".seat.mine").wait_for()
+    # the sheets of the pages before do not restyle the game
+    board, score, bar = (page.locator(name).bounding_box() for name in (".table", ".score", ".replay"))
+    assert board["x"] == score["x"] and board["y"] + board["height"] <= bar["y"] + 1, (board, score, bar)
     for accept, kind in (("text/html,*/*;q=0.8", "text/html"), ("*/*", "application/json")):
         answer = httpx.get(f"{stage.url}/no/such/page", headers={"Accept": accept})
         assert answer.status_code == 404 and answer.headers["content-type"].startswith(kind)
