@@ -36,6 +36,7 @@ VARIABLES = {
     "XDG_CONFIG_HOME": "parent of the configuration folder; default `~/.config`",
     "SSL_CERT_FILE": "certificate authorities for requests to language models; default: the system's",
     "OMP_WAIT_POLICY": "how the embedded model's threads wait; default `PASSIVE`",
+    "GOMP_SPINCOUNT": "how often they look for each other before they sleep; default 3000",
     "TOKENIZERS_PARALLELISM": "threads of transformers' tokenizers; `kibitz teach` sets it to `false`",
     "JAX_COORDINATOR_ADDRESS": "host and port of the first of several hosts of `kibitz train`; see `--hosts`",
     "JAX_NUM_PROCESSES": "number of these hosts; default: what Slurm, Open MPI or Kubernetes says",

@@ -256,6 +256,7 @@ def _scores(game: Game, drawn: Drawn, asked: Answers, regret: NDArray[np.float64
     return {
         "legal_share": float(there.mean()),
         "agreement": _mean(same[there]),
+        "agreement_or_same_return": _mean((same | (regret == 0))[there]),
         "agreement_on_the_first_head": _mean(apart[there, 0] == 0),
         "hint_regret_mean": _mean(regrets),
         "hint_regret_half_ci95": (high - low) / 2 if len(regrets) > 1 else None,

@@ -41,6 +41,10 @@ def evaluate(
     episodes: Episodes = 200,
     player: Players = None,
     opponent: Opponent = None,
+    folder: Annotated[
+        Path | None,
+        typer.Option("--folder", help="Judge episodes of this folder of `kibitz evaluate --out` instead of new ones"),
+    ] = None,
     prompt: PromptPath = None,
     money: Annotated[
         float | None, typer.Option("--budget-money", min=0, help="Stop asking when a style has cost this much")
@@ -55,14 +59,24 @@ def evaluate(
     from kibitz.evaluate.judges.accuracy import evaluate_judge, judge_named
     from kibitz.evaluate.judges.episodes import draw
     from kibitz.llm.client.limits import Budget
+    from kibitz.teach.records.judged import labelled_folder
 
-    record, chosen = read_game(game, options)
-    styles = record.styles.names(style or [], record.name)
     if prompt is not None and not judge.startswith("llm:"):
         raise BadInput(f"--prompt applies only to llm:PRESET; {judge} reads no prompt.")
+    if folder is not None and (player or opponent or options):
+        raise BadInput("--folder cannot be combined with --player, --opponent or --set; its evaluation names them.")
     judge_named(judge)
+    if folder is None:
+        record, chosen = read_game(game, options)
+        styles = record.styles.names(style or [], record.name)
+        drawn = None
+    else:
+        record, drawn = labelled_folder(folder, episodes)
+        styles = record.styles.names(style or [], record.name)
+        episodes = len(drawn)
     with output.progress(f"{judge} on {record.name}", episodes * len(styles), quiet=as_json) as advance:
-        drawn = draw(record, chosen, episodes, player or [], opponent or record.default_players[1], seed)
+        if drawn is None:
+            drawn = draw(record, chosen, episodes, player or [], opponent or record.default_players[1], seed)
         found = evaluate_judge(
             record,
             drawn,

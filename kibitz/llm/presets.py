@@ -84,7 +84,7 @@ class Preset(Options):
     price: Price = Price()
     limits: Limits = Limits()
     extra: dict[str, Any] = Field(default_factory=dict)  # additional fields of the request body
-    threads: int | None = Field(None, ge=1)  # embedded; default: all cores but one, at most 8
+    threads: int | None = Field(None, ge=1)  # embedded; default: all cores, or one less on a busy machine; at most 8
     context: int = Field(4096, ge=256)  # embedded: tokens of prompt and answer together
     batch: int = Field(8, ge=1)  # local_hf: questions per generation
     lenient: bool = False  # also accept the last JSON object in other text: prose, code fences, lists

@@ -24,6 +24,8 @@ def test_the_reference_as_a_source_is_perfect_and_random_is_not() -> None:
     poor = evaluate_hints(GAME, GAME.options(), "random", 64)
     assert poor["legal_share"] == 1.0
     assert poor["agreement"] < 0.3
+    assert best["agreement_or_same_return"] == 1.0
+    assert poor["agreement"] < poor["agreement_or_same_return"] < 0.5
     assert poor["hint_regret_mean"] > 3
     assert poor["brier"] == pytest.approx(1 - poor["agreement"])
     assert poor == evaluate_hints(GAME, GAME.options(), "random", 64)

@@ -16,6 +16,7 @@ import pytest
         (["evaluate", "--judge", "llm:embedded", "--style", "calm"], "has no style 'calm'; choose one of versatile"),
         (["evaluate", "--judge", "classifier:x", "--prompt", "y"], "--prompt applies only to llm:PRESET"),
         (["evaluate", "--judge", "classifier:missing"], "missing is no classifier"),
+        (["evaluate", "--judge", "llm:embedded", "--folder", "x", "--player", "random"], "--folder cannot be combined"),
         (["train", "--out", "."], ". exists; name another file"),
         (["styles", "--out", "runs", "--style", "calm"], "has no style 'calm'"),
     ],

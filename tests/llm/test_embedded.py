@@ -33,7 +33,8 @@ def embedded(**limits: Any) -> Client:
     from kibitz.llm.providers.embedded import Embedded
 
     preset = read_presets()["embedded"]
-    preset = preset.model_copy(update={"limits": preset.limits.model_copy(update=limits)})
+    # one thread, because some tests measure processor time
+    preset = preset.model_copy(update={"threads": 1, "limits": preset.limits.model_copy(update=limits)})
     return Client(preset, Embedded(preset))
 
 
@@ -140,7 +141,7 @@ def _loaded(module: Any) -> tuple[int, int]:
 
 @pytest.mark.conformance
 def test_a_known_prefix_halves_the_time() -> None:
-    """In processor time: the model has one thread, and other tests may keep the machine busy."""
+    """In processor time, because other tests may keep the machine busy."""
     asked = positions(5, seed=3)
 
     async def times(known: bool) -> list[float]:
@@ -182,11 +183,43 @@ def test_an_answer_does_not_depend_on_the_questions_before_it() -> None:
         assert (reply.text, reply.fields, reply.likelihood) == (first.text, first.fields, first.likelihood)
 
 
+def test_it_uses_every_core_only_while_nothing_else_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from kibitz.llm.providers import embedded as module
+
+    loadavg = tmp_path / "loadavg"
+    monkeypatch.setattr(module, "LOADAVG", loadavg)
+    monkeypatch.setattr(module, "usable_cores", lambda: 2)
+    assert module._threads() == 1  # the system does not say what runs
+    loadavg.write_text("7.93 4.02 2.11 1/346 4711\n")  # only the asking thread runs; the averages are of the past
+    assert module._threads() == 2
+    loadavg.write_text("0.00 0.00 0.00 2/346 4711\n")
+    assert module._threads() == 1
+    monkeypatch.setattr(module, "usable_cores", lambda: 1)
+    assert module._threads() == 1
+    monkeypatch.setattr(module, "usable_cores", lambda: 64)
+    assert module._threads() == module.MAX_THREADS
+
+
+@pytest.mark.conformance
+def test_answers_are_the_same_with_one_and_with_two_threads(answer: Answer) -> None:
+    from kibitz.llm.providers import embedded as module
+
+    async def talk(threads: int) -> list[Any]:
+        preset = read_presets()["embedded"].model_copy(update={"threads": threads})
+        client = Client(preset, module.Embedded(preset))
+        replies = [await client.ask(words(), answer), await client.ask([*words(), *words()], answer)]
+        await client.close()
+        assert any(key[1] == threads for key in module._servers)  # the preset's number counts
+        return [(reply.text, reply.likelihood) for reply in replies]
+
+    assert asyncio.run(talk(2)) == asyncio.run(talk(1))
+
+
 def test_a_deadline_interrupts_generation(answer: Answer) -> None:
     async def interrupt() -> tuple[Reply, float, Reply]:
         client = embedded(deadline=0.15, timeout=0.15)
         long = [{"role": "user", "content": "books, hats and balls " * 400}]
-        started = time.process_time()  # the model has one thread, and other tests may keep the machine busy
+        started = time.process_time()  # other tests may keep the machine busy
         late = await client.ask(long, answer)
         seconds = time.process_time() - started
         await client.close()

@@ -7,11 +7,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from kibitz.evaluate.judges.classifier import episode_features
+from kibitz.evaluate.judges.episodes import draw, finished
 from kibitz.evaluate.match import evaluate
 from kibitz.games import get_game
 from kibitz.players.llm import llm_player
+from kibitz.teach.records.judged import labelled_folder
 from tests.advice.conftest import fake, presets
 from tests.conftest import Finished
 from tests.llm.fake_server import LINE, FakeServer
@@ -36,6 +40,24 @@ def kept(tmp_path: Path) -> Path:
     game = get_game(toy.NAME)
     evaluate(game, game.options(), "random", "oracle", 3, seed=1, out=tmp_path / "kept")
     return tmp_path / "kept"
+
+
+@pytest.mark.usefixtures("fake", "presets")
+def test_judges_read_kept_episodes_like_those_drawn_with_the_same_seed(kibitz: Command, tmp_path: Path) -> None:
+    toy_game = get_game(toy.NAME)
+    evaluate(toy_game, toy_game.options(), "heuristic", "random", 4, seed=1, out=tmp_path / "kept")
+    game, found = labelled_folder(tmp_path / "kept", 3)  # the first three
+    drawn = draw(game, game.options(), 3, ["heuristic"], "random", seed=1)
+    assert [finished(game, found, i).history for i in range(3)] == [finished(game, drawn, i).history for i in range(3)]
+    assert found.returns.tolist() == drawn.returns.tolist()
+    assert {name: list(shown) for name, shown in found.shown.items()} == {
+        name: list(shown) for name, shown in drawn.shown.items()
+    }
+    np.testing.assert_allclose(episode_features(game, found), episode_features(game, drawn))
+    done = kibitz("judge", "evaluate", "--judge", "llm:fake-good", "--folder", str(tmp_path / "kept"), "--json")
+    assert done.returncode == 0, done.stderr
+    judged = json.loads(done.stdout)
+    assert (judged["game"], judged["episodes"]) == (toy.NAME, 4)
 
 
 def exported(kibitz: Command, source: Path | str, kind: str, *more: str) -> list[dict[str, Any]]:

@@ -23,11 +23,12 @@ def replay(
     luck: Array,
     steps: Sequence[Acts],
     seen: Callable[[int, Any, Acts], None] = lambda *step: None,
+    ended: Callable[[Any], None] = lambda state: None,
 ) -> tuple[float, float]:
     """What the acts earn. BadInput if one is illegal, or if the game does not end with the last of them.
 
     `state` None means a fresh deal of this luck. Each step calls `seen` with its number, the state before it and both
-    seats' acts.
+    seats' acts; `ended` gets the final state.
     """
     table = table_for(game)
     state = table.new(settings, luck) if state is None else state
@@ -45,4 +46,5 @@ def replay(
         returns += np.asarray(rewards, float)
     if np.asarray(table.to_act(state)).any():
         raise BadInput("The game is not over after the last step.")
+    ended(state)
     return float(returns[0]), float(returns[1])

@@ -27,7 +27,9 @@ from kibitz.llm.client.types import Completion, FailureKind, Messages, ProviderE
 from kibitz.llm.presets import Preset
 from kibitz.llm.providers import weights
 
-MAX_THREADS = 8  # more do not help a model of this size; one core stays free, because threads that share one delay all
+MAX_THREADS = 8  # more do not help a model of this size
+LOADAVG = Path("/proc/loadavg")  # Linux; its fourth field is running/existing threads of all processes
+GLANCES, GLANCE_SECONDS = 3, 0.001  # a thread that runs in all of them is busy; others only woke up
 OTHER_START = "-"  # no answer starts like this
 TOP_LOGPROBS = 40  # alternatives per token; legal values are few
 
@@ -76,7 +78,7 @@ class Embedded:
         cancelled: threading.Event,
         hear: Callable[[str], None] | None,
     ) -> Completion:
-        threads = self.preset.threads or max(1, min(usable_cores() - 1, MAX_THREADS))
+        threads = self.preset.threads or _threads()
         server = _server(self.file, self.sha256, threads, self.preset.context)
         sampling = {name: request[name] for name in ("temperature", "top_p", "seed")}
         tokens: list[Token] = []
@@ -157,6 +159,26 @@ _servers: dict[tuple[str, int, int], Any] = {}
 _loading = threading.Lock()
 
 
+def _threads() -> int:
+    """All cores while nothing else runs, otherwise one less: a thread that shares its core delays all others."""
+    cores = usable_cores()
+    return max(1, min(cores if cores <= MAX_THREADS and _alone() else cores - 1, MAX_THREADS))
+
+
+def _alone() -> bool:
+    """Whether no thread but this one runs on the machine; False where the system does not say."""
+    for glance in range(GLANCES):
+        if glance:
+            time.sleep(GLANCE_SECONDS)
+        try:
+            running = int(LOADAVG.read_text().split()[3].partition("/")[0])
+        except (OSError, ValueError, IndexError):
+            return False
+        if running <= 1:
+            return True
+    return False
+
+
 def _server(file: Path, sha256: str, threads: int, context: int) -> Any:
     """The loaded model; a process loads it once."""
     with _loading:
@@ -186,13 +208,15 @@ def _load(file: Path, threads: int, context: int) -> Any:
 
 
 def _engine() -> Any:
-    """Its threads must sleep while they wait for each other: spinning ones stall on a core that others also use."""
-    policy = os.environ.get("OMP_WAIT_POLICY")
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # read when the library is loaded
+    """Its threads wait for each other many times per token: they spin, but sleep soon if the other has no core."""
+    before = dict(os.environ)
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # both are read when the library is loaded
+    os.environ.setdefault("GOMP_SPINCOUNT", "3000")
     try:
         return import_module("xllamacpp")
     except ImportError:
         raise BadInput("xllamacpp is not installed; run `kibitz llm install`.") from None
     finally:
-        if policy is None:
-            del os.environ["OMP_WAIT_POLICY"]
+        for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT"):
+            if name not in before:
+                del os.environ[name]

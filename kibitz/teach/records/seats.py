@@ -43,24 +43,45 @@ class SeatRecord:
         return self.returns[self.seat]
 
 
+@dataclass(frozen=True)
+class Evaluated:
+    """What an evaluation's folder says about all of its episodes."""
+
+    game: Game
+    version: int | None  # of the game, when it was played
+    options: Any
+    pack: str | None
+    players: tuple[str, str]
+
+    @staticmethod
+    def read(folder: Path) -> Evaluated:
+        about = read_about(folder)
+        try:
+            game = get_game(about["game"])
+            options = game.options.read(about["options"], f"option of {game.name}")
+            game, names = get_game(game.name, options), about["players"]
+            players = (str(names[0]), str(names[1]))
+            return Evaluated(game, about.get("game_version"), options, about["pack"], players)
+        except (KeyError, TypeError, IndexError):
+            raise BadInput(f"{folder} holds no evaluation that this version can read; evaluate again.") from None
+
+    @property
+    def bots(self) -> dict[int, Bot]:
+        """By seat; other players are missing."""
+        return {seat: self.game.bots[name] for seat, name in enumerate(self.players) if name in self.game.bots}
+
+
 def seats_of_folder(folder: Path, positions: bool) -> Iterator[SeatRecord]:
     """Both seats of each episode of an evaluation; `positions` also replays what the seats saw."""
-    about = read_about(folder)
-    try:
-        game = get_game(about["game"])
-        options = game.options.read(about["options"], f"option of {game.name}")
-        game, pack, names = get_game(game.name, options), about["pack"], about["players"]
-        players = (str(names[0]), str(names[1]))
-    except (KeyError, TypeError, IndexError):
-        raise BadInput(f"{folder} holds no evaluation that this version can read; evaluate again.") from None
-    if positions and about.get("game_version") != game.version:
+    about = Evaluated.read(folder)
+    game, players = about.game, about.players
+    if positions and about.version != game.version:
         raise BadInput(
             f"{folder} is of another version of {game.name}, so it can only be exported as jsonl or parquet."
         )
-    bots = {seat: game.bots[name] for seat, name in enumerate(players) if name in game.bots}
-    matches = get_pack(game.name, pack) if pack is not None else None
+    matches = get_pack(game.name, about.pack) if about.pack is not None else None
     for kept in read_episodes(folder):
-        seen = _positions(game, options, matches, bots, kept) if positions else {}
+        seen = _positions(game, about.options, matches, about.bots, kept) if positions else {}
         asked = {(one.turn, one.seat): one for one in kept.asked}
         for seat in SEATS:
             turns = [
@@ -71,20 +92,25 @@ def seats_of_folder(folder: Path, positions: bool) -> Iterator[SeatRecord]:
             yield SeatRecord(game, kept.events[0]["episode_id"], seat, players, kept.returns, turns)
 
 
+def steps_of(kept: KeptEpisode) -> list[Acts]:
+    """What both seats did in each step."""
+    return [
+        tuple(None if act is None else tuple(act) for act in event["payload"]["acts"])
+        for event in kept.events
+        if event["type"] == "step"
+    ]
+
+
 def _positions(
     game: Game, options: Any, pack: Any, bots: Mapping[int, Bot], kept: KeptEpisode
 ) -> dict[tuple[int, int], Position]:
     """What each seat saw, by turn and seat."""
     last = kept.events[-1]["payload"]
+    steps = steps_of(kept)
     scenario = None if pack is None else pack.scenario(last["match"])
     # the reference has to be able to say what it would have done
     experts = dict.fromkeys(SEATS, game.bot(game.reference))
     settings = seated(options.settings() if scenario is None else scenario.settings, bots, experts)
-    steps = [
-        tuple(None if act is None else tuple(act) for act in event["payload"]["acts"])
-        for event in kept.events
-        if event["type"] == "step"
-    ]
     found: dict[tuple[int, int], Position] = {}
     history: list[Mapping[str, Any]] = []
     table = table_for(game)
