@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 # installed modules are ever imported: Python compiles those on first import and caches the result.
 INSTALL := $(PIP) install --no-compile --constraint requirements.lock
 unexport PYTHONDONTWRITEBYTECODE
-# One file at a time per worker, slow files first (tests/conftest.py). Tests wait for servers and browsers often enough
+# One file at a time per worker, slow files first (`Spread` in tests/conftest.py). Tests wait for servers and browsers often enough
 # to keep three workers busy on two cores.
 SPREAD := -n 3 --durations 20 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 # Seconds after which a test of a third-party suite counts as hung.

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import httpx
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 from kibitz.cli import main
 
@@ -23,21 +24,37 @@ SHARED = ROOT.parent / "shared" / "data"
 os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(Path(tempfile.gettempdir()) / "kibitz-hypothesis"))
 BUSY_SECONDS = 60.0  # that a request may take on a busy machine; httpx allows 5 unless told otherwise
 
-# These files take longest with empty caches. They run first, so that both workers finish at about the same time.
+# These files take longest with empty caches. They run first, so that all workers finish at about the same time.
 SLOWEST_FIRST = (
-    "train/test_cricket", "live/test_security", "llm/test_embedded", "live/test_faults", "train/test_runs",
+    "browser", "train/test_cricket", "live/test_security", "llm/test_embedded", "live/test_faults", "train/test_runs",
     "advice/test_training", "train/test_learning", "games/cricket/test_fuzz", "cli/test_demo", "train/test_curriculum",
     "train/test_checkpoints", "live/test_stores_and_buses", "conformance/test_sb3", "conformance/test_local_hf",
-    "games/cricket/test_captains", "browser/test_access", "browser/test_watching", "evaluate/test_packs",
+    "games/cricket/test_captains", "evaluate/test_packs",
     "games/cricket/test_gym_env", "games/cricket/test_matches", "games/cricket/test_realism", "cli/test_commands",
     "live/test_load", "train/test_arithmetic",
 )  # fmt: skip
 
 
+class Spread(LoadScopeScheduling):
+    """One file at a time per worker; all browser tests on the same one, which then plays their episodes only once."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "tests/browser" if nodeid.startswith("tests/browser/") else nodeid.partition("::")[0]
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Spread:
+    return Spread(config, log)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Moves slow files to the front; keeps the order within a file and among the others."""
-    places = {f"tests/{name}.py": place for place, name in enumerate(SLOWEST_FIRST)}
-    items.sort(key=lambda item: places.get(item.nodeid.partition("::")[0], len(places)))
+    places = {f"tests/{name}": place for place, name in enumerate(SLOWEST_FIRST)}
+
+    def place(item: pytest.Item) -> int:
+        file = item.nodeid.partition("::")[0].removesuffix(".py")
+        return min(places.get(file, len(places)), places.get(os.path.dirname(file), len(places)))
+
+    items.sort(key=place)
 
 
 class Finished(NamedTuple):
@@ -65,6 +82,7 @@ class ImmediateFailures:
 def pytest_configure(config: pytest.Config) -> None:
     if getattr(main := sys.modules["__main__"], "__file__", "") is None:  # in a worker of xdist; Ray expects a name
         del main.__file__
+    os.fsync = lambda file: None  # tests end processes, not machines; a busy disk takes 30 ms to sync
     usual: httpx.Timeout = inspect.signature(httpx.get).parameters["timeout"].default
     usual.connect = usual.read = usual.write = usual.pool = BUSY_SECONDS
     if not hasattr(config, "workerinput"):

@@ -11,8 +11,10 @@ import pytest
 from tests.conformance.test_hint_examples import example
 
 pytestmark = [pytest.mark.conformance, pytest.mark.filterwarnings("ignore")]  # warnings of other packages
-# Inspect AI installs boto3, debugpy and a terminal interface: too much for the extra `conformance`.
-inspect_ai = pytest.importorskip("inspect_ai", reason="Inspect AI is not installed; run `pip install inspect-ai`")
+# Not in the extra `conformance`, so skipped on CI as well: its dependencies outweigh one example.
+inspect_ai = pytest.importorskip(
+    "inspect_ai", reason="CI leaves Inspect AI out (boto3, debugpy, a terminal interface); run `pip install inspect-ai`"
+)
 
 
 def test_an_inspect_task_scores_an_episodes_points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

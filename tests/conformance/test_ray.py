@@ -25,7 +25,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 PLAYERS = ("heuristic", "partner:conceder", "partner:mirror")
-BATCHES = 700  # of each of the three pairings
+BATCHES, BATCH_GAMES = 700, 2  # of each of the three pairings: 2,100 small items
 
 
 @pytest.fixture(scope="module")
@@ -40,9 +40,9 @@ def cluster() -> Iterator[Any]:
 def test_a_tournament_ends_with_the_same_table_after_a_node_was_killed(
     cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tournament, "BATCH_GAMES", 16)
+    monkeypatch.setattr(tournament, "BATCH_GAMES", BATCH_GAMES)
     game = get_game("deal_or_no_deal")
-    plan = Plan(game, game.default_options, PLAYERS, 16 * BATCHES)
+    plan = Plan(game, game.default_options, PLAYERS, BATCH_GAMES * BATCHES)
     second = cluster.add_node(num_cpus=1, object_store_memory=100 << 20)
     played = killed = 0
 

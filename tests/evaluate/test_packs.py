@@ -36,6 +36,12 @@ scenarios:
 """
 
 
+@pytest.fixture(autouse=True)
+def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No more matches per call than a pack here has."""
+    monkeypatch.setattr("kibitz.evaluate.packs.CHUNK", 12)
+
+
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Pack:
     path = tmp_path_factory.mktemp("packs") / "small.yaml"
@@ -55,6 +61,7 @@ def _nothing(count: int) -> None:
     pass
 
 
+@pytest.mark.conformance  # a program of its own, eight seconds to compile
 def test_a_captain_against_itself_wins_exactly_one_of_every_pair(small: Pack) -> None:
     bot = GAME.bot("random")
     results = play_bots(GAME, small, (bot, bot), 4 * small.matches, 0, _nothing)

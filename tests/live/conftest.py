@@ -79,6 +79,15 @@ class Served:
 Serve = Callable[..., Served]
 
 
+def compiled_once(folder: Path) -> dict[str, str]:
+    """Settings with which servers started again and again read even their smallest programs from this folder."""
+    return {
+        "JAX_COMPILATION_CACHE_DIR": str(folder),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+    }
+
+
 def start_server(store: Path | str, *more: str, env: dict[str, str] | None = None) -> Served:
     """Returns once the server answers."""
     process = Child(["serve", "--port", "0", "--store", str(store), "--json", "--drain", "0", *more], env or {})

@@ -15,7 +15,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
 from tests.live import record
-from tests.live.conftest import Serve, Served
+from tests.live.conftest import Serve, Served, compiled_once
 from tests.live.machines import wait_until
 
 LONG = {  # these players do not agree in this game
@@ -38,7 +38,7 @@ def _kill_at_random(serve: Serve, store: Path, times: int, seed: int) -> None:
     moments = random.Random(seed)
     killed: list[tuple[str, list[int]]] = []
     for _ in range(2 * times + 1):
-        served = serve("--no-warm", store=store)
+        served = serve("--no-warm", store=store, env=compiled_once(store.with_name("compiled")))
         for episode_id, seen in killed[-1:]:
             found: dict[str, Any] = served.get(f"/episodes/{episode_id}")
             stored = served.events(episode_id)

@@ -23,12 +23,11 @@ from websockets.sync.client import connect
 from kibitz.core.play.events import LAST
 from tests.live import record
 from tests.live.compose import server_options
-from tests.live.conftest import Served, start_server
+from tests.live.conftest import Served, compiled_once, start_server
 from tests.live.machines import Nginx, Postgres, Redis, free_port, wait_until
 
 pytestmark = pytest.mark.conformance
 TOKEN = {"authorization": "Bearer a-token-for-all"}
-CACHE_ALL = {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0", "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1"}
 PERSON = {
     "game": "deal_or_no_deal", "players": ["human", "partner:stubborn"], "seed": 0, "pace": 0, "enable_tts": False,
 }  # fmt: skip
@@ -51,9 +50,8 @@ class Cluster:
     proxy: Nginx = field(init=False)
 
     def start(self, number: int) -> Served:
-        # a server compiles what it plays: once for all, so that fifty restarts need not
-        cache = {"JAX_COMPILATION_CACHE_DIR": str(self.folder / "compiled"), **CACHE_ALL, **self.environment}
-        return start_server(self.store, *self.words, "--port", str(self.ports[number]), env=cache)
+        words = [*self.words, "--port", str(self.ports[number])]
+        return start_server(self.store, *words, env=compiled_once(self.folder / "compiled") | self.environment)
 
     def client(self, number: int | None = None) -> httpx.Client:
         """Of one server, or of the proxy."""

@@ -247,7 +247,7 @@ def test_the_baseline_of_reinforce_does_not_see_the_returns_it_is_compared_with(
     np.testing.assert_array_equal(seen[0]["value"], seen[1]["value"])
 
 
-@pytest.mark.parametrize("count", [24, 64, 1024])
+@pytest.mark.parametrize("count", [24, 64, pytest.param(1024, marks=pytest.mark.conformance)])
 def test_shuffles_are_as_random_as_sorted_keys(count: int) -> None:
     """Neighbours and far pairs share a quarter of the batch as often, and vary as much, as by true chance."""
     keys = jax.random.split(jax.random.key(0), 4000)

@@ -25,7 +25,7 @@ from kibitz.train import opponents as advisers
 from kibitz.train.opponents import bot_of_run, policy_of
 from kibitz.train.run import Run
 from tests.train import toy
-from tests.train.conftest import Command, last_checkpoint, merged, tiny_job
+from tests.train.conftest import last_checkpoint, merged, tiny_job
 
 TOY = toy.build(False)
 SMALL = {"train": {"num_train_steps": 320}, "logging": {"eval_every": 320, "save_every": 160}}
@@ -63,15 +63,14 @@ def test_a_number_picks_one_of_the_learners_trained_together(trained: Path) -> N
             bot_of_run(f"{trained}{number}")
 
 
-def test_the_command_evaluates_a_run_and_a_file(trained: Path, command: Command) -> None:
+def test_the_command_evaluates_a_run_and_a_file(trained: Path) -> None:
     def words(name: str) -> list[str]:
         return ["evaluate", "--game", toy.NAME, "--player", f"policy:{name}", "--episodes", "64", "--json"]
 
-    run, file = str(trained), str(last_checkpoint(trained))
-    here, there = CliRunner().invoke(app, words(run)), command(*words(file))
-    assert (here.exit_code, there.returncode) == (0, 0), here.output + there.stderr
-    for name, out in ((run, here.stdout), (file, there.stdout)):
-        summary = json.loads(out)
+    for name in (str(trained), str(last_checkpoint(trained))):
+        done = CliRunner().invoke(app, words(name))
+        assert done.exit_code == 0, done.output
+        summary = json.loads(done.stdout)
         assert summary["player"] == f"policy:{name}"
         assert 0.3 < summary["share_of_ceiling"] <= 1
 
@@ -223,7 +222,7 @@ def test_a_truncated_newest_checkpoint_is_skipped_with_a_warning(
     newest = copy / "checkpoints" / "step_000000000480.safetensors"
     newest.write_bytes(last_checkpoint(copy).read_bytes()[:1000])
     hints = {"mode": "expert", "checkpoint": str(copy)}
-    folder, summary = train("pupil", opponent=f"policy:{trained}#1", hints=hints, **SMALL)
+    folder, summary = train("pupil", hints=hints, **SMALL)
     said = [record.message for record in caplog.records if newest.name in record.message]
     assert len(said) == 1
     assert said[0] in summary["notes"]

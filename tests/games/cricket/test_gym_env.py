@@ -32,6 +32,7 @@ def legal(rng: np.random.Generator, masks: Any) -> Any:
 
 
 OPTIONS: dict[str, dict[str, Any]] = {
+    "two overs": {"max_overs": 2},
     "defaults": {},
     "a short shaped match against an aggressive captain": {"max_overs": 2, "shaping": 0.5, "opponent": "aggressive"},
     # a sample after a seed cannot know who has bowled out, so illegal acts must not raise
@@ -42,7 +43,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 HEAVY = pytest.mark.conformance  # each is a program of its own, ten seconds to compile
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=[] if name == "defaults" else HEAVY) for name in OPTIONS])
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[] if name == "two overs" else HEAVY) for name in OPTIONS])
 def test_gymnasium_accepts_the_environment(name: str) -> None:
     check_env(make(**OPTIONS[name]))
 
@@ -107,12 +108,16 @@ def test_heads_that_the_captain_does_not_choose_are_ignored() -> None:
 
 
 def test_an_illegal_choice_raises_with_the_legal_ones_and_changes_nothing() -> None:
-    env = make(captain_side="bat", illegal="error")
+    env = make(captain_side="bat", max_overs=1, illegal="error")
     env.reset(seed=1)
     before = env.action_masks().copy()
     with pytest.raises(kibitz.BadInput, match=r"next_batter is 0, but only \[2, 3"):
         env.step([2, 2, 1, 0, 0])
     assert (env.action_masks() == before).all()
+
+
+@HEAVY
+def test_an_illegal_choice_in_a_vector_environment_names_the_environment() -> None:
     many = CricketVectorEnv(2, captain_side="bat", illegal="error")
     many.reset(seed=1)
     with pytest.raises(kibitz.BadInput, match="next_batter of environment 1 is 0"):
