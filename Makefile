@@ -87,12 +87,13 @@ weights: | $(VENV)/bin/python
 # Redis, PostgreSQL, nginx, a voice and a browser for the tests, where this user may install them. Tests that miss one of
 # them skip with the reason, or fail with it where CI=true.
 PRESENT = { command -v redis-server && command -v nginx && command -v espeak-ng && command -v chromium && ls /usr/lib/postgresql/*/bin/initdb; } >/dev/null 2>&1
+PACKAGES = redis-server postgresql nginx-light espeak-ng chromium fonts-inter
 MAY_INSTALL = [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null
 APT_INSTALL = DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends
 system:
 	@$(PRESENT) || { $(MAY_INSTALL) && echo "kibitz: installing Redis, PostgreSQL, nginx, eSpeak NG and Chromium for the tests" && \
-	  apt-get update -qq && for package in redis-server postgresql nginx-light espeak-ng "chromium fonts-inter"; do \
-	    $(APT_INSTALL) $$package >/dev/null || echo "kibitz: could not install $$package"; done; } || \
+	  apt-get update -qq && { $(APT_INSTALL) $(PACKAGES) >/dev/null || for package in $(PACKAGES); do \
+	    $(APT_INSTALL) $$package >/dev/null || echo "kibitz: could not install $$package"; done; }; } || \
 	  echo "kibitz: Redis, PostgreSQL, nginx, eSpeak NG or Chromium is missing and cannot be installed here"
 
 browser:
