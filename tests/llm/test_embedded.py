@@ -67,7 +67,7 @@ def positions(count: int, seed: int) -> list[Question]:
 
 def all_legal(asked: list[Question]) -> list[Reply]:
     async def talk() -> list[Reply]:
-        client = embedded()
+        client = embedded(deadline=600, timeout=600)  # a busy machine may take minutes
         replies = await client.ask_many(asked)
         assert client.ledger.as_dict()["failed"] == 0, client.ledger.as_dict()
         await client.close()
