@@ -80,21 +80,23 @@ def single_steps_us(seconds: float) -> dict[str, float]:
     return {"median": statistics.median(times), "mean": statistics.fmean(times)}
 
 
-def vector_steps() -> Callable[[], int]:
+def vector_steps(games: int = GAMES, arrays: str = "numpy") -> Callable[[], int]:
     """The vector environment as a user steps it, with offers drawn in advance."""
-    envs: Any = gymnasium.make_vec("DealOrNoDialog-v0", num_envs=GAMES, clip_offers=True)
+    envs: Any = gymnasium.make_vec("DealOrNoDialog-v0", num_envs=games, clip_offers=True, arrays=arrays)
     rng = np.random.default_rng(0)
     envs.reset(seed=0)
-    actions = {"act_type": rng.integers(2, size=GAMES), "oA": rng.integers(3, size=(GAMES, 3))}
+    actions: Any = {"act_type": rng.integers(2, size=games), "oA": rng.integers(3, size=(games, 3))}
+    if arrays == "jax":
+        actions = jax.tree.map(lambda x: jnp.asarray(x, jnp.int32), actions)
 
     def burst() -> int:
-        envs.step(actions)
-        return GAMES
+        jax.block_until_ready(envs.step(actions)[1])
+        return games
 
     return burst
 
 
-def batched_steps(game: Game) -> Callable[[], int]:
+def batched_steps(game: Game, games: int = GAMES) -> Callable[[], int]:
     """The rules alone, as a trainer runs them: random legal acts, the partner's replies, new contexts."""
     play, player = against(game, game.bot("heuristic")), game.bot("random")
     settings = seated(game.default_options.settings(), {0: player, 1: play.opponent})
@@ -114,17 +116,17 @@ def batched_steps(game: Game) -> Callable[[], int]:
     def steps(settings: Any, packed: Any, paid: Array, key: Array) -> tuple[Any, Array]:
         def body(carry: Any, key: Array) -> tuple[Any, None]:
             packed, paid = carry
-            packed, rewards = many(settings, packed, block(key, (uniforms, GAMES)))
+            packed, rewards = many(settings, packed, block(key, (uniforms, games)))
             return (packed, paid + rewards), None
 
         return lax.scan(body, (packed, paid), jax.random.split(key, STEPS))[0]
 
     @jax.jit
     def begin(settings: Any, key: Array) -> Any:
-        u = jax.random.uniform(key, (play.new_uniforms, GAMES))
+        u = jax.random.uniform(key, (play.new_uniforms, games))
         return jax.vmap(lambda one: play.layout.pack(play.new(settings, one)), in_axes=-1)(u)
 
-    latest = {"games": begin(settings, jax.random.key(0)), "paid": jnp.zeros(GAMES), "calls": 0}
+    latest = {"games": begin(settings, jax.random.key(0)), "paid": jnp.zeros(games), "calls": 0}
 
     def burst() -> int:
         latest["calls"] += 1
@@ -132,7 +134,7 @@ def batched_steps(game: Game) -> Callable[[], int]:
             settings, latest["games"], latest["paid"], jax.random.key(latest["calls"])
         )
         jax.block_until_ready(latest["paid"])
-        return GAMES * STEPS
+        return games * STEPS
 
     return burst
 

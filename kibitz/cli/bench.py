@@ -60,6 +60,26 @@ def bench_start(
     output.facts(found, as_json)
 
 
+@app.command("gpu")
+def bench_gpu(
+    seconds: Seconds = 3.0,
+    games: Annotated[
+        list[int] | None, typer.Option("--games", min=1, help="Number of games; repeat it; default: 4096 and 65536")
+    ] = None,
+    config: Annotated[
+        str, typer.Option("--config", help="Config of the job to train and to start")
+    ] = "configs/ppo_gpu.yaml",
+    as_json: Json = False,
+) -> None:
+    """Measure this device: environments, rollout, training with the plain and the fused learner, and starts."""
+    from kibitz.bench import gpu
+
+    counts = tuple(games or gpu.GAMES)
+    with output.progress("timing", gpu.subjects(counts), quiet=as_json) as advance:
+        found = gpu.run(seconds, counts, config, advance)
+    output.result(found, as_json, output.gpu_bench_table)
+
+
 @app.command("work")
 def bench_work(
     workers: Annotated[int, typer.Option("--workers", min=2, max=64, help="Processes to compare with one")] = 2,

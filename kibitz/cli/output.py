@@ -197,6 +197,22 @@ def train_bench_table(found: dict[str, Any]) -> Table:
     return table
 
 
+def gpu_bench_table(found: dict[str, Any]) -> Table:
+    begun = found["start_s"]
+    caption = f"start: {begun['first']:.1f} s, with cached programs {begun['warm']:.1f} s"
+    if found["fused_unsupported"]:
+        caption += f"\n{found['fused_unsupported']}"
+    table = Table(title=Text(f"Steps per second on {found['device']}"), caption=Text(caption))
+    rows = found["steps_per_s"]
+    columns = list(dict.fromkeys(name for row in rows.values() for name in row))
+    table.add_column("")
+    for name in columns:
+        table.add_column(name.replace("_", " "), justify="right")
+    for name, row in rows.items():
+        table.add_row(name, *("-" if row.get(column) is None else f"{row[column]:,.0f}" for column in columns))
+    return table
+
+
 def gap_table(found: dict[str, Any]) -> Table:
     means = found["mean_return"]
     title = f"Mean return: {found['reference']} {means['reference']:.3f}, player {means['player']:.3f}"

@@ -7,13 +7,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
+from rich.console import Console
 
-from kibitz.bench import gap, start, torch_ppo
+from kibitz.bench import gap, gpu, start, torch_ppo
+from kibitz.cli import output
 from kibitz.core.bots import seated
 from kibitz.evaluate.match import play_bots
 from tests.train import toy
 
 pytestmark = pytest.mark.conformance
+TINY = {"num_envs": 8, "rollout": 4, "minibatch": 16, "hidden": [8], "num_train_steps": 64}
 
 
 def test_the_gap_between_two_players_is_the_sum_of_what_each_act_costs() -> None:
@@ -39,9 +42,8 @@ def test_a_player_that_is_the_reference_loses_nothing() -> None:
 def test_the_second_start_of_a_training_finds_its_programs_compiled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sizes = {"num_envs": 8, "rollout": 4, "minibatch": 16, "hidden": [8], "num_train_steps": 64}
     config = tmp_path / "tiny.yaml"
-    config.write_text(yaml.safe_dump({"env": {"id": "DealOrNoDialog-v0"}, "train": sizes}))
+    config.write_text(yaml.safe_dump({"env": {"id": "DealOrNoDialog-v0"}, "train": TINY}))
     monkeypatch.setattr(start, "WARM_RUNS", 1)
     found = start.run(str(config))
     assert 0 < found["warm_imports_s"] < found["warm_run_s"] and found["first_run_s"] > 0
@@ -52,3 +54,17 @@ def test_the_peer_in_pytorch_learns_from_our_tensors() -> None:
     sizes = {"num_envs": 4, "rollout": 4, "minibatch": 8, "epochs": 1}
     rate = torch_ppo.steps_per_second(sizes, 0.0)
     assert rate is not None and rate > 0
+
+
+def test_one_command_prints_the_table_of_a_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = tmp_path / "tiny.yaml"
+    config.write_text(yaml.safe_dump({"env": {"id": "DealOrNoDialog-v0"}, "train": TINY}))
+    monkeypatch.setattr(start, "WARM_RUNS", 1)
+    found = gpu.run(0.05, (16,), str(config))
+    rates = found["steps_per_s"]["16 games"]
+    assert all(rates[name] > 0 for name in ("batched_rules", "vector_env", "rollout", "training"))
+    assert rates["training_fused"] is None and "does not support a CPU" in found["fused_unsupported"]
+    assert found["start_s"]["first"] > 0 and found["steps_per_s"][str(config)]["training"] > 0
+    console = Console(width=200, record=True)
+    console.print(output.gpu_bench_table(found))
+    assert "batched rules" in console.export_text()
