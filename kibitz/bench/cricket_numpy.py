@@ -80,7 +80,7 @@ def play(settings: Any, matches: int, seed: int) -> tuple[int, Ints, Ints]:
             )
             weight = np.exp(logits)
             share = model.run_out[era][over]
-            weight[:, 6] *= np.where(free, share, 1)
+            weight[:, 6] *= np.where(free, share, 1) * model.tail.reshape(3, 10)[era, np.minimum(wickets, 9)]
             cumulative = np.cumsum(weight, axis=1)
             outcome = (rng.random(n)[:, None] * cumulative[:, -1:] >= cumulative[:, :-1]).sum(1)
             out = outcome == 6

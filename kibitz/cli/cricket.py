@@ -11,8 +11,10 @@ from kibitz.cli import output
 from kibitz.cli.options import Json
 from kibitz.core.seed import LAST_SEED
 
-SHIPPED = "shipped"  # `kibitz.games.cricket.model.calibration.SHIPPED`, without importing JAX for --help
-ModelName = Annotated[str, typer.Option("--model", help="Fitted model: shipped, or a --name given to fit")]
+ModelName = Annotated[
+    str | None,
+    typer.Option("--model", help="Fitted model: shipped, careful-tail or a --name given to fit; default: the era's"),
+]
 app = typer.Typer(help="The cricket simulator: matches, win probability, calibration.", no_args_is_help=True)
 
 
@@ -25,7 +27,7 @@ def simulate(
     seed: Annotated[
         int, typer.Option("--seed", min=0, max=LAST_SEED, help="Seed; the same seed gives the same matches")
     ] = 0,
-    model: ModelName = SHIPPED,
+    model: ModelName = None,
     as_json: Json = False,
 ) -> None:
     """Simulate matches between default captains: inn,total,wkts,legal,pp,mid_,death,fours,sixes,target,won."""
@@ -53,7 +55,7 @@ def simulate(
 def winprob(
     states: Annotated[str, typer.Option("--states", help="CSV file with chase states")],
     out: Annotated[str, typer.Option("--out", help="Output CSV file: a copy with the column p_win")],
-    model: ModelName = SHIPPED,
+    model: ModelName = None,
     as_json: Json = False,
 ) -> None:
     """Add the batting side's chance of winning to balls_left,runs_needed,wickets_left,first_innings_total."""
@@ -67,7 +69,7 @@ def fit(
     tables: Annotated[str, typer.Option("--tables", help="Folder with the calibration tables")],
     name: Annotated[str, typer.Option("--name", help="Name of the new model, for `model` in options")] = "fitted",
     report: Annotated[bool, typer.Option("--report", help="Fit nothing: report the accuracy of --model")] = False,
-    model: ModelName = SHIPPED,
+    model: ModelName = None,
     cross_validate: Annotated[
         bool, typer.Option("--cross-validate", help="Keep no fit: predict each season with fits to the others")
     ] = False,

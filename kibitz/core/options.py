@@ -38,6 +38,10 @@ class Options(BaseModel):
         except ValidationError as error:
             raise BadInput(sentence(cls, error, where)) from None
 
+    def changed(self, values: Mapping[str, Any]) -> Self:
+        """A checked copy with these values; a default that depends on another option follows it."""
+        return self.read({name: getattr(self, name) for name in self.model_fields_set} | dict(values))
+
 
 def sentence(model: type[BaseModel], error: ValidationError, where: str) -> str:
     """Pydantic's first complaint as one sentence."""

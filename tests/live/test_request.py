@@ -164,3 +164,17 @@ def test_a_policy_is_looked_up_in_the_runs_folder_and_nowhere_else(
         with pytest.raises(BadInput, match=word):
             start(name)
     assert len(asked) == 1
+
+
+def test_a_guest_may_name_the_models_that_records_contain() -> None:
+    """A match from before 2023 has a default of its own, and an older record names the earlier one."""
+    limits = Limits(Resolver(), operator=False)
+
+    def model(name: str) -> str:
+        options = {"era": "pre2018", "max_overs": 1, "pool": 2, "model": name}
+        request = EpisodeRequest(game="cricket", players=["heuristic", "heuristic"], options=options)
+        return str(prepare(request.completed(), limits, StopSignal()).options.model)
+
+    assert [model(name) for name in ("shipped", "careful-tail")] == ["shipped", "careful-tail"]
+    with pytest.raises(BadInput, match="Only the operator of this server may set the option 'model'"):
+        model("mine")

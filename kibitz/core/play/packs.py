@@ -83,4 +83,4 @@ class Pack:
             match = (seed if match is None else match) % self.matches
             scenario, seed = self.scenario(match), self.seed(match)
         changed = {name: value for name, value in given.items() if name in scenario.adjustable}
-        return PackStart(scenario.options.model_copy(update=changed), scenario.state, seed, match)
+        return PackStart(scenario.options.changed(changed), scenario.state, seed, match)

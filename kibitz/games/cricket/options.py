@@ -6,13 +6,13 @@ from functools import lru_cache
 from typing import Any, Literal
 
 import jax.numpy as jnp
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from kibitz.core.options import OPERATOR, Options
 from kibitz.games.cricket.chances import potential
 from kibitz.games.cricket.laws.step import Settings
 from kibitz.games.cricket.model import delivery
-from kibitz.games.cricket.model.calibration import ERAS, SHIPPED, calibration, model_number
+from kibitz.games.cricket.model.calibration import DEFAULTS, ERAS, SHIPPED, calibration, model_number
 from kibitz.games.cricket.model.par import par, powerplay_balls
 from kibitz.games.cricket.teams import ratings
 from kibitz.games.cricket.teams.bowling_orders import bowling_orders
@@ -32,10 +32,16 @@ class CricketOptions(Options):
     shaping: float = Field(0.0, ge=0.0, le=1.0, description="share of the reward paid as win probability changes")
     model: str = Field(
         SHIPPED,
-        description="fitted model: shipped, or a name given to `kibitz cricket fit`",
+        description="fitted model: shipped (before 2023 careful-tail), or a name given to `kibitz cricket fit`",
         json_schema_extra=OPERATOR,
     )
     elevens: str | None = Field(None, description="YAML file with two sides of your own", json_schema_extra=OPERATOR)
+
+    @model_validator(mode="after")
+    def _default_model_of_the_era(self) -> CricketOptions:
+        if "model" not in self.model_fields_set:
+            self.__dict__["model"] = DEFAULTS[self.era]  # stays a default: `changed` follows the era
+        return self
 
     def sides(self) -> list[Eleven]:
         """The sides by index, with names."""

@@ -151,10 +151,13 @@ def _game_and_options(request: EpisodeRequest, limits: Limits) -> tuple[Game, An
     plain = get_game(request.game)
     known = plain.options.model_fields
     given = request.game_options(known)
-    for name in () if limits.operator else operator_options(plain.options):
-        if name in given and given[name] != known[name].default:
+    where = f"option of {request.game}"
+    guarded = () if limits.operator else operator_options(plain.options)
+    allowed = plain.options.read({name: value for name, value in given.items() if name not in guarded}, where)
+    for name in guarded:  # a default may depend on another option, and records contain defaults
+        if name in given and given[name] not in (known[name].default, getattr(allowed, name)):
             raise BadInput(f"Only the operator of this server may set the option {name!r}; omit it.")
-    options = plain.options.read(given, f"option of {request.game}")
+    options = plain.options.read(given, where)
     packs = pack_choices(request.game)
     if request.eval_pack_id is not None and request.eval_pack_id not in packs:
         raise BadInput(

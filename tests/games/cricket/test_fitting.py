@@ -20,10 +20,13 @@ from kibitz.games.cricket.fitting.from_tables import from_tables
 from kibitz.games.cricket.fitting.simulate import simulate
 from kibitz.games.cricket.fitting.tables import LABELS, OtherSeasons, Tables, counts
 from kibitz.games.cricket.fitting.validate import cross_validate
+from kibitz.games.cricket.laws.step import situation
 from kibitz.games.cricket.model import calibration as models
+from kibitz.games.cricket.model import delivery
 from kibitz.games.cricket.model.delivery import WICKET
 from kibitz.games.cricket.model.tactics import OUTCOMES
 from kibitz.games.cricket.options import CricketOptions
+from kibitz.games.cricket.packs import pack
 from tests.games.cricket.test_realism import FOLDER, needs_tables
 
 
@@ -31,7 +34,7 @@ from tests.games.cricket.test_realism import FOLDER, needs_tables
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The user's folder for models, empty."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(models, "_known", [models.SHIPPED])
+    monkeypatch.setattr(models, "_known", [*models.FILES])
     yield tmp_path / "kibitz" / "cricket"
     models.load.cache_clear()
     for cached in (winprob.chase_table, winprob.first_table, winprob.total_worth, winprob.win_probability):
@@ -76,7 +79,11 @@ def test_win_probability_and_pages_follow_the_model(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "sentence"),
     [
-        ("nosuch", None, r"There is no fitted model 'nosuch'; choose one of shipped, or run `kibitz cricket fit`\."),
+        (
+            "nosuch",
+            None,
+            r"no fitted model 'nosuch'; choose one of shipped, careful-tail, or run `kibitz cricket fit`\.",
+        ),
         ("../up", None, r"cannot be named '\.\./up'"),
         ("", None, "cannot be named ''"),
         ("broken", "{", "broken.json' cannot be read; fit it again"),
@@ -100,10 +107,51 @@ def test_a_name_keeps_its_meaning(folder: Path) -> None:
     """Records name their model, so a fit replaces none; it says so before it starts."""
     wild("mine")
     kept = (folder / "mine.json").read_bytes()
-    for taken in ("mine", "shipped"):
+    for taken in ("mine", "shipped", "careful-tail"):
         with pytest.raises(BadInput, match=f"already a model '{taken}'; choose another --name"):
             fitting.new_file(taken)
     assert (folder / "mine.json").read_bytes() == kept
+
+
+@pytest.mark.parametrize("era", models.ERAS)
+def test_an_era_has_its_own_model_unless_options_name_one(era: str) -> None:
+    """Records contain every option, so those from before the model existed name `shipped` and keep its numbers."""
+    own = models.SHIPPED if era == "2023+" else models.CAREFUL_TAIL
+    chosen = CricketOptions(era=era)
+    assert chosen.model_dump()["model"] == own
+    assert CricketOptions.read(chosen.model_dump()) == chosen
+    assert CricketOptions.read(chosen.model_dump() | {"model": "shipped"}).model == "shipped"
+    assert CricketOptions().changed({"era": era}).model == own
+    assert CricketOptions(model="shipped").changed({"era": era}).model == "shipped"
+    start = pack("default").begin(3, 0, {"era": era})
+    assert (start.options.era, start.options.model) == (era, own)
+    assert pack("default").begin(3, 0, {"era": era, "model": "shipped"}).options.model == "shipped"
+    assert pack("chase").begin(3, 0, {"model": "shipped"}).options.model == "shipped"
+
+
+def test_only_the_tail_of_the_earlier_eras_is_careful() -> None:
+    """A factor of exactly one leaves every ball since 2023, and every ball of `shipped`, bit for bit as it was."""
+    shipped, careful = (np.asarray(delivery.model(models.load(name)).tail).reshape(3, 10) for name in models.FILES)
+    assert (shipped == 1).all() and (careful[2] == 1).all() and (careful[:2, :7] == 1).all()
+    assert np.allclose(careful[:2, 7:], [0.85, 0.85**2, 0.85**3], atol=1e-3)
+    settings = CricketOptions(pool=2, era="pre2018").settings()
+    state = game().rules.new(settings, np.full(game().rules.new_uniforms, 0.5, np.float32))
+    for down in (6, 8):
+        at = situation(settings, state._replace(wickets=np.int32(down)), *(np.int32(0),) * 4)
+        plain, ours = (
+            delivery.weights(each, settings.sides.batters, settings.sides.bowlers, at)
+            for each in (settings.model._replace(tail=np.ones(30, np.float32)), settings.model)
+        )
+        ratio = np.divide(ours, plain)
+        assert ratio[WICKET] == pytest.approx(careful[0, down]) and (np.delete(ratio, WICKET) == 1).all()
+
+
+def test_a_fit_from_before_the_tail_can_still_be_used(folder: Path) -> None:
+    fitted = copy.deepcopy(models.calibration())
+    for era in fitted["eras"].values():
+        del era["tail"]
+    fitting.save(fitted, fitting.new_file("earlier"))
+    assert (np.asarray(CricketOptions(pool=2, era="pre2018", model="earlier").settings().model.tail) == 1).all()
 
 
 def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

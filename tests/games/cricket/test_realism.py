@@ -29,7 +29,7 @@ from kibitz.games.cricket.fitting.simulate import (
 from kibitz.games.cricket.fitting.tables import Floats, Tables, column
 from kibitz.games.cricket.laws.state import TIE
 from kibitz.games.cricket.model import tactics
-from kibitz.games.cricket.model.calibration import ERAS, calibration
+from kibitz.games.cricket.model.calibration import ERAS, calibration, models_by_era
 from kibitz.games.cricket.model.delivery import WICKET, phase_of
 from kibitz.games.cricket.options import CricketOptions
 
@@ -85,7 +85,7 @@ def test_win_probability_beats_the_plain_logit_and_is_calibrated() -> None:
     won = column(rows, "won")
     eras = np.array([ERAS.index(row["era"]) for row in rows])
     for known in (eras, None):
-        p = winprob.score_states(states, known)
+        p = winprob.score_states(states, known, models_by_era())
         assert np.mean((p - won) ** 2) < 0.1485
         for low in np.arange(0, 1, 0.2):
             here = (p >= low) & (p < low + 0.2)
@@ -125,6 +125,40 @@ def test_win_probability_is_calibrated_in_short_matches_and_continuous_at_the_br
     jump = jumps(played, overs, 2)
     assert abs(jump.mean()) < 0.01
     assert abs(jump).mean() < 0.1
+
+
+BEFORE_2023 = {"pre2018": ((0.040, 0.098), (0.088, 0.13)), "2018-2022": ((0.007, 0.069), (0.108, 0.13))}
+"""Bounds of the share all out in first innings and in chases: the tables' 95 % intervals, at most 13 % in chases."""
+
+
+@pytest.mark.conformance  # plays 8,192 full matches
+@pytest.mark.parametrize("era", BEFORE_2023)
+def test_innings_before_2023_do_not_collapse_too_often(era: str) -> None:
+    played = report.Play(era, 4096, 11)
+    for inn, (low, high) in enumerate(BEFORE_2023[era], 1):
+        wickets = played.rows["wkts"][played.rows["inn"] == inn]
+        assert low < (wickets == 10).mean() < high
+        assert abs(wickets.mean() - 6.0) < 0.3
+    shipped = simulate(4096, 20, era, 11, model="shipped")
+    collapsed = shipped["wkts"][shipped["inn"] == 2] == 10
+    assert collapsed.mean() > 0.14, "the earlier fit, which records name, keeps its figures"
+    _, _, lost = cricket_numpy.play(CricketOptions(max_overs=20, pool=256, seed=11, era=era).settings(), 4096, 3)
+    ours = played.rows["wkts"][played.rows["inn"] == 2] == 10
+    assert abs((lost[:, 1] == 10).mean() - ours.mean()) < 0.025, "the plain NumPy batch has the same tail"
+
+
+@pytest.mark.conformance  # plays 4,096 matches of each length
+@pytest.mark.parametrize("era", [0, 1])
+@pytest.mark.parametrize("overs", [5, 20])
+def test_win_probability_before_2023_is_calibrated_and_continuous_at_the_break(overs: int, era: int) -> None:
+    """0.03 in the report, and a little more for other sides."""
+    model = models_by_era()[era]
+    played = moments(overs, era, 4096, 11, sides=11)
+    p = chances(played, overs, era, model)
+    for second in (False, True):
+        here = played.second == second
+        assert abs(p[here].mean() - played.won[here].mean()) < 0.04
+    assert abs(jumps(played, overs, era, model).mean()) < 0.01
 
 
 def test_a_first_innings_ends_at_the_value_of_its_total() -> None:

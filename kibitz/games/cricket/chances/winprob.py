@@ -9,7 +9,7 @@ simulated ones.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
 from typing import Any
 
@@ -128,11 +128,11 @@ def chase(balls: Any, needed: Any, wickets: Any, first_total: Any, era: Any, ove
     return result
 
 
-def era_weights(total: Any, model: int = 0) -> Floats:
-    """f64[.., eras]: the probability of each era, given only the first-innings total."""
-    fitted = calibration(model)["chase"]
-    mean = np.array([fitted["par"][era] for era in ERAS])
-    spread = np.array([fitted["par_sd"][era] for era in ERAS])
+def era_weights(total: Any, models: Sequence[int]) -> Floats:
+    """f64[.., eras]: the probability of each era, given only the first-innings total; `models` are by era."""
+    fitted = [calibration(model)["chase"] for model in models]
+    mean = np.array([chase["par"][era] for chase, era in zip(fitted, ERAS, strict=True)])
+    spread = np.array([chase["par_sd"][era] for chase, era in zip(fitted, ERAS, strict=True)])
     prior = np.array([0.50, 0.26, 0.24])
     z = (np.asarray(total, np.float64)[..., None] - mean) / spread
     weight = prior / spread * np.exp(-0.5 * z * z) + 1e-12
@@ -188,11 +188,12 @@ def win_probability(
     return float(chase(6 * overs - legal, first + 1 - score, 10 - wickets, first, era, overs, model))
 
 
-def score_states(states: Mapping[str, Floats], eras: NDArray[np.int64] | None, model: int = 0) -> Floats:
-    """The chance in each chase; without eras, the mean over all three, weighted by their probability."""
+def score_states(states: Mapping[str, Floats], eras: NDArray[np.int64] | None, models: Sequence[int]) -> Floats:
+    """The chance in each chase; without eras, the mean over all three, weighted by their probability.
+
+    `models` are by era (`calibration.models_by_era`).
+    """
     balls, needed, wickets, total = (states[name] for name in CHASE_COLUMNS)
-    if eras is not None:
-        return chase(balls, needed, wickets, total, eras, model=model)
-    weight = era_weights(total, model)
-    each = [weight[..., i] * chase(balls, needed, wickets, total, i, model=model) for i in range(3)]
+    weight = era_weights(total, models) if eras is None else eras[..., None] == np.arange(len(ERAS))
+    each = [weight[..., i] * chase(balls, needed, wickets, total, i, model=model) for i, model in enumerate(models)]
     return np.asarray(each[0] + each[1] + each[2])

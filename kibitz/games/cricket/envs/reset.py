@@ -29,9 +29,8 @@ def find_start(
     """The start for the options of `reset`. With a pack, a given seed is the number of the match."""
     if not is_plain(chosen.eval_pack_id, chosen.seed):
         return _from_pack(chosen, given, fixed, bot, seed)
-    options = fixed.model_copy(
-        update={name: getattr(chosen, name) for name in ("max_overs", "era", "captain_side", "random_start")}
-    )
+    names = ("max_overs", "era", "captain_side", "random_start")
+    options = fixed.changed({name: getattr(chosen, name) for name in names})
     return Start(_seated(options, bot), None, seed, None, "", options)
 
 
@@ -44,7 +43,7 @@ def _from_pack(
             raise BadInput(f"A pack fixes how a match starts; omit {name} when eval_pack_id is given.")
     pack = packs.pack(str(chosen.eval_pack_id))
     start = pack.begin(chosen.seed, seed, {name: getattr(chosen, name) for name in given})
-    options = start.options.model_copy(update={"shaping": fixed.shaping})
+    options = start.options.changed({"shaping": fixed.shaping})
     which = "a fresh match" if start.match is None else f"match {start.match} of {pack.matches}"
     about = f"Pack {pack.name}, {which}."
     return Start(_seated(options, bot), start.state, start.seed, start.match, about, options)

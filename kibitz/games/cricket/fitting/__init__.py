@@ -1,1 +1,1 @@
-"""Fits `model/calibration.json` to real matches, simulates and reports accuracy. Nothing here runs during a match."""
+"""Fits the models in `model` to real matches, simulates and reports accuracy. Nothing here runs during a match."""

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from kibitz.core.errors import BadInput
 from kibitz.core.paths import named, write_whole
 from kibitz.games.cricket.chances.winprob import CHASE_COLUMNS, score_states
-from kibitz.games.cricket.model.calibration import ERAS, SHIPPED, model_number
+from kibitz.games.cricket.model.calibration import ERAS, models_by_era
 from kibitz.games.cricket.model.par import Floats
 
 
@@ -87,11 +87,11 @@ def read_states(path: str | Path) -> tuple[list[str], list[list[str]], dict[str,
     return header, rows, numbers, eras
 
 
-def write_winprob(states: str | Path, out: str | Path, model: str = SHIPPED) -> int:
-    """Copies the CSV with a column p_win; returns the number of rows."""
-    number = model_number(model)
+def write_winprob(states: str | Path, out: str | Path, model: str | None = None) -> int:
+    """Copies the CSV with a column p_win; returns how many rows. Each era has its own model unless one is named."""
+    models = models_by_era(model)
     header, rows, numbers, eras = read_states(states)
-    chances = score_states(numbers, eras, number)
+    chances = score_states(numbers, eras, models)
     kept = [i for i, name in enumerate(header) if name != "p_win"]
     lines = ([*(row[i] for i in kept), f"{p:.5f}"] for row, p in zip(rows, chances, strict=True))
     write(out, [*(header[i] for i in kept), "p_win"], lines)

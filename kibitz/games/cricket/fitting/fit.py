@@ -19,10 +19,10 @@ import numpy as np
 from kibitz.core.errors import BadInput
 from kibitz.core.paths import write_whole
 from kibitz.games.cricket.fitting.fit_winprob import fit_winprob
-from kibitz.games.cricket.fitting.from_tables import from_tables
+from kibitz.games.cricket.fitting.from_tables import TAIL_CARE, from_tables
 from kibitz.games.cricket.fitting.simulate import POOL, deliveries, innings
 from kibitz.games.cricket.fitting.tables import PHASES, RATE_BINS, Floats, Tables, number, shares
-from kibitz.games.cricket.model.calibration import ERAS, calibration, load, model_file
+from kibitz.games.cricket.model.calibration import ERAS, TAIL_WICKETS, calibration, load, model_file
 from kibitz.games.cricket.model.delivery import phase_of
 from kibitz.games.cricket.options import CricketOptions
 
@@ -113,12 +113,7 @@ def calibrate(fitted: dict[str, Any], tables: Tables, rounds: int, matches: int,
         ours, hinges = np.zeros((3, 12, 10)), np.zeros((3, 12, 2))
         down, excess = np.zeros((3, 9, 10)), np.zeros((3, 9, 1))
         for era, weight in zip(ERAS, played, strict=True):
-            mine = fitted["eras"][era]
-            settings = CricketOptions.read({"max_overs": 20, "era": era, "pool": POOL, "seed": 1}).settings(fitted)
-            balls, final = deliveries(settings, matches, 1000 + turn)
-            ratio = np.log(np.asarray(mine["share"]) / over_shares(balls, 0))
-            change = ratio - ratio[:, 1:2]
-            mine["base"] = np.asarray(mine["base"]) + pace * change
+            settings, balls, final, change = _match_overs(fitted, era, turn, matches, pace)
             runs_left = np.asarray(settings.par.runs_left).reshape(3, 121)[ERAS.index(era)]
             cells, sums = chase_cells(balls, runs_left)
             ours, hinges = ours + cells * weight, hinges + sums * weight
@@ -130,7 +125,7 @@ def calibrate(fitted: dict[str, Any], tables: Tables, rounds: int, matches: int,
                 f"round {turn}, {era}: first innings {rows['total'][first].mean():.1f} "
                 f"+- {rows['total'][first].std():.1f}, wickets {rows['wkts'][first].mean():.2f}, "
                 f"all out {(rows['wkts'][first] == 10).mean():.3f}, chases won {rows['won'][~first].mean():.3f}, "
-                f"largest change {np.abs(change[:, [0, 4, 5, 6]]).max():.3f}"
+                f"largest change {change:.3f}"
             )
         offsets, slopes = _step(real, ours, hinges, 30.0)
         per_wicket = _step(real_down, down, excess, 30.0)[1][0]
@@ -138,6 +133,30 @@ def calibrate(fitted: dict[str, Any], tables: Tables, rounds: int, matches: int,
         fitted["pressure"] = np.asarray(fitted["pressure"]) + pace * slopes * COMMON
         for era in ERAS:
             fitted["eras"][era]["second"] = np.asarray(fitted["eras"][era]["second"]) + pace * offsets
+
+
+def _match_overs(fitted: dict[str, Any], era: str, turn: int, matches: int, pace: float) -> tuple[Any, Any, Any, float]:
+    """Moves an era's base rates towards the real shares by over: settings, balls and final states before, change."""
+    mine = fitted["eras"][era]
+    settings = CricketOptions.read({"max_overs": 20, "era": era, "pool": POOL, "seed": 1}).settings(fitted)
+    balls, final = deliveries(settings, matches, 1000 + turn)
+    ratio = np.log(np.asarray(mine["share"]) / over_shares(balls, 0))
+    change = ratio - ratio[:, 1:2]
+    mine["base"] = np.asarray(mine["base"]) + pace * change
+    return settings, balls, final, float(np.abs(change[:, [0, 4, 5, 6]]).max())
+
+
+def settle_tail(fitted: dict[str, Any], rounds: int, matches: int, report: Report) -> None:
+    """Gives each era its careful tail, then moves the base rates until the shares by over match again.
+
+    The effects of a chase and of excess wickets keep their values: fitted again, they would undo the care,
+    because the tables do not contain all matches that it comes from.
+    """
+    for era, care in TAIL_CARE.items():
+        fitted["eras"][era]["tail"] = [care ** (k + 1) for k in range(10 - TAIL_WICKETS)]
+        for turn in range(rounds if care != 1 else 0):
+            *_, change = _match_overs(fitted, era, turn, matches, 1.0 if turn < rounds // 2 else 0.5)
+            report(f"tail, round {turn}, {era}: largest change {change:.3f}")
 
 
 def wicket_cells(balls: Any, par_wickets: Floats) -> tuple[Floats, Floats]:
@@ -180,6 +199,7 @@ def fit_rates(tables: Tables, rounds: int, matches: int, report: Report) -> dict
         for name in ("base", "second"):
             fitted["eras"][era][name] = np.array(shipped["eras"][era][name])
     calibrate(fitted, tables, rounds, matches, report)
+    settle_tail(fitted, rounds, matches, report)
     return fitted
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from kibitz.games.cricket.fitting.tables import PHASES, Floats, Tables, column, counts, multinomial, number, shares
-from kibitz.games.cricket.model.calibration import ERAS
+from kibitz.games.cricket.model.calibration import ERAS, TAIL_WICKETS
 from kibitz.games.cricket.model.delivery import HOWS, TYPES, phase_of
 from kibitz.games.cricket.model.tactics import outcome_row
 
@@ -19,6 +19,12 @@ GROUPS = {"1-2": 1.5, "3-4": 3.5, "5-6": 5.5, "7-8": 7.5, "9-11": 9.55}  # mean 
 LEVEL = {"dot": -0.9, "two": 0.2, "three": 0.2, "four": 0.9, "six": 1.5, "wicket": -0.25}
 """The effect of good batting conditions: an assumption, scaled so that one unit is one unit of log runs."""
 LEVEL_SD = {"pre2018": (0.082, 0.03), "2018-2022": (0.082, 0.03), "2023+": (0.082, 0.03)}
+TAIL_CARE = {"pre2018": 0.85, "2018-2022": 0.85, "2023+": 1.0}
+"""The factor of a wicket's weight for each wicket down from the seventh on.
+
+Before 2023 the tables alone prefer 0.9 to 1, 0.85 and 0.8, whichever season is left out. The shares of chases all
+out in matches that they do not contain, 8.5 % before 2018 and 4.5 % in 2018-2022, ask for a lower factor.
+"""
 MEAN_RUNS = np.array([0, 1, 2, 3, 4, 6, 0.35, 1.16, 2.3, 1.4])  # by outcome
 
 
@@ -165,6 +171,7 @@ def from_tables(tables: Tables) -> dict[str, Any]:
                 "second": np.zeros((3, 10)),
                 "share": smooth[era],
                 "level_sd": list(LEVEL_SD[era]),
+                "tail": [1.0] * (10 - TAIL_WICKETS),  # `fit.settle_tail` replaces it
                 "run_out": run_out[era],
                 "how": how[era],
                 "runs": smooth[era] @ MEAN_RUNS / (1 - smooth[era][:, 7] - smooth[era][:, 8]),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +12,7 @@ from kibitz.games.cricket.chances import winprob
 from kibitz.games.cricket.fitting import moments
 from kibitz.games.cricket.fitting.simulate import POOL, Record, deliveries, innings
 from kibitz.games.cricket.fitting.tables import PHASES, Floats, Table, Tables, column, number, shares
-from kibitz.games.cricket.model.calibration import ERAS, SHIPPED, calibration, model_number
+from kibitz.games.cricket.model.calibration import ERAS, calibration, models_by_era
 from kibitz.games.cricket.model.delivery import BYE, HOWS, NO_BALL, RUN_OUT, TYPES, WICKET, WIDE, phase_of
 from kibitz.games.cricket.model.tactics import OUTCOMES
 from kibitz.games.cricket.options import CricketOptions
@@ -236,7 +236,7 @@ def _extras(balls: Record, there: NDArray[np.bool_]) -> tuple[int, int, int, int
     return int((kinds == WIDE).sum()), int((kinds == NO_BALL).sum()), int((kinds == BYE).sum()), len(kinds)
 
 
-def brier(tables: Tables, model: int = 0) -> Iterator[Line]:
+def brier(tables: Tables, models: Sequence[int]) -> Iterator[Line]:
     """Win probability on real chases, at the start of each over.
 
     `real` is a plain logit on other matches at every ball. These states are harder: a plain logit scores
@@ -245,7 +245,7 @@ def brier(tables: Tables, model: int = 0) -> Iterator[Line]:
     rows = tables.rows("chase_states_by_over")
     states = {name: column(rows, name) for name in winprob.CHASE_COLUMNS}
     eras = np.array([ERAS.index(row["era"]) for row in rows])
-    wrong = (winprob.score_states(states, eras, model) - column(rows, "won")) ** 2
+    wrong = (winprob.score_states(states, eras, models) - column(rows, "won")) ** 2
     plain = tables.numbers("winprob_baselines")["all_balls"]["logit_3raw(need,balls_left,wkts_left)"]
     for name, here in [("all", eras >= 0), *((era, eras == e) for e, era in enumerate(ERAS))]:
         ours = float(wrong[here].mean())
@@ -271,13 +271,13 @@ def chances(era: int, matches: int, seed: int, model: int = 0) -> Iterator[Line]
         yield Line(ERAS[era], f"{overs} overs break, jump of the chance", float(jump.mean()), 0.0, error, 0.01 * slack)
 
 
-def report(tables: Tables, model: str = SHIPPED, matches: int = 12288, seed: int = 7) -> list[Line]:
-    """Every line of every era."""
-    number = model_number(model)
-    plays = [Play(era, matches, seed, calibration(number)) for era in ERAS]
+def report(tables: Tables, model: str | None = None, matches: int = 12288, seed: int = 7) -> list[Line]:
+    """Every line of every era, each with its own model unless one is named."""
+    models = models_by_era(model)
+    plays = [Play(era, matches, seed, calibration(number)) for era, number in zip(ERAS, models, strict=True)]
     made = [line for play in plays for line in lines(tables, play)]
-    made += [*shapes(tables, plays), *brier(tables, number)]
-    return made + [line for era in range(len(ERAS)) for line in chances(era, WINPROB_MATCHES, seed, number)]
+    made += [*shapes(tables, plays), *brier(tables, models)]
+    return made + [line for era, number in enumerate(models) for line in chances(era, WINPROB_MATCHES, seed, number)]
 
 
 def as_json(made: list[Line]) -> dict[str, Any]:

@@ -26,7 +26,6 @@ from kibitz.games.cricket.laws.start import NEW_UNIFORMS, new
 from kibitz.games.cricket.laws.state import BIT_WIDTHS, TIE, State, start
 from kibitz.games.cricket.laws.step import STEP_UNIFORMS, Settings, legal, step
 from kibitz.games.cricket.laws.view import view
-from kibitz.games.cricket.model.calibration import SHIPPED
 from kibitz.games.cricket.model.delivery import NO_BALL, SIX, WIDE
 from kibitz.games.cricket.options import CricketOptions
 
@@ -259,10 +258,11 @@ def simulate(
     era: str = "2023+",
     seed: int = 0,
     captains: tuple[str, str] = ("balanced", "balanced"),
-    model: str = SHIPPED,
+    model: str | None = None,
 ) -> dict[str, Ints]:
-    """The columns of innings rows, two for each match."""
-    options = CricketOptions.read({"max_overs": overs, "era": era, "pool": POOL, "seed": seed, "model": model})
+    """The columns of innings rows, two for each match. The era has its own model unless one is named."""
+    named = {} if model is None else {"model": model}
+    options = CricketOptions.read({"max_overs": overs, "era": era, "pool": POOL, "seed": seed, **named})
     settings = options.settings()
     balls, final = deliveries(settings, matches, seed, captains)
     return innings(balls, final, int(settings.powerplay), overs)

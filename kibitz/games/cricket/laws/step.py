@@ -186,6 +186,7 @@ def situation(settings: Settings, state: State, bowler: Array, intent: Array, pl
         free_hit=state.free_hit,
         log_rate_needed=log_rate_needed(settings, state),
         excess_wickets=excess_wickets(settings, state),
+        wickets=state.wickets,
         batter=(eleven[0] * 11 + state.striker) * 6 + kind,
         bowler=(eleven[1] * 11 + bowler) * 3 + phase_of(over),
         spin=(kind >= FIRST_SPIN).astype(jnp.int32),

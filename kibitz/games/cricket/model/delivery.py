@@ -17,7 +17,7 @@ from jax import Array
 
 from kibitz.core.chance import happens
 from kibitz.games.cricket.model import tactics
-from kibitz.games.cricket.model.calibration import ERAS
+from kibitz.games.cricket.model.calibration import ERAS, TAIL_WICKETS
 from kibitz.games.cricket.model.tactics import FIELDS, INTENTS, OUTCOMES, PLANS
 
 DOT, ONE, TWO, THREE, FOUR, SIX, WICKET, WIDE, NO_BALL, BYE = range(10)
@@ -42,6 +42,7 @@ class Model(NamedTuple):
     free_hit: Array  # [outcome]
     pressure: Array  # [2, outcome]: per unit of log rate ahead of par, and behind it
     excess_wickets: Array  # [outcome], per wicket lost beyond par
+    tail: Array  # [era, wickets down 0 to 9], factor of a wicket's weight
     tactics: Array  # [pace or spin, later or powerplay, intent, plan, field, outcome]
     level: Array  # [outcome], per unit of level; one unit is about one unit of log runs
     level_sd: Array  # [era, 2]: of the match, of the innings
@@ -67,6 +68,7 @@ class Situation(NamedTuple):
     free_hit: Array  # bool[]
     log_rate_needed: Array  # f32[], log(runs needed / par runs from here); 0 outside a chase
     excess_wickets: Array  # f32[], wickets lost beyond par
+    wickets: Array  # i32[], wickets down
     batter: Array  # i32[], row of `Sides.batters`
     bowler: Array  # i32[], row of `Sides.bowlers`
     spin: Array  # bool[]
@@ -95,6 +97,7 @@ def model(fitted: dict[str, Any], overs: int = 20) -> Model:
     phase = np.array([phase_of(over) for over in range(20)])
     base = np.stack([first, first + later[:, phase]], axis=1)
     extras = fitted["extras"]
+    upper = (1.0,) * TAIL_WICKETS
 
     def cumulative(shares: Any) -> Array:
         return jnp.asarray(np.cumsum(np.asarray(shares, np.float64), axis=-1).astype(np.float32))
@@ -105,6 +108,7 @@ def model(fitted: dict[str, Any], overs: int = 20) -> Model:
         free_hit=jnp.asarray(fitted["free_hit"], jnp.float32),
         pressure=jnp.asarray(fitted["pressure"], jnp.float32),
         excess_wickets=jnp.asarray(fitted["excess_wickets"], jnp.float32),
+        tail=jnp.asarray([factor for era in ERAS for factor in (*upper, *fitted["eras"][era]["tail"])], jnp.float32),
         tactics=jnp.asarray(tactics.effects().reshape(-1)),
         level=jnp.asarray(fitted["level"], jnp.float32),
         level_sd=jnp.asarray([fitted["eras"][era]["level_sd"] for era in ERAS], jnp.float32),
@@ -154,9 +158,9 @@ def weights(model: Model, batters: Array, bowlers: Array, at: Situation) -> tupl
             + jnp.where(at.free_hit, model.free_hit[k], 0)
         )
         row.append(jnp.exp(logit))
-    # only a run out can dismiss a batter on a free hit
+    # only a run out can dismiss a batter on a free hit; a single product leaves the other eras' sums as they were
     share = model.run_out[at.era, at.over]
-    row[WICKET] = row[WICKET] * jnp.where(at.free_hit, share, 1)
+    row[WICKET] = row[WICKET] * (jnp.where(at.free_hit, share, 1) * model.tail[at.era * 10 + at.wickets])
     return tuple(row)
 
 

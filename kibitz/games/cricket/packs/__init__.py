@@ -128,7 +128,8 @@ def _pack(path: Path, name: str, modified: int) -> Pack:
         settings = _settings(entry.options())
         state = position(settings, entry, seed)
         from_first_ball = entry.innings == 1 and entry.legal == 0 and entry.score == 0
-        adjustable = ("max_overs", "era") if from_first_ball else ()
+        # a record names its model
+        adjustable = ("model", "max_overs", "era") if from_first_ball else ("model",)
         return Scenario(entry.options(), settings, mirrored(state) if swapped else state, adjustable)
 
     def fresh(seed: int) -> Scenario:

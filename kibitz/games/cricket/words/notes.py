@@ -84,6 +84,7 @@ def _expected(settings: Any, view: Any) -> tuple[Array, Array]:
         free_hit=view.free_hit,
         log_rate_needed=log_rate_needed(settings, view),
         excess_wickets=excess_wickets(settings, view),
+        wickets=view.wickets,
         batter=(view.batting_eleven * 11 + view.striker) * 6 + kind,
         bowler=(view.bowling_eleven * 11 + bowler) * 3 + phase_of(view.twenty_over),
         spin=(kind >= FIRST_SPIN).astype(jnp.int32),
