@@ -55,7 +55,7 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.demo: pyproject.toml requirements.lock | $(VENV)/bin/python
-	$(INSTALL) -e ".[live,logs,embedded]"
+	$(INSTALL) -e ".[live,logs,embedded,studies]"
 	@touch $@
 
 $(VENV)/.test: pyproject.toml requirements.lock | $(VENV)/bin/python

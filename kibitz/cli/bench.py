@@ -103,7 +103,7 @@ def bench_gap(
     options: GameOptions = None,
     as_json: Json = False,
 ) -> None:
-    """Measure in which of its turns a player loses to the reference: it makes k acts, the reference the rest."""
+    """Measure on which turns a player falls behind the reference: it plays k turns, the reference the rest."""
     from kibitz.bench import gap
     from kibitz.core.envs.setup import default_opponent
     from kibitz.core.play.resolve import bot_for

@@ -30,7 +30,7 @@ def simulate(
     model: ModelName = None,
     as_json: Json = False,
 ) -> None:
-    """Simulate matches between default captains: inn,total,wkts,legal,pp,mid_,death,fours,sixes,target,won."""
+    """Simulate matches between default captains; columns: inn,total,wkts,legal,pp,mid_,death,fours,sixes,target,won."""
     from kibitz.games.cricket.fitting import csv_out
     from kibitz.games.cricket.fitting import simulate as simulator
 
@@ -58,7 +58,7 @@ def winprob(
     model: ModelName = None,
     as_json: Json = False,
 ) -> None:
-    """Add the batting side's chance of winning to balls_left,runs_needed,wickets_left,first_innings_total."""
+    """Add the batting side's win probability to rows of balls_left,runs_needed,wickets_left,first_innings_total."""
     from kibitz.games.cricket.fitting.csv_out import write_winprob
 
     output.facts({"states": write_winprob(states, out, model), "out": out}, as_json)

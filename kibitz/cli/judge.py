@@ -97,7 +97,7 @@ def train(
     episodes: Episodes = 4000,
     player: Players = None,
     opponent: Opponent = None,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed; another one than that of the evaluation")] = 1,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed; choose another than for the evaluation")] = 1,
     options: GameOptions = None,
     as_json: Json = False,
 ) -> None:
@@ -137,7 +137,7 @@ def styles(
     options: JobOptions = None,
     as_json: Json = False,
 ) -> None:
-    """Train agents for every style and compare them, beside a paper's figures; the same command continues."""
+    """Train agents for every style and compare them, next to a paper's figures. The same command resumes."""
     from kibitz.cli.train import train_with_progress
     from kibitz.core.options import parse_settings
     from kibitz.studies.report import Table as Figures

@@ -111,13 +111,15 @@ def watch(
     adviser: Annotated[str | None, typer.Option("--adviser", help="Player who advises seat 0")] = None,
     seed: OneSeed = None,
     pace: Annotated[float, typer.Option("--pace", min=0, max=60, help="Seconds between steps")] = 0.6,
-    open_table: Annotated[bool, typer.Option("--open", help="Show both seats' private values throughout")] = False,
+    open_table: Annotated[
+        bool, typer.Option("--open/--closed", help="Show watchers both seats' private values before the end")
+    ] = True,
     token: Annotated[str, typer.Option("--token", help="Token of the server; default: $KIBITZ_TOKEN")] = "",
     give_up: Annotated[float, typer.Option("--give-up", min=1, help="Limit on server outages, in seconds")] = 3600.0,
     options: GameOptions = None,
     as_json: Json = False,
 ) -> None:
-    """Play an episode here and publish it to a server, which receives missed events after an outage."""
+    """Play an episode here and publish it to a server, also across outages of that server."""
     from kibitz.core.options import parse_settings
     from kibitz.live.episodes.remote_driver import drive
     from kibitz.live.episodes.request import EpisodeRequest
@@ -125,7 +127,7 @@ def watch(
     named = {"game": game, "captain_preset": player, "opponent_choice": opponent}
     request = EpisodeRequest.read(
         **{key: value for key, value in named.items() if value}, max_overs=overs, eval_pack_id=pack or None, seed=seed,
-        adviser=adviser, open=open_table or None, pace=pace, options=parse_settings(options or []),
+        adviser=adviser, open=open_table, pace=pace, options=parse_settings(options or []),
     )  # fmt: skip
     secret = token or os.environ.get("KIBITZ_TOKEN", "")
 
@@ -160,7 +162,7 @@ def bench_live(
 
 @store_app.command("backup")
 def back_up_store(file: BackupFile, store: StoreUrl = "kibitz.db", as_json: Json = False) -> None:
-    """Copy a store, as of now, to a new file. Servers may go on using it. `serve --store FILE` opens the copy."""
+    """Copy a store, as of now, to a new file. Servers may keep using it. `serve --store FILE` opens the copy."""
     from kibitz.live.store.backup import back_up
 
     with output.progress("copying rows", None, quiet=as_json) as advance:

@@ -140,7 +140,8 @@ def early(found: dict[str, Any]) -> str:
 def evaluation_table(found: dict[str, Any]) -> Table:
     episodes = f"{found['episodes']:,} episodes{early(found)}"
     title = f"{found['game']}: {episodes}, {found['contexts']} contexts, seed {found['seed']}"
-    table = titled(title, f"{found['episodes_per_s']:,.0f} episodes per second")
+    rate = found["episodes_per_s"]
+    table = titled(title, f"{rate:,.{1 if rate < 10 else 0}f} episodes per second")
     table.add_column("")
     other = found["opponent"]
     add_sides(table, (found, other))

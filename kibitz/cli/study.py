@@ -46,7 +46,8 @@ GameName = Annotated[
 Out = Annotated[Path, typer.Option("--out", help="Folder of the study and its report")]
 Algos = Annotated[str | None, typer.Option("--algos", help="Algorithms, separated by commas; default: ppo,reinforce")]
 Configs = Annotated[
-    list[str] | None, typer.Option("--config", help="Config file in YAML; repeat it for each algorithm")
+    list[str] | None,
+    typer.Option("--config", help="Config in YAML for an algorithm; repeatable; default: as in train"),
 ]
 OpponentName = Annotated[str | None, typer.Option("--opponent", help="Opponent: a bot, expert, self or policy:RUN")]
 FirstSeed = Annotated[int | None, typer.Option("--seed", min=0, help="First seed; default: 0")]
@@ -75,7 +76,7 @@ def hints(
     ] = None,
     model_episodes: Annotated[
         int | None,
-        typer.Option("--model-episodes", min=0, help="Final episodes with a model in the ear; default: 64"),
+        typer.Option("--model-episodes", min=0, help="Number of final episodes that hear a model; default: 64"),
     ] = None,
     config: Configs = None,
     opponent: OpponentName = None,
@@ -88,7 +89,7 @@ def hints(
     ray: RayAddress = None,
     as_json: Json = False,
 ) -> None:
-    """Train with every source of hints from the same seeds, and say what was shown."""
+    """Train with every source of hints from the same seeds, and report which of them helped."""
     given = _given(game, algos, config, opponent, seed, seeds, steps, options) | {
         "sources": _names(sources),
         "cadences": _numbers("--cadences", cadences),

@@ -139,7 +139,7 @@ Resume = Annotated[bool, typer.Option("--resume", help="Continue the training in
 RowFiles = Annotated[list[str], typer.Option("--data", help="File of JSON Lines of `kibitz teach data`; repeatable")]
 BatchRows = Annotated[int, typer.Option("--batch", min=1, help="Rows per step")]
 Epochs = Annotated[int, typer.Option("--epochs", min=1, help="Passes over the rows")]
-MaxTokens = Annotated[int, typer.Option("--max-tokens", min=16, help="Leave out longer rows")]
+MaxTokens = Annotated[int, typer.Option("--max-tokens", min=16, help="Omit longer rows")]
 Workers = Annotated[int, typer.Option("--workers", min=0, help="Processes that prepare batches")]
 
 

@@ -113,6 +113,7 @@ class EvaluationRecord:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.episodes: dict[int, KeptEpisode] = {}  # their summaries
+        (folder / EPISODES).touch(mode=0o600)  # private values of both seats
         self._lines = JsonLines(folder / EPISODES, self._take)
 
     def _take(self, row: dict[str, Any]) -> None:
@@ -171,7 +172,7 @@ def _begin(folder: Path, about: Mapping[str, Any]) -> None:
     if not (folder / ABOUT).exists():
         if folder.exists() and any(folder.iterdir()):
             raise BadInput(f"{folder} is not empty and holds no evaluation; choose another --out.")
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_whole(folder / ABOUT, json.dumps(about, indent=2) + "\n")
         return
     before = read_about(folder)

@@ -13,7 +13,7 @@ from kibitz.core.errors import BadInput
 from kibitz.core.options import parse_settings
 from kibitz.train.config import Job, read_job
 from kibitz.train.llm_hints.plan import whole_updates
-from kibitz.train.start import changes_of
+from kibitz.train.start import changes_of, default_config
 
 FUNCTIONS = ("none", "random", "shuffled", "expert")  # sources of hints inside the compiled program
 MODEL = "llm:"
@@ -95,7 +95,7 @@ def _job(asked: Mapping[str, Any], algo: str, seeds: int, changed: Mapping[str, 
     for group, values in changed.items():
         changes[group] = {**changes.get(group, {}), **values}
     logging = {"tensorboard": False, "csv": True, **changes.get("logging", {})}
-    job = read_job(_config(asked["configs"], algo), changes | {"logging": logging})
+    job = read_job(_config(asked["configs"], algo) or default_config(changes), changes | {"logging": logging})
     if job.curriculum:
         raise BadInput("A study compares single configurations; remove the curriculum from its config.")
     models = any(source.startswith(MODEL) for source in asked.get("sources", ()))
@@ -118,7 +118,7 @@ def _check(asked: Mapping[str, Any]) -> None:
 
 
 def _config(paths: Sequence[str], algo: str) -> str | None:
-    """The config that is for this algorithm; None: the defaults."""
+    """The config among these that is for this algorithm."""
     found = [path for path in paths if read_job(path, {}).algo == algo]
     if len(found) > 1:
         raise BadInput(f"{found[0]} and {found[1]} are both for {algo}; give one config for each algorithm.")

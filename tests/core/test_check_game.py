@@ -148,6 +148,7 @@ MUTATIONS: list[tuple[str, Callable[[Game], Game], str]] = [
         change("learning", features=lambda settings, view: jnp.zeros((2, 3))),
         "`learning.features` should be a vector",
     ),
+    ("step raises", change("rules", step=raises), "`rules.step` raised RuntimeError: broken"),
     ("contexts is None", lambda game: replace(game, contexts=None), "`contexts` should be a function"),
     ("private is None", change("drawing", private=None), "`drawing.private` should be a function"),
     ("a bit width is too small for the options", narrow_bits, "`learning.bit_widths` is too small"),
@@ -160,6 +161,13 @@ def test_a_broken_record_fails_with_a_sentence_that_names_the_field(
 ) -> None:
     with pytest.raises(AssertionError, match=sentence):
         check_game(mutate(game), games=GAMES)
+
+
+def test_a_record_that_ignores_its_options_fails_with_a_sentence() -> None:
+    options = NegotiationOptions(past_offers=2)
+    with pytest.raises(AssertionError, match=r"`rules\.new` .* another form with past_offers=2") as failed:
+        check_game(load_game("deal_or_no_deal"), options, games=GAMES)
+    assert "\n" not in str(failed.value)
 
 
 def test_the_record_as_written_passes(game: Game) -> None:

@@ -134,6 +134,15 @@ def test_no_event_contains_a_prompt(presets: FakeServer, tmp_path: Path) -> None
     assert prompt[:40] not in json.dumps(list(kept.events))
 
 
+def test_only_its_owner_can_read_what_both_seats_kept_private(game: Game, tmp_path: Path) -> None:
+    for folder in (tmp_path / "new", tmp_path / "made before"):
+        if folder.name != "new":
+            folder.mkdir(mode=0o755)
+        evaluate(game, game.options(), "random", "random", 1, seed=1, out=folder)
+        assert (folder / "episodes.jsonl").stat().st_mode & 0o077 == 0
+    assert (tmp_path / "new").stat().st_mode & 0o077 == 0
+
+
 def test_a_folder_of_another_evaluation_is_refused(kibitz: Command, game: Game, tmp_path: Path) -> None:
     folder = tmp_path / "kept"
     words = ("evaluate", "--game", toy.NAME, "--player", "random", "--episodes", "2", "--out", str(folder))

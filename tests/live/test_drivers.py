@@ -455,7 +455,9 @@ def test_the_result_of_a_drive_is_printed_for_people(served: Served, capsys: pyt
 
 def test_kibitz_watch_plays_and_publishes(served: Served, kibitz: Callable[..., Finished]) -> None:
     played = ["--game", "deal_or_no_deal", "--player", "random", "--opponent", "heuristic", "--seed", "4"]
-    done = kibitz("watch", "--server", served.url, *played, "--pace", "0", "--json")
-    assert done.returncode == 0, done.stderr
-    driven = json.loads(done.stdout)
-    assert len(served.events(driven["episode_id"])) == driven["events"]
+    for choice, shown in (("--open", True), ("--closed", False)):
+        done = kibitz("watch", "--server", served.url, *played, "--pace", "0", choice, "--json")
+        assert done.returncode == 0, done.stderr
+        driven = json.loads(done.stdout)
+        assert len(served.events(driven["episode_id"])) == driven["events"]
+        assert served.get(f"/episodes/{driven['episode_id']}")["open"] is shown

@@ -98,6 +98,7 @@ def test_every_answer_has_the_security_headers(served: Served) -> None:
         assert "default-src 'none'" in headers["content-security-policy"]
         assert "unsafe" not in headers["content-security-policy"]
         assert headers["x-content-type-options"] == "nosniff"
+        assert headers["referrer-policy"] == "no-referrer", "queries may hold a seat's token"
         assert "access-control-allow-origin" not in headers
         assert "server" not in headers
     assert httpx.get(f"{served.url}/docs").status_code == 404

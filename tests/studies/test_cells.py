@@ -9,6 +9,7 @@ import pytest
 from kibitz.cli.study import DEFAULTS, HINT_DEFAULTS
 from kibitz.core.errors import BadInput
 from kibitz.studies.cells import configured_game, hint_cells, sweep_cells
+from kibitz.train.config import read_job
 
 
 def hints(**changes: Any) -> Any:
@@ -66,6 +67,16 @@ def test_a_study_plays_the_game_of_its_config() -> None:
     assert configured_game(["configs/ppo_cricket.yaml"], []) == "cricket"
     assert configured_game([], ["env.id=Cricket-v0"]) == "cricket"
     assert configured_game([], ["env.points_budget=10"]) is None, "the default"
+
+
+def test_a_study_without_a_config_starts_from_the_recipes_of_kibitz_train() -> None:
+    ppo, reinforce = (cell.job.train for cell in hints(game="deal_or_no_deal", sources=["none"]))
+    assert ppo == read_job("configs/ppo_fast.yaml", {}).train
+    assert reinforce == read_job("configs/reinforce_fast.yaml", {}).train
+    (cricket, *_) = sweep("train.lr=1e-3", game="cricket")
+    assert cricket.job.train == read_job("configs/ppo_cricket.yaml", {}).train
+    own = "configs/ppo_config.yaml"
+    assert hints(game="deal_or_no_deal", configs=[own])[0].job.train == read_job(own, {}).train
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,10 @@ import pytest
 from kibitz.evaluate.judges.classifier import episode_features
 from kibitz.evaluate.judges.episodes import draw, finished
 from kibitz.evaluate.match import evaluate
+from kibitz.evaluate.record import read_episodes
 from kibitz.games import get_game
 from kibitz.players.llm import llm_player
+from kibitz.teach.records.formats import Wanted, rows
 from kibitz.teach.records.judged import labelled_folder
 from tests.advice.conftest import fake, presets
 from tests.conftest import Finished
@@ -97,6 +99,20 @@ def test_supervised_rows_of_a_bot_ask_the_games_question(kibitz: Command, kept: 
     for row in rows:
         assert [message["role"] for message in row["messages"]] == ["system", "user", "assistant"]
         assert json.loads(row["messages"][-1]["content"])["arm"] in (0, 1)
+
+
+def test_a_prompt_has_the_values_of_its_own_seat_and_not_the_others(tmp_path: Path) -> None:
+    game = get_game("deal_or_no_deal")
+    evaluate(game, game.options(), "random", "heuristic", 1, seed=1, out=tmp_path / "kept")
+    (kept,) = read_episodes(tmp_path / "kept")
+    for seat, player in enumerate(("random", "heuristic")):
+        prompts = [
+            row["messages"][1]["content"] for row in rows(Wanted(str(tmp_path / "kept"), "sft", game.name, player))
+        ]
+        own, other = (
+            ",".join(map(str, kept.events[0]["payload"]["private"][str(one)]["utilities"])) for one in (seat, 1 - seat)
+        )
+        assert prompts and all(own in text and other not in text for text in prompts)
 
 
 def test_pairs_prefer_the_references_act(kibitz: Command, kept: Path) -> None:

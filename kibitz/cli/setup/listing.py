@@ -90,7 +90,7 @@ def configs(as_json: Json = False) -> None:
 
 @app.command("keys")
 def keys(game: OneGame = None, as_json: Json = False) -> None:
-    """List the keys of a training config with their defaults. `kibitz evaluate --set` takes a game's without env."""
+    """List the keys of a training config with their defaults. `kibitz evaluate --set` takes a game's without `env.`"""
     from kibitz.train.config import Job
 
     found = [{"game": "", **row} for row in keys_of(Job, "") if not row["key"].startswith("env.")]

@@ -59,7 +59,7 @@ def tournament(
     ray: RayAddress = None,
     as_json: Json = False,
 ) -> None:
-    """Let every player meet every other, and rate them."""
+    """Play every pairing of the players, and rate them."""
     from kibitz import __version__
     from kibitz.core.work.executor import executor_for
     from kibitz.studies import ratings

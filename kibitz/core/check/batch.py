@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from kibitz.core import act as acts
+from kibitz.core.check.record import guarded
 from kibitz.core.game import SEATS, Game
 from kibitz.core.xla.jit import jit_batch
 from kibitz.core.xla.packing import Layout
@@ -56,6 +57,7 @@ def _check_turn(game: Game, settings: Any, seen: dict[str, Any], over: Any) -> N
 @lru_cache(maxsize=8)
 def _programs(game: Game) -> tuple[Any, Any, Any]:
     """Begin, take a turn, score: settings are arguments, so that other options compile nothing again."""
+    game = guarded(game, "rules", "learning", "measures")
     try:
         layout = Layout(game.bit_widths, game.example)
     except (ValueError, TypeError) as error:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import jax
+import numpy as np
+
 from kibitz.core.check.batch import check_batch
 from kibitz.core.check.episodes import check_episodes
 from kibitz.core.check.record import check_record, guarded
 from kibitz.core.check.secrets import check_secrets
 from kibitz.core.check.styles import check_styles
-from kibitz.core.game import Game
+from kibitz.core.game import Game, blank
 from kibitz.core.registry import game_names, load_game
 
 MAX_EXTREMES = 24  # option values tried beside the given ones
@@ -23,14 +26,31 @@ def check_game(game: Game, options: Any = None, games: int = 256, seed: int = 0)
     """
     options = game.default_options if options is None else options
     check_record(game, options)
+    _check_state(game, options)
     check_batch(game, options.settings(), games, seed)
     for record, extreme in _extremes(game, options):
+        _check_state(record, extreme)
         check_batch(record, extreme.settings(), min(games, 32), seed)
-    safe = guarded(game)
+    safe = guarded(game, "words", "drawing", "styles")
     check_secrets(safe, options.settings(), seed)
     check_episodes(safe, options.settings(), seed)
     if game.styles:
         check_styles(safe, options.settings(), seed)
+
+
+def _check_state(game: Game, options: Any) -> None:
+    """Options may change the form of a state (how many offers it remembers) only if the record fits them."""
+    uniforms = np.zeros(game.rules.new_uniforms, np.float32)
+    made = blank(guarded(game, "rules").rules.new, options.settings(), uniforms)
+    forms = [
+        (jax.tree.structure(state), [leaf.shape for leaf in jax.tree.leaves(state)]) for state in (game.example, made)
+    ]
+    default = dict(game.default_options)
+    changed = ", ".join(f"{name}={value!r}" for name, value in options if value != default[name]) or "the defaults"
+    assert forms[0] == forms[1], (
+        f"`rules.new` makes a state of another form with {changed} than with `default_options`; "
+        "make the entry point a function of the options that returns a record to fit them."
+    )
 
 
 def _extremes(game: Game, options: Any) -> Iterator[tuple[Game, Any]]:

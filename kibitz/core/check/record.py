@@ -72,8 +72,8 @@ def check_record(game: Game, options: Any) -> None:
     assert game.contexts("uniform") is not None, "`contexts` should return options for 'uniform'."
 
 
-def guarded(game: Game) -> Game:
-    """The same game; a function of `words`, `drawing` or `styles` that raises is reported by its name."""
+def guarded(game: Game, *names: str) -> Game:
+    """The same game; a function of these groups that raises is reported by its name."""
     groups = {
         group: replace(
             getattr(game, group),
@@ -83,7 +83,7 @@ def guarded(game: Game) -> Game:
                 if f"{group}.{field.name}" in ARGUMENTS
             },
         )
-        for group in ("words", "drawing", "styles")
+        for group in names
     }
     return replace(game, **groups)
 
@@ -92,10 +92,11 @@ def _guard(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     def call(*arguments: Any) -> Any:
         try:
             return function(*arguments)
-        except BadInput:
+        except (BadInput, AssertionError):
             raise
         except Exception as error:
-            raise AssertionError(f"`{name}` raised {type(error).__name__}: {error}") from error
+            first = str(error).partition("\n")[0]  # JAX adds advice and pages of context
+            raise AssertionError(f"`{name}` raised {type(error).__name__}: {first}") from error
 
     return call
 
