@@ -127,7 +127,7 @@ def watch(
     named = {"game": game, "captain_preset": player, "opponent_choice": opponent}
     request = EpisodeRequest.read(
         **{key: value for key, value in named.items() if value}, max_overs=overs, eval_pack_id=pack or None, seed=seed,
-        adviser=adviser, open=open_table, pace=pace, options=parse_settings(options or []),
+        adviser=adviser, open=None if open_table else False, pace=pace, options=parse_settings(options or []),
     )  # fmt: skip
     secret = token or os.environ.get("KIBITZ_TOKEN", "")
 

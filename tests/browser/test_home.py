@@ -10,6 +10,7 @@ import pytest
 
 from tests.browser.conftest import Open
 from tests.live.conftest import Served
+from tests.live.machines import wait_until
 
 MAX_SHIFT = 0.02
 PAGES = {
@@ -54,17 +55,26 @@ def test_home_starts_a_game_in_one_click_and_an_unknown_address_is_a_page(stage:
         assert answer.status_code == 404 and answer.headers["content-type"].startswith(kind)
 
 
-def test_home_shows_real_scores_and_the_course_of_each_game(stage: Served, open_page: Open) -> None:
-    episode_id = stage.start(game="cricket", max_overs=1, seed=4, pace=0.3)
+def test_home_follows_a_game_and_shows_real_scores_and_the_course_of_each(stage: Served, open_page: Open) -> None:
+    request = {"game": "deal_or_no_deal", "players": ["human", "heuristic"], "options": {"agent_starts": True}}
+    started = httpx.post(f"{stage.url}/custom/start_episode", json=request, timeout=60).json()
+    talk_id, seat = started["episode_id"], {"seat_token": started["seat_token"]}
     page = open_page("/")
-    match = page.locator(f"a.episode[href='/e/{episode_id}']")
-    match.get_by_text("in play").wait_for()
-    # the row and the featured game follow the match to its end without a reload
-    match.get_by_text("finished").wait_for()
-    feature = page.locator(".feature")
+    talk, feature = page.locator(f"a.episode[href='/e/{talk_id}']"), page.locator(".feature")
+    talk.get_by_text("in play").wait_for()
+    feature.get_by_text("in play").wait_for()
+    # the row and the featured game follow it to its end without a reload
+    wait_until(lambda: stage.get(f"/episodes/{talk_id}/turn", **seat)["your_turn"])
+    gift = httpx.post(f"{stage.url}/episodes/{talk_id}/act", json=seat | {"text": "propose 0 0 0"})
+    assert gift.status_code == 200, gift.text
+    talk.get_by_text("finished").wait_for()
     feature.get_by_text("finished").wait_for()
-    scores = stage.get("/episodes", outline=True, limit=1)["episodes"][0]["outline"]["score"]
-    assert feature.locator(".side .num").all_inner_texts() == scores
+    nothing, everything = stage.get(f"/episodes/{talk_id}")["returns"]
+    assert nothing == 0 < everything
+    assert feature.locator(".side .num").all_inner_texts() == ["0", f"{everything:g}"]
+    episode_id = stage.start(game="cricket", max_overs=1, seed=4)
+    stage.wait_for_end(episode_id)
+    match = page.locator(f"a.episode[href='/e/{episode_id}']")
     page.reload()
     assert len(re.findall(r"\d+/\d+ \(\d+\.\d\)", match.inner_text())) == 2, "runs, wickets and overs of both sides"
     assert re.search(

@@ -461,3 +461,5 @@ def test_kibitz_watch_plays_and_publishes(served: Served, kibitz: Callable[..., 
         driven = json.loads(done.stdout)
         assert len(served.events(driven["episode_id"])) == driven["events"]
         assert served.get(f"/episodes/{driven['episode_id']}")["open"] is shown
+    done = kibitz("watch", "--server", served.url, *played, "--opponent", "human")
+    assert done.returncode == 2 and "A person plays on the server's page, not here" in done.stderr
