@@ -173,6 +173,8 @@ def test_a_key_moment_shows_its_own_ball_and_escape_closes_the_list(open_page: O
     last = page.evaluate(f"() => {WATCH}.timeline.last")
     page.mouse.move(track["x"] + 8 + (track["width"] - 16) * seq / last, track["y"] + 10)
     page.locator(".peek", has_text=page.locator(".caption").inner_text().removeprefix(f"{at} ")).wait_for()
+    page.mouse.move(track["x"], 5)
+    page.locator(".peek").wait_for(state="hidden")
 
 
 def test_a_models_failure_is_told_in_plain_words(stage: Served, open_page: Open, played: dict[str, str]) -> None:

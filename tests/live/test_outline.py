@@ -102,6 +102,9 @@ def test_the_reference_is_replayed_in_a_seat_against_the_same_partner_with_the_s
     other_partner = found(replace(row, players=("random", "random")))["seats"][0]
     assert other_partner["returns"] is None and "not choose any more" in other_partner["why"]
     assert "another_game" in found(replace(row, game="another_game"))["seats"][0]["why"]
+    for wrong in (5, ["heuristic"]):  # a driver's record says what it likes
+        hostile = found(replace(row, about=row.about | {"adviser": wrong}))["seats"]
+        assert hostile[0]["returns"] == returns and hostile[1]["returns"] is None and hostile[1]["why"]
 
 
 def test_a_preset_whose_server_is_not_there_says_so() -> None:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 MAX_ANSWERS = 256  # kept in memory
 MAX_REPLAY_SECONDS = 20.0
+# the last four because a driver's record may contain any value
+NO_REPLAY = (BadInput, NotReplayable, Stopped, AttributeError, OverflowError, TypeError, ValueError)
 CHANGED = "has acts that its partner would not choose any more"
 
 
@@ -55,13 +57,13 @@ class References:
             game = get_game(row.game)
             name = game.reference
             request, whole = read_whole(self._store, row)
-        except (BadInput, NotReplayable) as problem:
+        except NO_REPLAY as problem:
             return {"reference": name, "seats": [{"returns": None, "why": str(problem)}] * 2}
         seats: list[dict[str, Any]] = []
         for seat in (0, 1):
             try:
                 seats.append({"returns": list(self._instead(game, row, request, whole, seat)), "why": ""})
-            except (BadInput, NotReplayable, Stopped) as problem:
+            except NO_REPLAY as problem:
                 seats.append({"returns": None, "why": str(problem)})
         return {"reference": name, "seats": seats}
 

@@ -33,6 +33,8 @@ function episodeRow(one) {
     h("span.num", null, score), spark(levels, level), text("span.line.dim", one.text), h("span.dim.small.when", null, facts.join(" · "))));
 }
 
+const query = (asked) => new URLSearchParams(Object.entries({ ...asked, outline: true }).filter(([, value]) => value));
+
 const FOLLOW_MS = 3000; // between two looks at the games in play
 
 // A list with a button for the next page. It loads its first page itself unless `first`, an answer of `ask`, has it. Games
@@ -60,7 +62,7 @@ export function episodeList(filter, first, onrows = () => {}) {
   let timer = 0;
   const follow = async () => {
     if (!root.isConnected) return;
-    const { ok, data } = document.hidden ? {} : await ask(`/episodes?${new URLSearchParams({ limit: filter.limit, outline: true })}`);
+    const { ok, data } = document.hidden ? {} : await ask(`/episodes?${query({ ...filter, status: "" })}`); // those that have ended, too
     for (const one of ok ? data.episodes : []) {
       live.get(one.episode_id)?.firstChild.replaceChildren(...episodeRow(one).firstChild.childNodes); // the link itself keeps the focus
       if (one.status !== "running") live.delete(one.episode_id);
@@ -71,8 +73,7 @@ export function episodeList(filter, first, onrows = () => {}) {
   const load = async () => {
     more.disabled = true;
     put(trouble, "");
-    const query = new URLSearchParams(Object.entries({ ...filter, before: next, outline: true }).filter(([, v]) => v));
-    show(await ask(`/episodes?${query}`));
+    show(await ask(`/episodes?${query({ ...filter, before: next })}`));
   };
   const root = h("div", null, items, trouble, more);
   more.addEventListener("click", load);

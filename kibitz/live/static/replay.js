@@ -12,7 +12,7 @@ export class Replay {
     this.slider = h("input.slider", { type: "range", min: 0, max: 0, value: 0, step: 1, "aria-label": "Position in the episode", oninput: () => this.go(Number(this.slider.value)) });
     this.ticks = s("svg.moments", { "aria-hidden": "true", preserveAspectRatio: "none", viewBox: "0 0 1000 10" });
     this.peek = h("div.peek", { hidden: true });
-    this.track = h("div.track", { onpointermove: (event) => this.point(event), onpointerleave: () => { this.peek.hidden = true; } }, this.ticks, this.slider, this.peek);
+    this.track = h("div.track", { onpointermove: (event) => this.point(event), onpointerleave: () => this.point(null) }, this.ticks, this.slider, this.peek);
     this.where = h("output.where.num");
     this.playButton = button("play", "Play (space)", () => this.toggle());
     this.speed = h("select.speed", { "aria-label": "Replay speed" }, SPEEDS.map((x) => h("option", { value: x, selected: x === 1 }, `${x}×`)));
@@ -65,17 +65,23 @@ export class Replay {
     if (found) this.go(found.seq);
   }
 
-  // Previews the key moment under the pointer.
-  async point({ clientX }) {
-    const { left, width } = this.track.getBoundingClientRect();
-    const scale = (width - 2 * TRACK_EDGE_PX) / Math.max(this.timeline.last, 1); // pixels per event
-    const away = ({ seq }) => Math.abs(left + TRACK_EDGE_PX + seq * scale - clientX);
-    const near = this.timeline.live.moments.reduce((best, one) => (away(one) < (best ? away(best) : NEAR_PX) ? one : best), null);
+  // Previews the key moment under the pointer; null: the pointer has left.
+  async point(pointer) {
+    this.pointer = pointer;
+    const near = pointer && this.near(pointer.clientX);
     const { preview } = near ? await import("./moments.js") : {};
+    if (this.pointer !== pointer) return; // it moved on while the module loaded
     this.peek.hidden = !near;
     if (!near) return;
     this.peek.style.setProperty("--at", near.seq / Math.max(this.timeline.last, 1));
     this.peek.replaceChildren(...preview(near));
+  }
+
+  near(x) {
+    const { left, width } = this.track.getBoundingClientRect();
+    const scale = (width - 2 * TRACK_EDGE_PX) / Math.max(this.timeline.last, 1); // pixels per event
+    const away = ({ seq }) => Math.abs(left + TRACK_EDGE_PX + seq * scale - x);
+    return this.timeline.live.moments.reduce((best, one) => (away(one) < (best ? away(best) : NEAR_PX) ? one : best), null);
   }
 
   follow() {
