@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.frames import CloseCode, Frame
 
 from kibitz.live.http.stalled import DropsStalledReaders
 from kibitz.live.stream.backlog import Backlog
@@ -19,7 +20,8 @@ from kibitz.live.stream.backlog import Backlog
 FAST = "kibitz.fast"  # key in the ASGI scope's extensions
 MAX_BUFFER_BYTES = 1 << 16  # waiting in a socket; beyond this the caller must use the slow path, which waits
 HEAD_BYTES = 6  # of a short frame from a client: two, and its mask
-ACK = re.compile(rb'\{"ack": ?(\d{1,9})\}')
+MAX_FRAGMENTS = 64  # of a message; the limit of bytes does not stop a client that sends empty ones
+ACK = re.compile(rb'\{"ack": ?(0|[1-9]\d{0,8})\}')
 
 
 class FastSocket(DropsStalledReaders, WebSocketsSansIOProtocol):
@@ -47,6 +49,19 @@ class FastSocket(DropsStalledReaders, WebSocketsSansIOProtocol):
                 return
             self._between_messages = whole_messages(data)
         super().data_received(data)
+
+    def handle_ping(self) -> None:
+        """A client that sends pings without reading the answers gets no more of them."""
+        answers = b"".join(self.conn.data_to_send())
+        if self.transport.get_write_buffer_size() <= MAX_BUFFER_BYTES:
+            self.transport.write(answers)
+
+    def handle_cont(self, event: Frame) -> None:
+        if len(self.frames) < MAX_FRAGMENTS:
+            super().handle_cont(event)
+        elif not self.close_sent:
+            self.conn.fail(CloseCode.MESSAGE_TOO_BIG, f"a message may have {MAX_FRAGMENTS} fragments")
+            self.handle_parser_exception()
 
     def keepalive_timeout(self) -> None:
         """A peer that neither answers pings nor reads would keep the socket open forever."""
