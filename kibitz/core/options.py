@@ -38,6 +38,12 @@ class Options(BaseModel):
         except ValidationError as error:
             raise BadInput(sentence(cls, error, where)) from None
 
+    @classmethod
+    def read_recorded(cls, values: Mapping[str, Any], where: str = "option") -> Self:
+        """Options of a record. One that it lacks did not exist yet: it has its plain default and follows no other."""
+        plain = {name: field.default for name, field in cls.model_fields.items() if not field.is_required()}
+        return cls.read(plain | dict(values), where)
+
     def changed(self, values: Mapping[str, Any]) -> Self:
         """A checked copy with these values; a default that depends on another option follows it."""
         return self.read({name: getattr(self, name) for name in self.model_fields_set} | dict(values))

@@ -13,12 +13,13 @@ from kibitz.core.errors import BadInput
 from kibitz.core.play.resolve import Resolver
 from kibitz.games import get_game
 from kibitz.live.config import LiveConfig
+from kibitz.live.episodes.branch import _branch
 from kibitz.live.episodes.prepare import Limits, prepare
-from kibitz.live.episodes.request import EpisodeRequest
+from kibitz.live.episodes.request import BranchRequest, EpisodeRequest
 from kibitz.live.episodes.runner import Runner, run_episode_in_proc
 from kibitz.live.episodes.timeouts import StopSignal
 from kibitz.live.http import catalogue
-from kibitz.live.store.base import open_store
+from kibitz.live.store.base import Row, open_store
 from kibitz.live.store.stored_event import decode_event
 from kibitz.live.stream.bus import Bus
 from tests.train import toy
@@ -178,3 +179,10 @@ def test_a_guest_may_name_the_models_that_records_contain() -> None:
     assert [model(name) for name in ("shipped", "careful-tail")] == ["shipped", "careful-tail"]
     with pytest.raises(BadInput, match="Only the operator of this server may set the option 'model'"):
         model("mine")
+
+
+def test_a_record_from_before_an_option_existed_is_replayed_without_it() -> None:
+    """The first build had no option `model`: its matches from before 2023 were played with `shipped`."""
+    row = Row("ep-1", "cricket", ("balanced", "balanced"), 0.0, about={"options": {"era": "pre2018", "max_overs": 1}})
+    request, _ = _branch(row, BranchRequest(turn=0, players=["balanced", "balanced"]), [], {"seed": 1})
+    assert (request.options["era"], request.options["model"]) == ("pre2018", "shipped")

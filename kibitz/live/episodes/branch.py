@@ -73,8 +73,11 @@ def _branch(
         raise NotReplayable("does not contain its options")
     if "seed" not in drawn:
         raise NotReplayable("does not contain its seed")
+    from kibitz.games import get_game
+
+    options = get_game(row.game).options.read_recorded(row.about["options"], f"option of {row.game}")
     request = EpisodeRequest.read(
-        game=row.game, players=asked.players, options=row.about["options"], eval_pack_id=pack,
+        game=row.game, players=asked.players, options=options.model_dump(mode="json"), eval_pack_id=pack,
         open=asked.open, pace=asked.pace, enable_tts=asked.enable_tts, adviser=asked.adviser,
     )  # fmt: skip
     point = BranchPoint(

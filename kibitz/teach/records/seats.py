@@ -58,7 +58,7 @@ class Evaluated:
         about = read_about(folder)
         try:
             game = get_game(about["game"])
-            options = game.options.read(about["options"], f"option of {game.name}")
+            options = game.options.read_recorded(about["options"], f"option of {game.name}")
             game, names = get_game(game.name, options), about["players"]
             players = (str(names[0]), str(names[1]))
             return Evaluated(game, about.get("game_version"), options, about["pack"], players)
@@ -81,7 +81,7 @@ def seats_of_folder(folder: Path, positions: bool) -> Iterator[SeatRecord]:
         )
     matches = get_pack(game.name, about.pack) if about.pack is not None else None
     for kept in read_episodes(folder):
-        seen = _positions(game, about.options, matches, about.bots, kept) if positions else {}
+        seen = _positions(game, matches, about.bots, kept) if positions else {}
         asked = {(one.turn, one.seat): one for one in kept.asked}
         for seat in SEATS:
             turns = [
@@ -101,16 +101,15 @@ def steps_of(kept: KeptEpisode) -> list[Acts]:
     ]
 
 
-def _positions(
-    game: Game, options: Any, pack: Any, bots: Mapping[int, Bot], kept: KeptEpisode
-) -> dict[tuple[int, int], Position]:
+def _positions(game: Game, pack: Any, bots: Mapping[int, Bot], kept: KeptEpisode) -> dict[tuple[int, int], Position]:
     """What each seat saw, by turn and seat."""
-    last = kept.events[-1]["payload"]
+    first, last = kept.events[0]["payload"], kept.events[-1]["payload"]
+    options = game.options.read_recorded(first["about"]["options"])  # a pack's may have other defaults today
     steps = steps_of(kept)
     scenario = None if pack is None else pack.scenario(last["match"])
     # the reference has to be able to say what it would have done
     experts = dict.fromkeys(SEATS, game.bot(game.reference))
-    settings = seated(options.settings() if scenario is None else scenario.settings, bots, experts)
+    settings = seated(options.settings(), bots, experts)
     found: dict[tuple[int, int], Position] = {}
     history: list[Mapping[str, Any]] = []
     table = table_for(game)
