@@ -1,7 +1,7 @@
 """Many watchers in one process, as cheap as Python allows: `python -m kibitz.bench.live_client`.
 
 Client and server share the machine that the benchmark runs on, so whatever the client spends delays the server. One
-loop over epoll reads all sockets, and frames with the same bytes are parsed once.
+loop reads all sockets, and frames with the same bytes are parsed once.
 
 Prints `ready` once all are connected. At the end it writes the delays to a file, as 32-bit floats, and prints a summary
 as JSON. A watcher checks that it gets every event once and in order.
@@ -17,11 +17,12 @@ import json
 import os
 import re
 import resource
-import select
+import selectors
 import socket
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -85,7 +86,8 @@ class Watcher:
 
     def _send(self, first: int, payload: bytes) -> None:
         # clients must mask; a mask of zeros leaves the payload unchanged
-        self.connection.sendall(bytes([first, 0x80 | len(payload)]) + b"\0\0\0\0" + payload)
+        with suppress(ConnectionError):  # the next read finds out as well
+            self.connection.sendall(bytes([first, 0x80 | len(payload)]) + b"\0\0\0\0" + payload)
 
 
 def connect(host: str, port: int, request: bytes, number: int) -> Watcher:
@@ -135,20 +137,22 @@ def watch(options: argparse.Namespace) -> dict[str, Any]:
 
 def _read_all(watchers: list[Watcher], events: int, ends_at: float, delays: array.array[float]) -> None:
     """Until every watcher has all events, or the time is over."""
-    poll = select.epoll()
-    by_file = {watcher.connection.fileno(): watcher for watcher in watchers}
+    selector = selectors.DefaultSelector()
     for watcher in watchers:
         watcher.take(parse(watcher.rest), time.time(), delays)
-        poll.register(watcher.connection, select.EPOLLIN)
+        selector.register(watcher.connection, selectors.EVENT_READ, watcher)
     known: dict[bytes, Received] = {}
     waiting = sum(watcher.next < events for watcher in watchers)
     while waiting and time.monotonic() < ends_at:
-        for file, _ in poll.poll(1.0):
-            watcher = by_file[file]
-            data = watcher.connection.recv(READ_BYTES)
+        for key, _ in selector.select(1.0):
+            watcher = key.data
+            try:
+                data = watcher.connection.recv(READ_BYTES)
+            except ConnectionError:
+                data = b""
             now = time.time()
-            if not data:  # the server has closed it
-                poll.unregister(file)
+            if not data:  # the server has closed it, and the missing events count as lost
+                selector.unregister(watcher.connection)
                 waiting -= watcher.next < events
                 continue
             data = watcher.rest + data if watcher.rest else data
