@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import socket
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -43,6 +44,7 @@ def masked(text: bytes, opcode: Opcode = Opcode.TEXT, fin: bool = True) -> bytes
         (b"", None),
         (b"\x81", None),
     ],
+    ids=itertools.count(),  # the bytes are masked at random, and every worker must collect the same names
 )
 def test_only_one_whole_acknowledgement_takes_the_shortcut(data: bytes, seq: int | None) -> None:
     assert ack_in(data) == seq
