@@ -72,6 +72,8 @@ def evaluate(
         drawn = None
     else:
         record, drawn = labelled_folder(folder, episodes)
+        if game not in (DEFAULT_GAME, record.name):
+            raise BadInput(f"{folder} holds episodes of {record.name}; omit --game {game}.")
         styles = record.styles.names(style or [], record.name)
         episodes = len(drawn)
     with output.progress(f"{judge} on {record.name}", episodes * len(styles), quiet=as_json) as advance:

@@ -12,6 +12,7 @@ from rich.console import Console
 from kibitz.bench import gap, gpu, start, torch_ppo
 from kibitz.cli import output
 from kibitz.core.bots import seated
+from kibitz.core.errors import BadInput
 from kibitz.evaluate.match import play_bots
 from tests.train import toy
 
@@ -68,3 +69,10 @@ def test_one_command_prints_the_table_of_a_device(tmp_path: Path, monkeypatch: p
     console = Console(width=200, record=True)
     console.print(output.gpu_bench_table(found))
     assert "batched rules" in console.export_text()
+
+
+def test_a_missing_config_is_reported_before_anything_is_measured() -> None:
+    measured: list[int] = []
+    with pytest.raises(BadInput, match=r"nope\.yaml"):
+        gpu.run(0.05, (16,), "nope.yaml", measured.append)
+    assert not measured

@@ -60,6 +60,17 @@ def test_judges_read_kept_episodes_like_those_drawn_with_the_same_seed(kibitz: C
     assert done.returncode == 0, done.stderr
     judged = json.loads(done.stdout)
     assert (judged["game"], judged["episodes"]) == (toy.NAME, 4)
+    words = ("judge", "evaluate", "--judge", "llm:fake-good", "--folder", str(tmp_path / "kept"), "--game", "cricket")
+    done = kibitz(*words)
+    assert done.returncode == 2 and f"holds episodes of {toy.NAME}; omit --game cricket" in done.stderr
+
+
+@pytest.mark.conformance
+def test_judges_read_an_episode_that_ended_before_a_seat_acted(tmp_path: Path) -> None:
+    game = get_game("deal_or_no_deal")
+    evaluate(game, game.options(), "random", "heuristic", 3, seed=0, out=tmp_path / "kept")
+    _, found = labelled_folder(tmp_path / "kept", 3)
+    assert found.turns.min() == 0 < found.turns.max()
 
 
 def exported(kibitz: Command, source: Path | str, kind: str, *more: str) -> list[dict[str, Any]]:

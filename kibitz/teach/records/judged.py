@@ -38,7 +38,7 @@ def labelled_folder(folder: Path, episodes: int) -> tuple[Game, Labelled]:
     lines = np.zeros((len(found), len(SEATS), max(1, int(turns.max())), len(game.heads)), np.int16)
     for number, pair in enumerate(acts):
         for seat, own in enumerate(pair):
-            lines[number, seat, : len(own)] = np.array(own, np.int16).reshape(len(own), -1)
+            lines[number, seat, : len(own)] = np.array(own, np.int16).reshape(-1, len(game.heads))
     state = jax.tree.map(lambda *leaves: np.stack(leaves), *states)
     truth = {name: np.array([one[name] for one in shown]) for name in game.styles.questions}
     returned = np.array(returns, np.float32)
