@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+import pytest
 from PIL import Image
 
 from kibitz.core.bots import seated
@@ -83,7 +84,9 @@ def test_a_card_shows_the_moment_and_takes_nothing_for_markup(tmp_path: Path) ->
     assert "<script>" not in head and '"><x' not in head and "card.png?seq=3" in head
 
 
-def test_the_reference_is_replayed_in_a_seat_against_the_same_partner_with_the_same_luck(tmp_path: Path) -> None:
+def test_the_reference_is_replayed_in_a_seat_against_the_same_partner_with_the_same_luck(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     outlines, row, events = played(tmp_path, "deal_or_no_deal", ("random", "heuristic"))
     _, _, better = played(tmp_path / "better", "deal_or_no_deal", ("bayes", "heuristic"))
     store = outlines.store
@@ -105,6 +108,8 @@ def test_the_reference_is_replayed_in_a_seat_against_the_same_partner_with_the_s
     for wrong in (5, ["heuristic"]):  # a driver's record says what it likes
         hostile = found(replace(row, about=row.about | {"adviser": wrong}))["seats"]
         assert hostile[0]["returns"] == returns and hostile[1]["returns"] is None and hostile[1]["why"]
+    monkeypatch.setattr("kibitz.live.episodes.reference.MAX_REPLAY_SECONDS", -1.0)
+    assert "of processor time" in found(row)["seats"][0]["why"]
 
 
 def test_a_preset_whose_server_is_not_there_says_so() -> None:
