@@ -34,15 +34,20 @@ def run(
     rows: dict[str, dict[str, float | None]] = {}
     why: str | None = None
 
-    def measured(measure: Callable[[], float]) -> float | None:
-        nonlocal why
+    def measured(measure: Callable[[], float]) -> float:
         try:
             return round(measure())
+        finally:
+            progress(1)
+
+    def fused(job: Job) -> float | None:
+        nonlocal why
+        again = job.model_copy(update={"train": job.train.model_copy(update={"fused": True})})
+        try:
+            return measured(partial(ours, again, seconds))
         except BadInput as error:  # a device or a network that the fused kernel does not support
             why = str(error)
             return None
-        finally:
-            progress(1)
 
     given = read_job(config, {})  # first, because the measurements take minutes
     negotiation = get_game("deal_or_no_deal")
@@ -53,11 +58,11 @@ def run(
             "vector_env": measured(partial(_rate, partial(vector_steps, count, "jax"), seconds)),
             "rollout": measured(partial(_rate, partial(rollout_steps, job), seconds)),
             "training": measured(partial(ours, job, seconds)),
-            "training_fused": measured(partial(ours, _fused(job), seconds)),
+            "training_fused": fused(job),
         }
     rows[config] = {
         "training": measured(partial(ours, given, seconds)),
-        "training_fused": measured(partial(ours, _fused(given), seconds)),
+        "training_fused": fused(given),
     }
     started = start.run(config)
     progress(1)
@@ -101,7 +106,3 @@ def rollout_steps(job: Job) -> Callable[[], int]:
 
 def _rate(make: Callable[[], Callable[[], int]], seconds: float) -> float:
     return median_rate(make(), seconds)
-
-
-def _fused(job: Job) -> Job:
-    return job.model_copy(update={"train": job.train.model_copy(update={"fused": True})})

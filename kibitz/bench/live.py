@@ -19,6 +19,7 @@ from typing import Any
 import httpx
 import numpy as np
 import orjson
+from numpy.typing import NDArray
 
 FRAME = {"calls": [{"tool": "set_field", "arguments": {"field": "balanced"}}] * 4, "pad": "x" * 500}
 METRICS = {"cpu": "process_cpu_seconds_total", "memory": "process_resident_memory_bytes"}
@@ -59,8 +60,7 @@ class Load:
             reports = [json.loads(one.communicate(timeout=self.seconds + 120)[0].splitlines()[-1]) for one in clients]
             elapsed = time.monotonic() - began
             after = _metrics(client)
-        delays = np.concatenate([np.fromfile(folder / f"{i}.f32", np.float32) for i in range(len(clients))]) * 1000
-        delays = delays[self.watchers :] if len(delays) > self.watchers else delays  # the first event predates them
+        delays = self.delays_ms(folder)
         received = sum(report["received"] for report in reports)
         return {
             "watchers": self.watchers,
@@ -80,11 +80,20 @@ class Load:
             "publisher_behind_ms": round(1000 * behind, 1),
         }
 
+    @property
+    def shares(self) -> list[int]:
+        """How many watchers each process has."""
+        return [self.watchers // self.processes + (i < self.watchers % self.processes) for i in range(self.processes)]
+
+    def delays_ms(self, folder: Path) -> NDArray[np.float32]:
+        """What the processes have measured, without each watcher's first event, which predates it."""
+        files = [np.fromfile(folder / f"{i}.f32", np.float32)[share:] for i, share in enumerate(self.shares)]
+        return np.float32(1000) * np.concatenate(files)
+
     def _clients(self, url: str, episode_id: str, events: int, folder: Path) -> list[subprocess.Popen[str]]:
         """Starts the watchers and returns once all are connected."""
         started = []
-        for i in range(self.processes):
-            share = self.watchers // self.processes + (i < self.watchers % self.processes)
+        for i, share in enumerate(self.shares):
             command = [sys.executable, "-m", "kibitz.bench.live_client"]
             command += ["--watchers", str(share), "--events", str(events)]
             command += ["--seconds", str(self.seconds + 60), "--out", str(folder / f"{i}.f32")]

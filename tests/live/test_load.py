@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import httpx
+import numpy as np
 import pytest
 
 from kibitz.bench.live import Load
@@ -14,9 +16,15 @@ from tests.live.conftest import Serve
 
 
 def test_a_stalled_watcher_costs_the_others_nothing() -> None:
-    found = Load(watchers=30, rate=50, seconds=1, stalled=1).run()
+    found = Load(watchers=31, rate=50, seconds=1, stalled=1, processes=2).run()
     assert (found["lost"], found["doubles"]) == (0, 0)
     assert 0 < found["p50_ms"] <= found["p99_ms"]
+
+
+def test_no_delay_of_an_event_from_before_its_watcher_counts(tmp_path: Path) -> None:
+    for number, seconds in enumerate([[9, 9, 0.25], [9, 0.5, 0.75]]):
+        np.array(seconds, np.float32).tofile(tmp_path / f"{number}.f32")
+    assert Load(watchers=3, rate=1, seconds=1, processes=2).delays_ms(tmp_path).tolist() == [250, 500, 750]
 
 
 def test_batched_watchers_get_every_event() -> None:
