@@ -49,7 +49,7 @@ class Load:
 
     def _measure(self, url: str, folder: Path) -> dict[str, Any]:
         count = round(self.rate * self.seconds)
-        with httpx.Client(base_url=url, timeout=30) as client:
+        with httpx.Client(base_url=url, timeout=60) as client:
             publisher = Publisher(client)
             publisher.begin()
             clients = self._clients(url, publisher.episode_id, count + 1, folder)
@@ -144,7 +144,7 @@ def _server(store: str, bus: str) -> Iterator[str]:
             yield json.loads(process.stdout.readline())["url"]
         finally:
             process.terminate()
-            process.wait(20)
+            process.wait(60)
 
 
 def _metrics(client: httpx.Client) -> dict[str, float]:

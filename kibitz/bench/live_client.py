@@ -29,7 +29,7 @@ from urllib.parse import urlsplit
 
 EVENT = re.compile(rb'"seq":(\d+),"ts":([0-9.]+)')
 ACK_EVENTS = 20  # events between acknowledgements
-CONNECT_SECONDS = 30.0
+CONNECT_SECONDS = 60.0
 READ_BYTES = 1 << 14
 MAX_KNOWN_FRAMES = 64
 TEXT, PING, PONG = 0x81, 0x89, 0x8A  # first bytes of whole messages

@@ -122,9 +122,11 @@ def test_streams_beyond_the_servers_backlog_are_refused_until_there_is_room(
     backlog: tuple[str, Backlog], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url, held = backlog
-    monkeypatch.setattr(stalled, "STALL_SECONDS", 4.0)  # for the four requests in between
+    monkeypatch.setattr(stalled, "STALL_SECONDS", 0.2)
+    least = stalled.MIN_READ_BYTES
+    monkeypatch.setattr(stalled, "MIN_READ_BYTES", -(1 << 30))  # drops no reader yet
     held.max_bytes = 1
-    with ask(url, "/episodes/ep-1/events"), httpx.Client(base_url=url, timeout=10) as http:
+    with ask(url, "/episodes/ep-1/events"), httpx.Client(base_url=url, timeout=60) as http:
         wait_until(lambda: held.full, 60, "a full backlog")
         for path in ("/episodes/ep-1/events", "/episodes/ep-1/stream", "/custom/ws"):
             answer = http.get(path)
@@ -136,6 +138,7 @@ def test_streams_beyond_the_servers_backlog_are_refused_until_there_is_room(
         metrics = http.get("/metrics").text
         assert 'kibitz_refused_total{status="503"} 4.0' in metrics
         assert "kibitz_backlog_bytes 0.0" not in metrics
+        monkeypatch.setattr(stalled, "MIN_READ_BYTES", least)
         wait_until(lambda: not held.full, 60, "room")
         assert http.get("/episodes/ep-1/events", params={"since": EVENTS}).status_code == 200
         assert "kibitz_readers_dropped_total 1.0" in http.get("/metrics").text

@@ -231,7 +231,7 @@ def test_a_deadline_interrupts_generation(answer: Answer) -> None:
     late, seconds, later = asyncio.run(interrupt())
     assert late.failure is not None
     assert (late.failure.kind, late.failure.detail) == ("transport", "deadline")
-    assert seconds < 0.15 + 0.25
+    assert seconds < 3, "reading all of it takes about twelve"
     assert later.ok
 
 
