@@ -79,12 +79,12 @@ function besideBayes(state, seat, mine) {
   const who = mine ? "you" : state.names[seat];
   const place = mine ? "your place" : `${who}’s place`;
   const got = state.replayed?.[seat]?.returns;
-  const replay = got ? `In ${place}, with the same partner and the same luck, the Bayesian player ${got[seat] || got[1 - seat] ? `would have taken ${many(got[seat], "point")}, ${compared(got[seat] - state.ended.returns[seat])}` : "would have left without a deal"}.` : "";
+  const replay = got ? `In ${place}, with the same partner and the same luck, the Bayesian player ${got[seat] || got[1 - seat] ? `would have taken ${many(got[seat], "point")}, ${compared(got[seat] - state.ended.returns[seat])} ${who}` : "would have left without a deal"}.` : "";
   const first = firstOther(state, seat, would, who, replay ? "it" : "the Bayesian player", place);
   return [[replay, first].filter(Boolean).join(" ")].filter(Boolean);
 }
 
-const compared = (more) => (more ? `${Math.abs(more)} ${more > 0 ? "more" : "fewer"}` : "as many");
+const compared = (more) => (more ? `${Math.abs(more)} ${more > 0 ? "more" : "fewer"} than` : "as many as");
 
 function firstOther(state, seat, would, who, bayes, place) {
   if (!would.length) return "";
