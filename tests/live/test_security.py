@@ -211,8 +211,8 @@ def test_an_idle_connection_is_closed(sent: bytes, monkeypatch: pytest.MonkeyPat
     made = app(Sessions(), [NEGOTIATION], NEGOTIATION)
     with serving(made, http=plain_socket.plain_socket(10, Counter(), Backlog())) as base:
         host, port = base.removeprefix("http://").split(":")
-        with sockets.create_connection((host, int(port)), 10) as one:
-            one.settimeout(10)
+        with sockets.create_connection((host, int(port)), 60) as one:
+            one.settimeout(60)
             one.sendall(sent)
             received = b""
             with suppress(ConnectionResetError):
@@ -231,7 +231,7 @@ def test_a_body_that_never_arrives_is_a_timeout(monkeypatch: pytest.MonkeyPatch,
     try:
         with serving(app) as base:
             host, port = base.removeprefix("http://").split(":")
-            with sockets.create_connection((host, int(port)), 10) as one:
+            with sockets.create_connection((host, int(port)), 60) as one:
                 one.sendall(b"POST /custom/stop_episode HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{")
                 assert one.recv(1000)[9:12] == b"408"
     finally:

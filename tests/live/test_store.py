@@ -524,7 +524,7 @@ def test_the_check_at_the_start_is_limited_in_time(
     db.close()
     caplog.set_level("INFO")
     monkeypatch.setattr(sqlite, "INTEGRITY_SECONDS", 0.003)
-    for _ in range(20):  # the timer may come too early or too late for so small a file
+    for _ in range(200):  # the timer may come too early or too late for so small a file
         open_store(path).close()
         if "checked a part" in caplog.text:
             return

@@ -180,7 +180,7 @@ def test_a_ten_second_outage_of_postgresql_and_redis_loses_nothing(
     answers: list[int] = []
 
     def send() -> None:  # retries as a driver does
-        while (not answers or answers[-1] == 503) and time.monotonic() < gone + 60:
+        while (not answers or answers[-1] == 503) and time.monotonic() < gone + 180:
             answers.append(post(here, sent[5:]).status_code)
             time.sleep(0.2)
 
@@ -188,9 +188,9 @@ def test_a_ten_second_outage_of_postgresql_and_redis_loses_nothing(
     sending.start()
     assert here.get("/health")["status"] == "healthy"
     assert httpx.get(f"{here.url}/episodes/ep-a").status_code == 503
-    time.sleep(gone + 10 - time.monotonic())
+    time.sleep(max(0, gone + 10 - time.monotonic()))
     postgres.start(), redis.start()
-    sending.join(60)
+    sending.join(180)
     assert answers[-1] == 200
     for served in (here, there):
         assert served.events("ep-a") == sent
