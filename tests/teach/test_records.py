@@ -13,9 +13,10 @@ import pytest
 from kibitz.evaluate.judges.classifier import episode_features
 from kibitz.evaluate.judges.episodes import draw, finished
 from kibitz.evaluate.match import evaluate
-from kibitz.evaluate.record import read_episodes
-from kibitz.games import get_game
+from kibitz.evaluate.record import KeptEpisode, read_episodes
+from kibitz.games import get_game, get_pack
 from kibitz.players.llm import llm_player
+from kibitz.teach.records import seats
 from kibitz.teach.records.formats import Wanted, rows
 from kibitz.teach.records.judged import labelled_folder
 from tests.advice.conftest import fake, presets
@@ -124,6 +125,19 @@ def test_a_prompt_has_the_values_of_its_own_seat_and_not_the_others(tmp_path: Pa
             ",".join(map(str, kept.events[0]["payload"]["private"][str(one)]["utilities"])) for one in (seat, 1 - seat)
         )
         assert prompts and all(own in text and other not in text for text in prompts)
+
+
+def test_a_match_of_a_pack_is_replayed_with_the_options_of_its_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that the pack has today may differ: the default model of an era has changed."""
+    played: list[Any] = []
+    monkeypatch.setattr(seats, "replay", lambda game, settings, *rest: played.append(settings))
+    first: dict[str, Any] = {"about": {"options": {"era": "pre2018"}}}
+    last = {"match": 0, "seed": 1, "number": 0}
+    events = [{"type": "episode.started", "payload": first}, {"type": "episode.ended", "payload": last}]
+    kept = KeptEpisode(0, events)
+    seats._positions(get_game("cricket"), get_pack("cricket", "default"), {}, kept)
+    assert (np.asarray(played[0].model.tail) == 1).all(), "`shipped`, not `careful-tail`"
+    assert int(played[0].era) == 0
 
 
 def test_pairs_prefer_the_references_act(kibitz: Command, kept: Path) -> None:
