@@ -26,7 +26,7 @@ PURPOSES = {
 }
 DEVELOPMENT = ("docs", "browser", "test", "conformance")  # for those who change kibitz
 # distributions whose module has another name
-MODULES = {"piper-tts": "piper", "tensorboardx": "tensorboardX"}
+MODULES = {"pillow": "PIL", "piper-tts": "piper", "tensorboardx": "tensorboardX"}
 POSIX_MODULES = ("fcntl", "termios")
 
 
