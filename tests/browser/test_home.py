@@ -82,6 +82,7 @@ def test_home_follows_a_game_and_shows_real_scores_and_the_course_of_each(stage:
     nothing, everything = stage.get(f"/episodes/{talk_id}")["returns"]
     assert nothing == 0 < everything
     assert feature.locator(".side .num").all_inner_texts() == ["0", f"{everything:g}"]
+    stage.wait_for_end(talk_id)
     episode_id = stage.start(game="cricket", max_overs=1, seed=4)
     stage.wait_for_end(episode_id)
     match = page.locator(f"a.episode[href='/e/{episode_id}']")

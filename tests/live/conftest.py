@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.live.machines import Postgres, Redis
+from tests.live.machines import Postgres, Redis, wait_until
 from tests.live.server_process import Child
 
 
@@ -47,7 +47,7 @@ class Served:
         return answer.json()
 
     def wait_for_end(self, episode_id: str) -> dict[str, Any]:
-        """Watches until the last event; returns the episode as lists show it."""
+        """Watches until the last event and until another may start; returns the episode as lists show it."""
         from websockets.exceptions import ConnectionClosedOK
         from websockets.sync.client import connect
 
@@ -56,6 +56,7 @@ class Served:
                 socket.recv(120)  # the server may compile first
         found: dict[str, Any] = self.get(f"/episodes/{episode_id}")
         assert found["status"] != "running"
+        wait_until(lambda: episode_id not in [one["episode_id"] for one in self.get("/custom/status")["running"]])
         return found
 
     def memory(self) -> float:
