@@ -12,6 +12,7 @@ import typer
 
 from kibitz.cli import output
 from kibitz.cli.options import GameOptions, Json, OneSeed
+from kibitz.cli.setup import extras
 from kibitz.cli.setup.helping import WithPlayers
 
 StoreUrl = Annotated[str, typer.Option("--store", help="Event store: FILE, sqlite:///FILE or postgresql://...")]
@@ -77,6 +78,7 @@ def serve(
     as_json: Json = False,
 ) -> None:
     """Run the live server: cockpit, API and event streams. Ctrl-C ends all episodes cleanly and stops the server."""
+    extras.require("live")
     from kibitz.live.config import LiveConfig
     from kibitz.live.serve import serve as run
 
