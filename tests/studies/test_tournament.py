@@ -250,7 +250,7 @@ PRESET = {"provider": "openai", "model": "obliging", "structure": "schema", "pri
 
 def preset_file(folder: Path, server: FakeServer) -> Path:
     file = folder / "presets.yaml"
-    limits = {"deadline": 30.0, "timeout": 30.0}
+    limits = {"deadline": 600.0, "timeout": 600.0}  # callers kept waiting outlast a busy disk
     dead = PRESET | {"model": "always-500", "limits": limits | {"attempts": 1, "breaker_failures": 1000}}
     both = {"obliging": PRESET | {"limits": limits}, "dead": dead}
     both = {name: values | {"base_url": server.url, "key_env": "FAKE_KEY"} for name, values in both.items()}
