@@ -8,7 +8,7 @@ import pytest
 
 from tests.browser.conftest import GAME_PAGES, PACKAGE, STATIC
 
-# what the page used to say
+# unidiomatic phrases of earlier pages, which must not return
 REPLACED = (
     "insisted on", "who sits down", "pace: the server's", "comes in next", "dots lie where", "for this seat alone",
     "across: points", "wants its token", "whoever started", "advised by none",

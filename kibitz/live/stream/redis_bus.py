@@ -108,7 +108,7 @@ class RedisLink:
             self._audiences[server] = (time.monotonic(), watching)
 
     async def _count_all(self, hub: Hub) -> None:
-        """Announces how many watch each episode here, until nobody does."""
+        """Tells the other servers how many watchers each episode has here, as long as any episode has one."""
         announced: Counter[str] = Counter()
         while True:
             watching = hub.watching()
