@@ -18,9 +18,12 @@ from kibitz.games.cricket.fitting.simulate import batch
 from kibitz.games.cricket.options import CricketOptions
 
 DELIVERIES = 120  # from the start of twenty-over matches; none is over earlier
+MATCHES = 4096
+REPEATS = 5  # of the compiled batch
+CALLS = 200  # for a win probability
 
 
-def compiled_rate(matches: int = 4096, repeats: int = 5) -> float:
+def compiled_rate(matches: int = MATCHES) -> float:
     """Balls per second, the best of a few runs, including the captains' choices and random numbers."""
     settings = CricketOptions(max_overs=20, pool=32).settings()
     program = batch((BALANCED, BALANCED))
@@ -37,37 +40,37 @@ def compiled_rate(matches: int = 4096, repeats: int = 5) -> float:
     packed = jit_batch(program.begin)(settings, lucks)
     jax.block_until_ready(run(settings, packed, jax.random.key(1), 1))
     best = 0.0
-    for turn in range(repeats):
+    for turn in range(REPEATS):
         start = time.perf_counter()
         jax.block_until_ready(run(settings, packed, jax.random.key(turn), 1))
         best = max(best, matches * DELIVERIES / (time.perf_counter() - start))
     return best
 
 
-def numpy_rate(matches: int = 4096) -> float:
+def _numpy_rate() -> float:
     settings = CricketOptions(max_overs=20, pool=32).settings()
     start = time.perf_counter()
-    balls, _, _ = cricket_numpy.play(settings, matches, 0)
+    balls, _, _ = cricket_numpy.play(settings, MATCHES, 0)
     return balls / (time.perf_counter() - start)
 
 
-def winprob_ms(calls: int = 200) -> float:
+def _winprob_ms() -> float:
     uncached = winprob.win_probability.__wrapped__
     uncached(second=False, score=0, first=0, legal=0, wickets=0, overs=20, era=2)
     start = time.perf_counter()
-    for i in range(calls):
+    for i in range(CALLS):
         uncached(second=i % 2 == 1, score=80, first=180, legal=60, wickets=3, overs=20, era=2)
-    return 1000 * (time.perf_counter() - start) / calls
+    return 1000 * (time.perf_counter() - start) / CALLS
 
 
-def bench(matches: int = 4096) -> dict[str, float | str | int]:
+def bench() -> dict[str, float | str | int]:
     """The figures of `kibitz bench cricket`."""
-    ours, theirs = compiled_rate(matches), numpy_rate(4096)
+    ours, theirs = compiled_rate(), _numpy_rate()
     return {
         "device": jax.devices()[0].device_kind,
-        "matches": matches,
+        "matches": MATCHES,
         "balls_per_s": ours,
         "numpy_balls_per_s": theirs,
         "ratio_to_numpy": ours / theirs,
-        "winprob_ms": winprob_ms(),
+        "winprob_ms": _winprob_ms(),
     }

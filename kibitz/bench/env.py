@@ -30,14 +30,14 @@ WINDOWS = 5  # timings per subject; their median counts
 
 def run(seconds: float, progress: Callable[[int], None] = lambda count: None) -> dict[str, Any]:
     """Steps per second by subject. A step is one act of the learner."""
-    step_us = single_steps_us(seconds)
+    step_us = _single_steps_us(seconds)
     progress(1)
     single = 1e6 / step_us["mean"]
     vector = median_rate(vector_steps(), seconds)
     progress(1)
     batched = median_rate(batched_steps(get_game("deal_or_no_deal")), seconds)
     progress(1)
-    spiel = open_spiel_steps()
+    spiel = _open_spiel_steps()
     peer = None if spiel is None else median_rate(spiel, seconds)
     progress(1)
     rates = dict(zip(SUBJECTS, (single, vector, batched, peer), strict=True))
@@ -61,7 +61,7 @@ def median_rate(burst: Callable[[], int], seconds: float) -> float:
     return statistics.median(rates)
 
 
-def single_steps_us(seconds: float) -> dict[str, float]:
+def _single_steps_us(seconds: float) -> dict[str, float]:
     """Microseconds per `step` call of the Gymnasium environment, with random offers."""
     env: Any = gymnasium.make("DealOrNoDialog-v0", disable_env_checker=True).unwrapped
     rng = np.random.default_rng(0)
@@ -139,7 +139,7 @@ def batched_steps(game: Game, games: int = GAMES) -> Callable[[], int]:
     return burst
 
 
-def open_spiel_steps() -> Callable[[], int] | None:
+def _open_spiel_steps() -> Callable[[], int] | None:
     """OpenSpiel's `bargaining` from Python with random legal actions; None if it is not installed."""
     try:
         import pyspiel

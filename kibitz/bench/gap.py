@@ -53,7 +53,7 @@ def run(
 
     @jit_batch
     def play(settings: Any, numbers: Array, acts: Array) -> tuple[Array, dict[str, Array]]:
-        bots = (relay(player, reference, acts), opponent)
+        bots = (_relay(player, reference, acts), opponent)
         returns, scores = match_program(game, bots)(settings, seed_key(seed), numbers)
         return returns[:, 0], {name: value[:, 0] for name, value in scores.items() if name == "ceiling"}
 
@@ -87,7 +87,7 @@ def _mean(values: NDArray[np.float64]) -> dict[str, Any]:
     return {"mean": mean, "ci95": list(interval)}
 
 
-def relay(first: Bot, second: Bot, acts: Any) -> Bot:
+def _relay(first: Bot, second: Bot, acts: Any) -> Bot:
     """The first bot for this many acts, then the second, which has seen the whole episode."""
     n = first.uniforms
 

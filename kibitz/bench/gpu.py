@@ -19,7 +19,6 @@ from kibitz.train.phase import build
 from kibitz.train.rollout import roll_out
 
 ROLLOUT, MINIBATCHES = 16, 8  # of the jobs of 2x64
-CONFIG = "configs/ppo_gpu.yaml"
 GAMES = (4_096, 65_536)
 
 
@@ -40,11 +39,13 @@ def run(
         finally:
             progress(1)
 
+    def learner(job: Job, fused: bool) -> Callable[[], float]:
+        return partial(ours, job.model_copy(update={"train": job.train.model_copy(update={"fused": fused})}), seconds)
+
     def fused(job: Job) -> float | None:
         nonlocal why
-        again = job.model_copy(update={"train": job.train.model_copy(update={"fused": True})})
         try:
-            return measured(partial(ours, again, seconds))
+            return measured(learner(job, True))
         except BadInput as error:  # a device or a network that the fused kernel does not support
             why = str(error)
             return None
@@ -52,16 +53,16 @@ def run(
     given = read_job(config, {})  # first, because the measurements take minutes
     negotiation = get_game("deal_or_no_deal")
     for count in games:
-        job = job_of(count)
+        job = _job_of(count)
         rows[f"{count:,} games"] = {
             "batched_rules": measured(partial(_rate, partial(batched_steps, negotiation, count), seconds)),
             "vector_env": measured(partial(_rate, partial(vector_steps, count, "jax"), seconds)),
-            "rollout": measured(partial(_rate, partial(rollout_steps, job), seconds)),
-            "training": measured(partial(ours, job, seconds)),
+            "rollout": measured(partial(_rate, partial(_rollout_steps, job), seconds)),
+            "training": measured(learner(job, False)),
             "training_fused": fused(job),
         }
     rows[config] = {
-        "training": measured(partial(ours, given, seconds)),
+        "training": measured(learner(given, False)),
         "training_fused": fused(given),
     }
     started = start.run(config)
@@ -74,13 +75,13 @@ def run(
     }
 
 
-def job_of(games: int) -> Job:
+def _job_of(games: int) -> Job:
     """PPO with two layers of 64."""
     sizes = {"num_envs": games, "rollout": ROLLOUT, "minibatch": games * ROLLOUT // MINIBATCHES}
     return Job.read({"env": {"id": ENV_ID}, "train": {**sizes, "num_train_steps": 10**9}})
 
 
-def rollout_steps(job: Job) -> Callable[[], int]:
+def _rollout_steps(job: Job) -> Callable[[], int]:
     """The network, the opponent and the rules, without learning."""
     phase = build(job, tuple(jax.local_devices()[:1]))
     learner, compiled = phase.begin(), phase.compiled

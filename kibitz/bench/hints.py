@@ -114,7 +114,7 @@ def run(
             for name, make in makers.items():
                 rounds[name].append(timed(phase, make(), updates))
                 progress(1)
-        calls = throughput(phase)
+        calls = _throughput(phase)
         progress(1)
     seconds = {name: statistics.median(times) for name, times in rounds.items()}
     ratios = {
@@ -160,7 +160,7 @@ def timed(phase: TrainingPhase, source: HintSource, updates: int) -> float:
     return time.perf_counter() - started
 
 
-def throughput(phase: TrainingPhase) -> dict[str, float]:
+def _throughput(phase: TrainingPhase) -> dict[str, float]:
     """One question of every game to a slow model, compared with the time that its latency imposes."""
     host = phase.host
     assert isinstance(host, HostHintLoop)

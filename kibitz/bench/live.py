@@ -21,6 +21,8 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
+from kibitz.core.system import interrupt
+
 FRAME = {"calls": [{"tool": "set_field", "arguments": {"field": "balanced"}}] * 4, "pad": "x" * 500}
 METRICS = {"cpu": "process_cpu_seconds_total", "memory": "process_resident_memory_bytes"}
 
@@ -49,10 +51,10 @@ class Load:
 
     def _measure(self, url: str, folder: Path) -> dict[str, Any]:
         count = round(self.rate * self.seconds)
-        with httpx.Client(base_url=url, timeout=60) as client:
+        with httpx.Client(base_url=url, timeout=60) as client, ExitStack() as stack:
             publisher = Publisher(client)
             publisher.begin()
-            clients = self._clients(url, publisher.episode_id, count + 1, folder)
+            clients = self._clients(stack, url, publisher.episode_id, count + 1, folder)
             before = _metrics(client)
             began = time.monotonic()
             behind = publisher.publish(count, self.rate)
@@ -90,7 +92,9 @@ class Load:
         files = [np.fromfile(folder / f"{i}.f32", np.float32)[share:] for i, share in enumerate(self.shares)]
         return np.float32(1000) * np.concatenate(files)
 
-    def _clients(self, url: str, episode_id: str, events: int, folder: Path) -> list[subprocess.Popen[str]]:
+    def _clients(
+        self, stack: ExitStack, url: str, episode_id: str, events: int, folder: Path
+    ) -> list[subprocess.Popen[str]]:
         """Starts the watchers and returns once all are connected."""
         started = []
         for i, share in enumerate(self.shares):
@@ -99,7 +103,7 @@ class Load:
             command += ["--seconds", str(self.seconds + 60), "--out", str(folder / f"{i}.f32")]
             command += ["--url", f"{url}/custom/ws?episode_id={episode_id}&batch={self.batch}"]
             command += ["--stalled", str(self.stalled if i == 0 else 0)]
-            started.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
+            started.append(stack.enter_context(_child(command)))
         for client in started:
             assert client.stdout is not None and client.stdout.readline().strip() == "ready"
         return started
@@ -138,13 +142,24 @@ class Publisher:
 def _server(store: str, bus: str) -> Iterator[str]:
     command = [sys.executable, "-m", "kibitz", "serve", "--port", "0", "--store", store, "--json", "--no-warm"]
     command += ["--connections", "1000000", *(["--bus", bus] if bus else [])]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    with _child(command) as process:
+        assert process.stdout is not None
+        yield json.loads(process.stdout.readline())["url"]
+        process.terminate()
+        process.wait(60)
+
+
+@contextmanager
+def _child(command: list[str]) -> Iterator[subprocess.Popen[str]]:
+    """A process that ends with this block. Ctrl-C at a terminal reaches only its parent, which then ends it."""
+    with (
+        subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as process,
+        interrupt.rescue(process.kill),
+    ):
         try:
-            assert process.stdout is not None
-            yield json.loads(process.stdout.readline())["url"]
+            yield process
         finally:
-            process.terminate()
-            process.wait(60)
+            process.kill()
 
 
 def _metrics(client: httpx.Client) -> dict[str, float]:

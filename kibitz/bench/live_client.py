@@ -61,7 +61,7 @@ def parse(data: bytes) -> Received:
     return Received(events, pings, data[at:])
 
 
-class Watcher:
+class LoadWatcher:
     """One WebSocket. `number` keeps its acknowledgements apart from those of the others."""
 
     def __init__(self, connection: socket.socket, rest: bytes, number: int) -> None:
@@ -90,7 +90,7 @@ class Watcher:
             self.connection.sendall(bytes([first, 0x80 | len(payload)]) + b"\0\0\0\0" + payload)
 
 
-def connect(host: str, port: int, request: bytes, number: int) -> Watcher:
+def connect(host: str, port: int, request: bytes, number: int) -> LoadWatcher:
     """Returns after the server's hello message."""
     connection = socket.create_connection((host, port), CONNECT_SECONDS)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -102,7 +102,7 @@ def connect(host: str, port: int, request: bytes, number: int) -> Watcher:
         if not more or b" 101 " not in data[:20]:
             raise ConnectionError(f"The server refused watcher {number}: {data[:100]!r}")
     connection.setblocking(False)
-    return Watcher(connection, data.partition(b"\r\n\r\n")[2], number)
+    return LoadWatcher(connection, data.partition(b"\r\n\r\n")[2], number)
 
 
 def watch(options: argparse.Namespace) -> dict[str, Any]:
@@ -135,7 +135,7 @@ def watch(options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def _read_all(watchers: list[Watcher], events: int, ends_at: float, delays: array.array[float]) -> None:
+def _read_all(watchers: list[LoadWatcher], events: int, ends_at: float, delays: array.array[float]) -> None:
     """Until every watcher has all events, or the time is over."""
     selector = selectors.DefaultSelector()
     for watcher in watchers:

@@ -42,8 +42,8 @@ def run(config: str, progress: Callable[[int], None] = lambda count: None) -> di
 def _measure(config: str, cache: Path) -> dict[str, float]:
     """Seconds since the process was started, and the processor's seconds until training."""
     began = time.time()
-    environment = {**os.environ, "JAX_COMPILATION_CACHE_DIR": str(cache / "jax")}
-    environment |= {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.2"}
+    environment = {**os.environ, "XDG_CACHE_HOME": str(cache)}
+    environment.pop("JAX_COMPILATION_CACHE_DIR", None)  # it would replace ours
     words = [sys.executable, "-m", "kibitz.bench.start", config, str(cache)]
     ended = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
     if ended.returncode:
@@ -56,11 +56,14 @@ def main(config: str, folder: str) -> None:
     """Does what `kibitz train` does before its first update, and prints when it was ready."""
     import jax
 
+    from kibitz.core.xla.stored import traced_programs_kept
     from kibitz.train.start import prepare
 
     imported = time.time()
     phase = prepare(config=config, out=str(Path(folder) / f"run-{time.time_ns()}")).phases[0][1]
-    learner, _ = phase.advance(phase.begin(), phase.settings, 0)
+    with traced_programs_kept():
+        phase.compile_ahead()
+        learner, _ = phase.advance(phase.begin(), phase.settings, 0)
     jax.block_until_ready(learner.weights)
     print(imported, time.time(), time.process_time())
 

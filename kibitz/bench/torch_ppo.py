@@ -45,7 +45,7 @@ class _Learner:
         self.network = nn.Sequential(*body, nn.Linear(HIDDEN, sum(self.heads) + 1)).to(device)
         self.optimiser = torch.optim.Adam(self.network.parameters(), lr=LEARNING_RATE, eps=1e-5)
 
-    def look(self, observations: Any, masks: Any, actions: Any = None) -> tuple[Any, Any, Any, Any]:
+    def evaluate(self, observations: Any, masks: Any, actions: Any = None) -> tuple[Any, Any, Any, Any]:
         """Actions, their log-probabilities, the entropy and the values; one categorical for each head."""
         torch = self.torch
         out = self.network(observations)
@@ -63,12 +63,12 @@ class _Learner:
         for _ in range(self.sizes["rollout"]):
             masks = self.envs.action_masks()
             with torch.no_grad():
-                actions, log_prob, _, values = self.look(observations, masks)
+                actions, log_prob, _, values = self.evaluate(observations, masks)
             following, rewards, over, _, _ = self.envs.step(actions)
             steps.append((observations, masks, actions, log_prob, values, rewards, over))
             observations = following
         with torch.no_grad():
-            following = self.look(observations, self.envs.action_masks())[3]
+            following = self.evaluate(observations, self.envs.action_masks())[3]
         advantages: list[Any] = []
         advantage = torch.zeros_like(following)
         for *_, values, rewards, over in reversed(steps):
@@ -87,7 +87,7 @@ class _Learner:
         for _ in range(self.sizes["epochs"]):
             order = torch.randperm(len(advantages), device=advantages.device)
             for rows in order.split(self.sizes["minibatch"]):
-                _, log_prob, entropy, values = self.look(observations[rows], masks[rows], actions[rows])
+                _, log_prob, entropy, values = self.evaluate(observations[rows], masks[rows], actions[rows])
                 ratio, own = (log_prob - old_log_prob[rows]).exp(), advantages[rows]
                 own = (own - own.mean()) / (own.std() + 1e-8)
                 gain = torch.min(own * ratio, own * ratio.clamp(1 - CLIP, 1 + CLIP)).mean()

@@ -1,4 +1,4 @@
-"""`kibitz bench train`: steps per second and time to 95 % of the reference, beside Stable-Baselines3 and PyTorch.
+"""`kibitz bench train`: steps per second and time to 95 % of the reference, beside SB3, PyTorch and TorchRL.
 
 All learn on our own environment with the same sizes: 64 games, minibatches of 2,048, 4 epochs, two
 hidden layers of 64 with tanh. The seed's default sizes (minibatches of 64) are timed too.
@@ -15,7 +15,7 @@ import gymnasium
 import jax
 import numpy as np
 
-from kibitz.bench import torch_ppo
+from kibitz.bench import torch_ppo, torchrl_ppo
 from kibitz.core.bots import seated
 from kibitz.evaluate.match import play_bots
 from kibitz.train.config import Job
@@ -24,7 +24,9 @@ from kibitz.train.phase import build
 ENV_ID = "DealOrNoDialog-v0"
 LARGE = {"num_envs": 64, "rollout": 128, "minibatch": 2048, "epochs": 4}
 SEED = {"num_envs": 64, "rollout": 128, "minibatch": 64, "epochs": 4}
-SUBJECTS = ("kibitz", "seed sizes", "config", "PyTorch PPO", "sb3", "sb3 masked", "sb3 seed sizes", "time to 95 %")
+SUBJECTS = (
+    "kibitz", "seed sizes", "config", "PyTorch PPO", "TorchRL", "sb3", "sb3 masked", "sb3 seed sizes", "time to 95 %",
+)  # fmt: skip
 GOAL = 0.95  # of the reference player's mean return
 
 
@@ -39,8 +41,9 @@ def run(
         progress(1)
     rates["kibitz_config"] = ours(job, seconds)
     progress(1)
-    rates["torch_ppo_our_envs"] = torch_ppo.steps_per_second(LARGE, seconds)
-    progress(1)
+    for name, peer in (("torch_ppo_our_envs", torch_ppo), ("torchrl_ppo_our_envs", torchrl_ppo)):
+        rates[name] = peer.steps_per_second(LARGE, seconds)
+        progress(1)
     for name, sizes, masked in (
         ("sb3_ppo", LARGE, False),
         ("sb3_maskable_ppo", LARGE, True),
@@ -48,12 +51,13 @@ def run(
     ):
         rates[name] = sb3(sizes, masked, seconds)
         progress(1)
-    reached = time_to_goal(job, max_seconds)
+    reached = _time_to_goal(job, max_seconds)
     progress(1)
     return {
         "steps_per_s": {name: None if rate is None else round(rate) for name, rate in rates.items()},
         "ratio_to_sb3_best": _ratio(rates["kibitz"], rates["sb3_ppo"], rates["sb3_maskable_ppo"]),
         "ratio_to_torch_ppo": _ratio(rates["kibitz"], rates["torch_ppo_our_envs"]),
+        "ratio_to_torchrl": _ratio(rates["kibitz"], rates["torchrl_ppo_our_envs"]),
         "ratio_to_sb3_seed_default": _ratio(rates["kibitz_seed_default"], rates["sb3_ppo_seed_default"]),
         "time_to_95_percent": reached,
         "device": str(jax.devices()[0]),
@@ -121,7 +125,7 @@ def sb3(sizes: dict[str, int], masked: bool, seconds: float) -> float | None:
     return steps / (time.perf_counter() - began)
 
 
-def time_to_goal(job: Job, max_seconds: float) -> dict[str, Any]:
+def _time_to_goal(job: Job, max_seconds: float) -> dict[str, Any]:
     """Seconds of training until greedy acts on fresh contexts earn 95 % of the reference player's return."""
     phase = build(job, tuple(jax.local_devices()[:1]))
     game = phase.game

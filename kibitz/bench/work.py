@@ -12,8 +12,9 @@ from typing import Any
 from kibitz.core.work.executor import Executor, Item, Work, executor_for
 from kibitz.core.work.processes import Processes
 from kibitz.games import get_game
-from kibitz.studies.field import Plan, field_of, play_part
+from kibitz.studies.tournaments.field import TournamentPlan, field_of, play_part
 
+PLAYERS = ("bayes", "heuristic")
 GAMES_PER_ITEM = 512
 EMPTY_ITEMS = 1000
 ROUNDS = 3
@@ -27,7 +28,7 @@ def run(
     They have the same number of cores per worker; `one_worker_all_cores_s` is one worker with the cores of all.
     """
     game = get_game("deal_or_no_deal")
-    plan = Plan(game, game.default_options, ("bayes", "heuristic"), 2)
+    plan = TournamentPlan(game, game.default_options, PLAYERS, 2)
     work = Work(field_of, play_part, plan.spec())
     with Processes(workers) as several, Processes(1, several.cores_each) as one, Processes(1) as wide:
         seconds: dict[Processes, list[float]] = {one: [], several: [], wide: []}
@@ -56,7 +57,7 @@ def run(
 
 
 def _items(count: int) -> list[Item]:
-    each = {"one": "bayes", "other": "heuristic", "count": GAMES_PER_ITEM}
+    each = {"one": PLAYERS[0], "other": PLAYERS[1], "count": GAMES_PER_ITEM}
     return [Item(each | {"first": GAMES_PER_ITEM * i}) for i in range(count)]
 
 
@@ -67,7 +68,7 @@ def _timed(executor: Executor, work: Work, items: list[Item]) -> float:
 
 
 def _overhead_ms(executor: Executor) -> float:
-    work = Work(nothing, nothing_done, None)
+    work = Work(nothing, _nothing_done, None)
     _timed(executor, work, [Item({"x": -1 - i}) for i in range(executor.workers)])  # starts the workers
     seconds = _timed(executor, work, [Item({"x": i}) for i in range(EMPTY_ITEMS)])
     return round(1000 * seconds / EMPTY_ITEMS, 3)
@@ -77,5 +78,5 @@ def nothing(spec: Any) -> None:
     """The context of items that do nothing."""
 
 
-def nothing_done(context: None, item: Mapping[str, Any], report: Callable[[Any], None]) -> None:
+def _nothing_done(context: None, item: Mapping[str, Any], report: Callable[[Any], None]) -> None:
     """An item that does nothing."""

@@ -41,20 +41,26 @@ def masked(logits: Logits, masks: Masks) -> Logits:
 
 def sample(logits: Logits, masks: Masks, u: Array) -> Act:
     """One value for each head by cumulative sums; `u` is f32[heads, ...]."""
-    act = []
-    for head, (logp, mask) in enumerate(zip(masked(logits, masks), masks, strict=True)):
-        ends = jnp.cumsum(jnp.where(mask, jnp.exp(logp), 0.0), axis=0)
-        index = jnp.sum((ends <= u[head] * ends[-1]).astype(jnp.int32), axis=0)
-        act.append(jnp.minimum(index, _last_open(mask)))
-    return tuple(act)
+    parts = zip(logits, masks, strict=True)
+    return tuple(sample_head(x, mask, u[head]) for head, (x, mask) in enumerate(parts))
+
+
+def sample_head(logits: Array, mask: Any, u: Array) -> Array:
+    """One value of one head; `u` is f32[...]."""
+    (logp,) = masked((logits,), (mask,))
+    ends = jnp.cumsum(jnp.where(mask, jnp.exp(logp), 0.0), axis=0)
+    index = jnp.sum((ends <= u * ends[-1]).astype(jnp.int32), axis=0)
+    return jnp.minimum(index, _last_open(mask))
 
 
 def best(logits: Logits, masks: Masks) -> Act:
     """The most likely open value of each head."""
-    return tuple(
-        jnp.argmax(jnp.where(mask, x, -jnp.inf), axis=0).astype(jnp.int32)
-        for x, mask in zip(logits, masks, strict=True)
-    )
+    return tuple(best_of_head(x, mask) for x, mask in zip(logits, masks, strict=True))
+
+
+def best_of_head(logits: Array, mask: Any) -> Array:
+    """The most likely open value of one head."""
+    return jnp.argmax(jnp.where(mask, logits, -jnp.inf), axis=0).astype(jnp.int32)
 
 
 def log_prob(logits: Logits, masks: Masks, act: Act, matters: Matters) -> Array:
@@ -67,13 +73,20 @@ def log_prob(logits: Logits, masks: Masks, act: Act, matters: Matters) -> Array:
     return total
 
 
-def entropy(logits: Logits, masks: Masks, matters: Matters) -> Array:
-    """The entropy of the act as played: each head weighted by how likely it is to matter."""
+def entropy(logits: Logits, masks: Masks, matters: Matters, act: Act | None = None) -> Array:
+    """The entropy of the act as played: each head weighted by how likely it is to matter.
+
+    Where the logits of a head depend on the earlier values of an act, pass that act: a head then counts if it matters
+    for it, and the mean over sampled acts is the entropy.
+    """
     logps = masked(logits, masks)
     first = jnp.where(masks[0], jnp.exp(logps[0]), 0.0)
     total = jnp.zeros(first.shape[1:])
     for head, (logp, mask) in enumerate(zip(logps, masks, strict=True)):
         own = -jnp.sum(jnp.where(mask, jnp.exp(logp) * logp, 0.0), axis=0)
+        if act is not None:
+            total = total + jnp.where(matter(matters, act[0], head), own, 0.0)
+            continue
         weight = jnp.asarray(matters[:, head], jnp.float32).reshape(-1, *[1] * (first.ndim - 1))
         total = total + own * jnp.sum(first * weight, axis=0)
     return total

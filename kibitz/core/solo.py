@@ -22,7 +22,7 @@ class Solo(NamedTuple):
     opponent_memory: Any
 
 
-class Reply(NamedTuple):
+class OpponentReply(NamedTuple):
     """What the opponent did between two turns of the learner."""
 
     acted: Array  # bool[], the opponent was to act
@@ -34,7 +34,7 @@ class Opening(NamedTuple):
 
     solo: Solo
     rewards: Array  # f32[2]
-    reply: Reply
+    reply: OpponentReply
 
 
 class Outcome(NamedTuple):
@@ -43,7 +43,7 @@ class Outcome(NamedTuple):
     solo: Solo
     rewards: Array  # f32[2], of both acts
     over: Array  # bool[]
-    reply: Reply
+    reply: OpponentReply
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +85,7 @@ class Against:
         solo = Solo(state, self.opponent.start(settings, 1, rest[:n]))
         if self.game.rules.simultaneous:
             nothing = tuple(jnp.int32(0) for _ in self.game.heads)
-            return Opening(solo, jnp.zeros(2), Reply(jnp.bool_(False), nothing))
+            return Opening(solo, jnp.zeros(2), OpponentReply(jnp.bool_(False), nothing))
         solo, rewards, _, reply = self._reply(settings, solo, rest[n:])
         return Opening(solo, rewards, reply)
 
@@ -95,7 +95,7 @@ class Against:
         if game.rules.simultaneous:
             memory, answer = self._choose(settings, solo, u[game.rules.step_uniforms : self.step_uniforms])
             state, rewards, over = game.rules.step(settings, solo.state, (act, answer), u[: game.rules.step_uniforms])
-            return Outcome(Solo(state, memory), rewards, over, Reply(jnp.bool_(True), answer))
+            return Outcome(Solo(state, memory), rewards, over, OpponentReply(jnp.bool_(True), answer))
         state, rewards, _ = game.rules.step(settings, solo.state, (act, act), u[: game.rules.step_uniforms])
         after = self._reply(settings, Solo(state, solo.opponent_memory), u[game.rules.step_uniforms :])
         return after._replace(rewards=rewards + after.rewards)
@@ -113,7 +113,7 @@ class Against:
         turn = game.rules.to_act(solo.state)[1]
         after: Solo = where(turn, Solo(state, memory), solo)
         over = jnp.where(turn, over, game_over(game, solo.state))
-        return Outcome(after, jnp.where(turn, rewards, 0), over, Reply(turn, act))
+        return Outcome(after, jnp.where(turn, rewards, 0), over, OpponentReply(turn, act))
 
 
 def against(game: Game, opponent: Bot) -> Against:

@@ -13,8 +13,8 @@ from pydantic import ConfigDict, Field, model_validator
 
 from kibitz.core.errors import BadInput
 from kibitz.core.options import Options, PlayerSpec, load_yaml
-from kibitz.core.paths import find
 from kibitz.core.registry import env_ids, usable_games
+from kibitz.core.system.paths import find
 from kibitz.games import get_game
 from kibitz.llm.client.limits import Budget
 
@@ -45,7 +45,8 @@ class TrainOptions(Options):
     hidden: tuple[Annotated[int, Field(ge=1, le=65_536)], ...] = Field(
         (64, 64), max_length=32, description="widths of the shared body"
     )
-    fused: bool = Field(False, description="compute PPO's gradient in one GPU kernel (experimental)")
+    autoregressive: bool = Field(False, description="each part of an act depends on the parts chosen before it")
+    fused: bool | None = Field(None, description="compute PPO's gradient in one GPU kernel; null: where it is faster")
 
     @model_validator(mode="before")
     @classmethod
@@ -56,6 +57,8 @@ class TrainOptions(Options):
 
     @model_validator(mode="after")
     def _fits_together(self) -> TrainOptions:
+        if self.autoregressive and not self.hidden:
+            raise ValueError("autoregressive needs a hidden layer; add one to hidden, or set autoregressive to false.")
         if self.minibatch > self.batch:
             raise ValueError(
                 f"minibatch is {self.minibatch}, larger than a rollout of {self.num_envs} games x {self.rollout} steps "

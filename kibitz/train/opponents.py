@@ -13,6 +13,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax import Array
 
 from kibitz.advice.ask import PositionAsker, prompt_path
 from kibitz.advice.batch import LLMHints
@@ -20,22 +21,25 @@ from kibitz.advice.judge import LLMJudge, judge_prompt
 from kibitz.core.bots import NO_HINTS, Bot, shuffled
 from kibitz.core.errors import BadInput
 from kibitz.core.game import Game
-from kibitz.core.logs import log_once
-from kibitz.core.paths import cache_folder, read_json
+from kibitz.core.options import operator_options
 from kibitz.core.play.resolve import RUN_NAME, HintChoice, PlayerInfo, PlayerKind, Resolver, bot_for, bot_named
+from kibitz.core.registry import is_built_in
+from kibitz.core.system.logs import log_once
+from kibitz.core.system.paths import cache_folder, read_json
 from kibitz.games import get_game
 from kibitz.llm.answers.prompt import DEFAULT, Prompt
 from kibitz.llm.client.limits import FailurePolicy
 from kibitz.llm.presets import Preset, get_preset, why_not
 from kibitz.llm.providers import weights
-from kibitz.train import checkpoint
-from kibitz.train.config import HintOptions, Job, ModelOptions, RewardOptions
+from kibitz.train.config import HintOptions, Job, ModelOptions, RewardOptions, TrainOptions
 from kibitz.train.llm_hints.player import HintedPolicy
 from kibitz.train.network import Policy, feature_size, flatten, new_policy, policy_bot, weight_count
-from kibitz.train.rollout import StyleReward, max_learner_steps
+from kibitz.train.rollout import Learner, StyleReward, max_learner_steps
+from kibitz.train.run import checkpoint
 
 log = logging.getLogger("kibitz.train")
 SELF = "self"
+MAX_SELVES = 16  # earlier selves in the pool
 LEARNER_NUMBER = re.compile("[0-9]{0,9}")
 
 
@@ -63,13 +67,14 @@ def policy_of(saved: checkpoint.Saved, game: Game, seed: int = 0) -> Policy:
     weights, features = saved.leaves["weights"], feature_size(game)
     if not 0 <= seed < weights.shape[0]:
         raise BadInput(f"{saved.path} holds learners 0 to {weights.shape[0] - 1}, not {seed}.")
-    needed = weight_count(features, job.train.hidden, game.sizes)  # before a network of that size is built
+    shape = job.train.hidden, job.train.autoregressive
+    needed = weight_count(features, shape[0], game.sizes, shape[1])  # before a network of that size is built
     if weights.shape[1] != needed:
         raise BadInput(
             f"{saved.path} has {weights.shape[1]} weights where {game.name} with these options needs "
             f"{needed}; use the options it was trained with."
         )
-    flat = flatten(new_policy(game, features, job.train.hidden, jax.random.key(0)))
+    flat = flatten(new_policy(game, features, shape[0], jax.random.key(0), shape[1]))
     policy: Policy = flat.rebuild(jnp.asarray(weights[seed]))
     return policy
 
@@ -79,7 +84,7 @@ def bot_of_run(
 ) -> Bot:
     """`RUN_OR_FILE`, or `RUN_OR_FILE#SEED`: a trained policy with the adviser it was trained with.
 
-    Hints of a language model cannot be compiled; `player_of_run` gives them.
+    Hints of a language model cannot be compiled; `_player_of_run` gives them.
     """
     bot, found = _bot_of(_named(name, game, hint, notes))
     if notes is not None:
@@ -87,7 +92,7 @@ def bot_of_run(
     return bot
 
 
-def player_of_run(name: str, game: Game, hint: HintChoice | None) -> Bot | HintedPolicy:
+def _player_of_run(name: str, game: Game, hint: HintChoice | None) -> Bot | HintedPolicy:
     """As `bot_of_run`; a player on the host where its own hints come from a language model."""
     named = _named(name, game, hint)
     return _hinted_policy(named) if hint == "own" and named.llm_advised else _bot_of(named)[0]
@@ -158,7 +163,7 @@ def _hinted_policy(named: Named) -> HintedPolicy:
         hints = hints.model_copy(update={"prompt_path": str(recorded)})
     settings = game_of(named.job)[1].settings()
     preset, prompt = preset_of(hints, game, settings), prompt_of(hints, game, settings)
-    asker = PositionAsker(game, preset, prompt=prompt, cache=answers_of(hints), budget=hints.budget)
+    asker = PositionAsker(game, preset, prompt=prompt, cache=_answers_of(hints), budget=hints.budget)
     atexit.register(asker.close)
     advice = adviser_for(hints, game, settings=settings)[1]
     return HintedPolicy(game, named.policy(game), f"policy:{named.name}", asker, hints.cadence_k, advice)
@@ -202,8 +207,9 @@ def make_llm_hints(hints: HintOptions, game: Game, settings: Any, seeds: int) ->
 def make_llm_judge(reward: RewardOptions, game: Game, seeds: int) -> LLMJudge:
     """The judge of these options; raises BadInput if it cannot be used."""
     assert reward.style is not None
-    prompt = judge_prompt(reward.prompt_path)
-    return LLMJudge(game, reward.style, preset_of(reward), prompt, seeds, **_limits(reward))
+    preset = preset_of(reward)
+    prompt = judge_prompt(reward.prompt_path, preset.taught)
+    return LLMJudge(game, reward.style, preset, prompt, seeds, **_limits(reward))
 
 
 def reward_for(job: Job, game: Game) -> StyleReward | None:
@@ -228,7 +234,7 @@ def _limits(options: ModelOptions) -> dict[str, Any]:
     policy = FailurePolicy(
         failure_policy=options.failure_policy, share=options.failure_share, window=options.failure_window
     )
-    return {"cache": answers_of(options), "budget": options.budget, "policy": policy}
+    return {"cache": _answers_of(options), "budget": options.budget, "policy": policy}
 
 
 def prompt_of(hints: HintOptions, game: Game, settings: Any = None) -> Prompt:
@@ -236,7 +242,7 @@ def prompt_of(hints: HintOptions, game: Game, settings: Any = None) -> Prompt:
     return Prompt.read(path, max_history_turns=hints.max_history_turns, max_prompt_chars=hints.max_prompt_chars)
 
 
-def answers_of(hints: ModelOptions) -> Path | str | None:
+def _answers_of(hints: ModelOptions) -> Path | str | None:
     """The file of earlier answers."""
     return cache_folder() / "answers.sqlite" if hints.cache == "auto" else hints.cache
 
@@ -269,6 +275,29 @@ def opponent_for(job: Job, game: Game, notes: list[str] | None = None) -> Bot | 
     return None if spec == SELF else bot_for(game, spec, find)
 
 
+def origin_of(job: Job, game: Game, options: Any) -> str | None:
+    """What the programs of a job are made from, as text; None where a file or another package has a part in it."""
+    players = list(job.opponent) if isinstance(job.opponent, dict) else [job.opponent or game.fallback]
+    outside = [name for name in players if name not in (*game.bots, "expert", SELF)]
+    files = operator_options(type(options))
+    given = any(getattr(options, name) != type(options).model_fields[name].default for name in files)
+    if outside or given or job.hints.checkpoint is not None or not is_built_in(game.name):
+        return None
+    return job.model_dump_json(include={"algo", "env", "opponent", "hints", "reward"})
+
+
+def choose_self(learner: Learner, config: TrainOptions) -> tuple[Learner, Array]:
+    """Before an update: the learner with its pool up to date, and the earlier self that it plays against."""
+    if learner.pool.shape[0]:
+        every = max(1, config.updates // (4 * MAX_SELVES))
+        slot = (learner.updates // every) % MAX_SELVES
+        due = learner.updates % every == 0
+        pool = learner.pool.at[slot].set(learner.weights)  # replaces the oldest self
+        learner = learner._replace(pool=jnp.where(due, pool, learner.pool))
+    key = jax.random.fold_in(jax.random.wrap_key_data(learner.key), 7)
+    return learner, jax.random.randint(key, (), 0, max(learner.pool.shape[0], 1))
+
+
 def self_bot(game: Game, flat: Any, pool: Any, index: Any) -> Bot:
     """An earlier self from the pool; it samples its acts, as the learner does."""
     return policy_bot(game, flat.rebuild(pool[index]), SELF, greedy=False)
@@ -294,7 +323,7 @@ def _game_of_run(file: Path) -> Any:
 
 def _make_policy(game: Game, name: str, resolver: Resolver) -> Bot | HintedPolicy:
     path = resolver.run_path(name)
-    return bot_of_run(path, game) if resolver.hint is None else player_of_run(path, game, resolver.hint)
+    return bot_of_run(path, game) if resolver.hint is None else _player_of_run(path, game, resolver.hint)
 
 
 def _pin_policy(name: str) -> str:

@@ -8,7 +8,7 @@ another seed or from a checkpoint, traces and compiles nothing.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from numpy.typing import NDArray
 
 from kibitz.advice.batch import LLMHints
 from kibitz.advice.judge import LLMJudge
@@ -26,6 +27,7 @@ from kibitz.core.errors import BadInput
 from kibitz.core.game import Game
 from kibitz.core.xla import hosts
 from kibitz.core.xla.jit import jit_batch
+from kibitz.core.xla.stored import StoredProgram
 from kibitz.evaluate.loop import match_program
 from kibitz.train import ppo, reinforce, supervised
 from kibitz.train.config import Job, TrainOptions
@@ -36,18 +38,20 @@ from kibitz.train.llm_judge.loop import HostJudgeLoop
 from kibitz.train.llm_judge.rollout import JudgedPractice
 from kibitz.train.network import Flat, feature_size, flatten, new_policy, policy_bot
 from kibitz.train.opponents import (
+    MAX_SELVES,
     adviser_for,
+    choose_self,
     game_of,
     make_llm_hints,
     make_llm_judge,
     opponent_for,
+    origin_of,
     reward_for,
     self_bot,
 )
 from kibitz.train.rollout import Learner, Practice, StyleReward, max_learner_steps, mean_metrics, optimiser
 
 ALGORITHMS: dict[str, Any] = {"ppo": ppo, "reinforce": reinforce, "supervised": supervised}
-MAX_SELVES = 16  # earlier selves in the pool
 EVALUATION_SEED = 2**40  # plus the job's seed: no learner trains on contexts of this seed
 AXIS = "games"
 
@@ -64,19 +68,22 @@ class CompiledPhase:
     max_lines: int | None = None  # the adviser is on the host and reads at most this many lines per episode
     reward: StyleReward | None = None  # None: the game's own
     judge_lines: int | None = None  # the judge is on the host and reads at most this many lines per episode
+    origin: str | None = field(default=None, compare=False)  # see `opponents.origin_of`
 
     @cached_property
     def flat(self) -> Flat:
         """Shapes only; every learner has its own weights."""
-        return flatten(self.policy(0))
+        traced: list[Flat] = []
+        jax.eval_shape(lambda: traced.append(flatten(self.policy(0))))
+        return traced[0]
 
     @property
     def selves(self) -> int:
         return MAX_SELVES if self.opponent is None else 0
 
-    def policy(self, seed: int) -> Any:
+    def policy(self, seed: int | Array) -> Any:
         key = jax.random.fold_in(jax.random.key(seed), 1)
-        return new_policy(self.game, feature_size(self.game), self.config.hidden, key)
+        return new_policy(self.game, feature_size(self.game), self.config.hidden, key, self.config.autoregressive)
 
     def practice(self, pool: Array, index: Array | int = 0) -> Practice:
         opponent = self.opponent or self_bot(self.game, self.flat, pool, index)
@@ -86,28 +93,35 @@ class CompiledPhase:
             return JudgedPractice(self.game, opponent, self.adviser, self.cadence, self.reward, self.judge_lines)
         return Practice(self.game, opponent, self.adviser, self.cadence, self.reward)
 
-    def choose_self(self, learner: Learner) -> tuple[Learner, Array]:
-        """Before an update: the learner with its pool up to date, and the earlier self that it plays against."""
-        if self.opponent is None:
-            every = max(1, self.config.updates // (4 * MAX_SELVES))
-            slot = (learner.updates // every) % MAX_SELVES
-            due = learner.updates % every == 0
-            pool = learner.pool.at[slot].set(learner.weights)  # replaces the oldest self
-            learner = learner._replace(pool=jnp.where(due, pool, learner.pool))
-        key = jax.random.fold_in(jax.random.wrap_key_data(learner.key), 7)
-        return learner, jax.random.randint(key, (), 0, max(learner.pool.shape[0], 1))
+    def deal(self, learner: Learner, settings: Any) -> Learner:
+        """One learner with new games."""
+        key, deal_key = jax.random.split(jax.random.wrap_key_data(learner.key))
+        practice = self.practice(learner.pool)
+        u = jax.random.uniform(deal_key, (practice.begin_uniforms, self.config.num_envs))
+        return learner._replace(games=practice.begin(settings, u), key=jax.random.key_data(key))
 
     @cached_property
-    def deal(self) -> Callable[[Learner, Any], Learner]:
+    def deal_again(self) -> Callable[[Learner, Any], Learner]:
         """learners, settings -> learners with new games."""
+        return jax.jit(jax.vmap(self.deal, in_axes=(0, None)))
 
-        def one(learner: Learner, settings: Any) -> Learner:
-            key, deal_key = jax.random.split(jax.random.wrap_key_data(learner.key))
-            practice = self.practice(learner.pool)
-            u = jax.random.uniform(deal_key, (practice.begin_uniforms, self.config.num_envs))
-            return learner._replace(games=practice.begin(settings, u), key=jax.random.key_data(key))
+    @cached_property
+    def begin(self) -> StoredProgram:
+        """u32[seeds], settings -> new learners."""
 
-        return jax.jit(jax.vmap(one, in_axes=(0, None)))
+        def new(seeds: Array, settings: Any) -> Learner:
+            weights = lax.map(lambda seed: flatten(self.policy(seed)).vector, seeds)
+            keys = jax.vmap(lambda seed: jax.random.key_data(jax.random.key(seed)))(seeds)
+            pool = jnp.repeat(weights[:, None], self.selves, axis=1)
+            moments = jax.vmap(optimiser(self.config).init)(weights)
+            updates = jnp.zeros(len(seeds), jnp.int32)
+            learners = Learner(weights, moments, (), keys, updates, pool)  # type: ignore[arg-type]
+            return jax.vmap(self.deal, in_axes=(0, None))(learners, settings)
+
+        return self._stored("begin", new)
+
+    def _stored(self, name: str, function: Callable[..., Any], **more: Any) -> StoredProgram:
+        return StoredProgram(function, self.origin and f"{name} {self.origin} {self.config.model_dump_json()}", **more)
 
     @cached_property
     def advance(self) -> Callable[[Learner, Any, Any], tuple[Learner, dict[str, Array]]]:
@@ -117,7 +131,7 @@ class CompiledPhase:
         update = ALGORITHMS[self.algo].update
 
         def one(learner: Learner, settings: Any) -> tuple[Learner, dict[str, Array]]:
-            learner, index = self.choose_self(learner)
+            learner, index = choose_self(learner, self.config)
             practice = self.practice(learner.pool, index)
             return update(learner, settings, self.flat, practice, config, axis)  # type: ignore[no-any-return]
 
@@ -138,7 +152,7 @@ class CompiledPhase:
             return learners, mean_metrics(sums, jnp.maximum(count, 1))
 
         if axis is None:
-            return jit_batch(many, donate_argnums=0)
+            return self._stored("advance", many, donate_argnums=(0,))
         mesh, spec = self._mesh, self._spec
         split = jax.shard_map(
             many, mesh=mesh, in_specs=(spec, PartitionSpec(), PartitionSpec()), out_specs=(spec, PartitionSpec()),
@@ -165,7 +179,7 @@ class CompiledPhase:
             bot = policy_bot(self.game, policy, "learner", self.heard_adviser, self.cadence, heard=heard)
             return match_program(self.game, (bot, opponent), styles=self.reward is not None)(settings, key, numbers)
 
-        return jit_batch(lambda weights, *rest: lax.map(lambda w: one(w, *rest), weights))
+        return self._stored("judge", lambda weights, *rest: lax.map(lambda w: one(w, *rest), weights))
 
     def placed(self, learner: Learner) -> Learner:
         """The learner with its games split over the devices."""
@@ -221,20 +235,30 @@ class TrainingPhase:
 
     def begin(self) -> Learner:
         """New learners, one for each seed, stacked."""
-        seeds = range(self.job.seed, self.job.seed + self.job.seeds)
-        weights = jnp.stack([flatten(self.compiled.policy(seed)).vector for seed in seeds])
-        keys = jnp.stack([jax.random.key_data(jax.random.key(seed)) for seed in seeds])
-        pool = jnp.repeat(weights[:, None], self.compiled.selves, axis=1)
-        moments = jax.vmap(optimiser(self.config).init)(weights)
-        learner = Learner(weights, moments, (), keys, jnp.zeros(self.job.seeds, jnp.int32), pool)  # type: ignore[arg-type]
-        return self.deal_again(learner)
+        return self.compiled.placed(self.compiled.begin(self._seeds, self.settings))
+
+    def shapes(self) -> Learner:
+        """Of the learners, without the work."""
+        learners: Learner = self.compiled.begin.shapes(self._seeds, self.settings)
+        return learners
+
+    def compile_ahead(self) -> None:
+        """Compiles the first programs of a run at the same time."""
+        begin, advance = self.compiled.begin, self.advance
+        begin.compile_ahead(self._seeds, self.settings)
+        if isinstance(advance, StoredProgram):
+            advance.compile_ahead(self.shapes(), self.settings, 0)
+
+    @property
+    def _seeds(self) -> NDArray[np.uint32]:
+        return np.arange(self.job.seed, self.job.seed + self.job.seeds).astype(np.uint32)
 
     def deal_again(self, learner: Learner) -> Learner:
         """New games for every learner: at the start, and when a new phase plays something else."""
         selves, learner = self.compiled.selves, hosts.gathered(learner)
         if learner.pool.shape[1] != selves:  # self-play begins or ends with this phase
             learner = learner._replace(pool=jnp.repeat(learner.weights[:, None], selves, axis=1))
-        return self.compiled.placed(self.compiled.deal(learner, self.settings))
+        return self.compiled.placed(self.compiled.deal_again(learner, self.settings))
 
     @property
     def advance(self) -> Callable[[Learner, Any, Any], tuple[Learner, dict[str, Array]]]:
@@ -285,15 +309,18 @@ def build(job: Job, devices: tuple[Any, ...]) -> TrainingPhase:
         changed |= {"rollout": rollout, "minibatch": rollout * job.train.num_envs, "epochs": 1}
     if job.algo == "supervised":  # a gradient step at every step of the games
         changed |= {"minibatch": job.train.num_envs, "epochs": 1}
+    changed["fused"] = _use_fused(job, game, devices)
     config = job.train.model_copy(update=changed)
-    _check_fused(job, game, devices[0])
     for name in ("num_envs", "minibatch"):
         if getattr(config, name) % len(devices):
             raise BadInput(
                 f"{name} is {getattr(config, name)}, which {len(devices)} devices cannot share equally; "
                 f"make it a multiple of {len(devices)}."
             )
-    compiled = CompiledPhase(job.algo, game, opponent, adviser, hints.cadence_k, config, devices, reward=reward)
+    origin = None if config.fused or len(devices) > 1 else origin_of(job, game, options)
+    compiled = CompiledPhase(
+        job.algo, game, opponent, adviser, hints.cadence_k, config, devices, reward=reward, origin=origin
+    )
     phase = TrainingPhase(job, settings, config, shared(compiled), advice, notes=tuple(notes))
     if job.reward.mode == "llm_judge":
         compiled = replace(compiled, judge_lines=max_lines(game, settings))
@@ -301,14 +328,18 @@ def build(job: Job, devices: tuple[Any, ...]) -> TrainingPhase:
     return phase if source is None else phase.advised_by(source)
 
 
-def _check_fused(job: Job, game: Game, device: Any) -> None:
-    """Raises BadInput if the job asks for the GPU kernel where it cannot run."""
-    if not job.train.fused:
-        return
-    if job.algo != "ppo":
+def _use_fused(job: Job, game: Game, devices: tuple[Any, ...]) -> bool:
+    """Whether to learn with the GPU kernel. Raises BadInput if the job asks for it where it cannot run."""
+    lacks = fused.unsupported(game, job.train, devices[0])
+    if job.train.fused is None:
+        if job.algo != "ppo" or len(devices) > 1 or lacks:
+            return False
+        return fused.faster(fused.make_plan(game, feature_size(game), job.train))
+    if job.train.fused and job.algo != "ppo":
         raise BadInput(f"train.fused is true but algo is {job.algo}; remove train.fused, which only PPO has.")
-    if lacks := fused.unsupported(game, job.train, device):
+    if job.train.fused and lacks:
         raise BadInput(f"train.fused is true but the fused kernel does not support {lacks}; remove train.fused.")
+    return job.train.fused
 
 
 def build_phases(job: Job, devices: tuple[Any, ...]) -> list[tuple[int, TrainingPhase]]:

@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import optax
 from jax import Array, lax
 
 from kibitz.core import act as acts
@@ -70,7 +69,7 @@ def learn(
     _, last_value = policy(features)
     reward = seen["reward"] / config.unit
     advantage = advantages(reward, seen["value"], seen["over"], last_value, config.gamma, config.gae_lambda)
-    batch = flattened(seen, advantage)
+    batch = _flattened(seen, advantage)
     ent = config.entropy_at(learner.updates)
     tx = optimiser(config)
 
@@ -92,7 +91,7 @@ def learn(
         vector, moments = carry
         gradient, metrics = slope(vector, part)
         change, moments = tx.update(mean_over_devices(gradient, axis), moments, vector)
-        return (optax.apply_updates(vector, change), moments), metrics
+        return (vector + change, moments), metrics
 
     def epoch(carry: tuple[Array, Any], key: Array) -> tuple[tuple[Array, Any], dict[str, Array]]:
         return lax.scan(minibatch, carry, split(key))
@@ -138,10 +137,11 @@ def loss(
 ) -> tuple[Array, dict[str, Array]]:
     """The clipped surrogate; masks and irrelevant heads count as they did in sampling."""
     game = practice.game
-    logits, value = flat.rebuild(vector)(batch.features)
+    act = tuple(batch.act)
+    logits, value = flat.rebuild(vector)(batch.features, act)
     masks = unpack_masks(batch.masks, game.sizes)
-    log_prob = acts.log_prob(logits, masks, tuple(batch.act), game.matters)
-    entropy = jnp.mean(acts.entropy(logits, masks, game.matters))
+    log_prob = acts.log_prob(logits, masks, act, game.matters)
+    entropy = jnp.mean(acts.entropy(logits, masks, game.matters, act if config.autoregressive else None))
     change = log_prob - batch.log_prob
     ratio = jnp.exp(change)
     advantage = (batch.advantage - jnp.mean(batch.advantage)) / (jnp.std(batch.advantage) + 1e-8)
@@ -202,7 +202,7 @@ def scattered(key: Array, count: int) -> Array:
     return order.astype(jnp.int32)
 
 
-def flattened(seen: dict[str, Array], advantage: Array) -> Batch:
+def _flattened(seen: dict[str, Array], advantage: Array) -> Batch:
     """Time and games become samples.
 
     This includes the steps after an opening act that ended the episode, which only opponents like `random` cause often:

@@ -6,7 +6,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import optax
 from jax import Array, lax
 
 from kibitz.core import act as acts
@@ -64,7 +63,7 @@ def learn(
     ent = config.entropy_at(learner.updates)
     gradient, metrics = jax.grad(loss, has_aux=True)(learner.weights, flat, seen, played, target, practice, config, ent)
     change, moments = optimiser(config).update(mean_over_devices(gradient, axis), learner.moments, learner.weights)
-    weights = optax.apply_updates(learner.weights, change)
+    weights = learner.weights + change
     firsts = {**seen, "over": seen["over"] & first}
     metrics |= episode_sums(firsts, axis) | {"ent": ent, "steps_learnt": jnp.sum(played.astype(jnp.float32))}
     after = learner._replace(weights=weights, moments=moments, updates=learner.updates + 1)
@@ -95,14 +94,14 @@ def loss(
     """The baseline is the value from before this update, fitted to earlier episodes only."""
     game = practice.game
     features = jnp.moveaxis(seen["features"], -1, 0)  # f32[features, time, games]
-    logits, value = flat.rebuild(vector)(features.reshape(features.shape[0], -1))
     masks = unpack_masks(jnp.moveaxis(seen["masks"], 1, 0).reshape(seen["masks"].shape[1], -1), game.sizes)
     act = tuple(jnp.moveaxis(seen["act"], 1, 0).reshape(len(game.heads), -1))
+    logits, value = flat.rebuild(vector)(features.reshape(features.shape[0], -1), act)
     weight = played.reshape(-1) / jnp.maximum(jnp.sum(played), 1)
     advantage = (target - seen["value"]).reshape(-1)
     log_prob = acts.log_prob(logits, masks, act, game.matters)
     policy_loss = -jnp.sum(weight * lax.stop_gradient(advantage) * log_prob)
-    entropy = jnp.sum(weight * acts.entropy(logits, masks, game.matters))
+    entropy = jnp.sum(weight * acts.entropy(logits, masks, game.matters, act if config.autoregressive else None))
     value_loss = 0.5 * jnp.sum(weight * (value - target.reshape(-1)) ** 2)
     total = policy_loss + config.vf * value_loss - ent * entropy
     return total, {"policy_loss": policy_loss, "value_loss": value_loss, "entropy": entropy}

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import optax
 from jax import Array, lax
 
 from kibitz.advice.features import Hint, HintEncoder
@@ -21,8 +20,11 @@ from kibitz.core.act import Act, Masks
 from kibitz.core.bots import BATCH, Bot, where
 from kibitz.core.chance import block
 from kibitz.core.game import Game, game_over
-from kibitz.core.solo import Against, Reply, Solo, against
+from kibitz.core.solo import Against, OpponentReply, Solo, against
 from kibitz.train.config import TrainOptions
+
+if TYPE_CHECKING:
+    import optax
 
 
 class Games(NamedTuple):
@@ -61,7 +63,7 @@ class Placed(NamedTuple):
     """One game after a step: the same game or a new one."""
 
     solo: Solo
-    reply: Reply  # the opponent's act that led here
+    reply: OpponentReply  # the opponent's act that led here
     returned: Array  # f32[]
     steps: Array  # i32[]
     notes: Any
@@ -163,11 +165,11 @@ class Practice:
         first = self._reward(settings, paid[0], notes, solo.state, none)
         return Placed(solo, reply, first, -game_over(self.game, solo.state).astype(jnp.int32), notes)
 
-    def _first_notes(self, settings: Any, reply: Reply) -> Any:
+    def _first_notes(self, settings: Any, reply: OpponentReply) -> Any:
         """The notes on an episode that begins; `reply` is the opponent's opening act."""
         return self.game.styles.start(settings, 0) if self.reward else ()
 
-    def _watch(self, settings: Any, notes: Any, state: Any, act: Act, reply: Reply) -> Any:
+    def _watch(self, settings: Any, notes: Any, state: Any, act: Act, reply: OpponentReply) -> Any:
         """The notes after the learner's act in `state` and the opponent's reply."""
         if self.reward is None:
             return ()
@@ -225,8 +227,7 @@ def play_step(
     u = block(key, (heads + practice.step_uniforms, games.steps.shape[0]))
     solo = practice.unpack(games)
     features, masks = practice.observe(settings, solo, games.hint)
-    logits, value = policy(features)
-    act = acts.sample(logits, masks, u[:heads])
+    act, logits, value = policy.decide(features, masks, u[:heads])
     after, stepped = practice.step(settings, games, solo, act, u[heads:])
     return after, {
         "features": features.T,
@@ -239,6 +240,8 @@ def play_step(
 
 
 def optimiser(config: TrainOptions) -> optax.GradientTransformation:
+    import optax  # only to trace: the import would delay every start
+
     rate: Any = config.lr
     if config.lr_final is not None:
         rate = optax.linear_schedule(config.lr, config.lr_final, config.updates * config.gradient_steps)

@@ -10,11 +10,11 @@ from typing import Any
 
 from kibitz.core.errors import BadInput
 from kibitz.core.options import parse_settings
-from kibitz.core.paths import SHIPPED
 from kibitz.core.registry import env_ids, game_names
+from kibitz.core.system.paths import SHIPPED
 from kibitz.train.config import Job, read_job
 from kibitz.train.llm_hints.plan import fitted
-from kibitz.train.run import Report, Run
+from kibitz.train.run.run import Report, Run
 
 DEFAULT_CONFIG = "configs/ppo_fast.yaml"
 
@@ -38,34 +38,17 @@ def train(
     if config is None and game is None and not resume and "env.id" not in (options or {}):
         config = DEFAULT_CONFIG
     settings = [f"{name}={json.dumps(value)}" for name, value in (options or {}).items()]
-    run = prepare(
-        config=None if config is None else str(config), game=game, out=None if out is None else str(out),
-        resume=resume, options=settings, **arguments,
-    )  # fmt: skip
+    places = {"config": None if config is None else str(config), "out": None if out is None else str(out)}
+    run = prepare(**places, game=game, resume=resume, options=settings, **arguments)
     run.report = report
     return run.train(resume)
 
 
-def prepare(
-    *,
-    algo: str | None = None,
-    hint: str | None = None,
-    config: str | None = None,
-    game: str | None = None,
-    opponent: str | None = None,
-    seed: int | None = None,
-    seeds: int | None = None,
-    steps: int | None = None,
-    out: str | None = None,
-    resume: bool = False,
-    options: Sequence[str] = (),  # `name=value`
-) -> Run:
-    """A checked run with its folder, into which nothing has been written yet."""
+def prepare(*, config: str | None = None, out: str | None = None, resume: bool = False, **arguments: Any) -> Run:
+    """A checked run with its folder, into which nothing has been written yet; `changes_of` has the other arguments."""
     if resume and out is None:
         raise BadInput("--resume needs --out, the folder of the run to continue.")
-    changes = changes_of(
-        algo=algo, hint=hint, game=game, opponent=opponent, seed=seed, seeds=seeds, steps=steps, options=options
-    )
+    changes = changes_of(**arguments)
     if resume:
         return _resumed(Path(str(out)), config, changes)
     job = read_job(config or default_config(changes), changes)
@@ -115,9 +98,13 @@ def _resumed(folder: Path, config: str | None, changes: dict[str, Any]) -> Run:
         raise BadInput(f"There is no run to resume in {folder}; start it without --resume.")
     run = Run(read_job(path, {}), folder)
     asked, _ = fitted(read_job(config or path, changes))
+    if asked.train.fused is None:  # no preference; a run from before this was the default has one
+        train = asked.train.model_copy(update={"fused": run.job.train.fused})
+        asked = asked.model_copy(update={"train": train})
     if asked != run.job:
-        if asked != run.job.with_steps(asked.train.num_train_steps):
-            raise BadInput(f"{_difference(run.job, asked)} in {path}; --resume can only add steps.")
+        longer = run.job.with_steps(asked.train.num_train_steps)
+        if asked != longer:
+            raise BadInput(f"{_difference(longer, asked)} in {path}; --resume can only add steps.")
         if asked.train.num_train_steps < run.job.train.num_train_steps:
             raise BadInput(f"{_difference(run.job, asked)} in {path}; --resume can add steps, not remove them.")
         run = Run(asked, folder)

@@ -6,7 +6,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import optax
 from jax import Array, lax
 
 from kibitz.core import act as acts
@@ -38,8 +37,9 @@ def update(
         features, masks = practice.observe(settings, solo, nothing)
 
         def loss(vector: Array) -> tuple[Array, Act]:
-            logits, _ = flat.rebuild(vector)(features)
-            return -jnp.mean(acts.log_prob(logits, masks, label, game.matters)), acts.best(logits, masks)
+            policy = flat.rebuild(vector)
+            logits, _ = policy(features, label)
+            return -jnp.mean(acts.log_prob(logits, masks, label, game.matters)), policy.decide(features, masks)[0]
 
         (cost, own), gradient = jax.value_and_grad(loss, has_aux=True)(vector)
         change, moments = optimiser(config).update(mean_over_devices(gradient, axis), moments, vector)
@@ -47,7 +47,7 @@ def update(
         games, stepped = practice.step(settings, games, solo, act, u[heads:])
         same = jnp.stack([a == b for a, b in zip(label, own, strict=True)])[0]
         seen = {**stepped._asdict(), "loss": cost, "same_act": jnp.mean(same.astype(jnp.float32))}
-        return (games, optax.apply_updates(vector, change), moments), seen
+        return (games, vector + change, moments), seen
 
     keys = jax.random.split(device_key(roll_key, axis), config.rollout)
     start = (learner.games, learner.weights, learner.moments)

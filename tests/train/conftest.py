@@ -16,7 +16,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from kibitz.train.config import Job
-from kibitz.train.run import Run
+from kibitz.train.run.run import Run
 from tests.train import toy
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -86,6 +86,10 @@ def train(tmp_path: Path) -> Callable[..., tuple[Path, dict[str, Any]]]:
         return one.folder, one.train(resume)
 
     return run
+
+
+# for a process that is to see two devices and to compile as the others do
+TWO_DEVICES = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=2"
 
 
 class Command:

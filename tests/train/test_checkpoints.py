@@ -20,10 +20,10 @@ from kibitz.core.bots import seated
 from kibitz.core.errors import BadInput
 from kibitz.core.play.resolve import bot_for
 from kibitz.evaluate.match import play_bots
-from kibitz.train import checkpoint
 from kibitz.train import opponents as advisers
 from kibitz.train.opponents import bot_of_run, policy_of
-from kibitz.train.run import Run
+from kibitz.train.run import checkpoint
+from kibitz.train.run.run import Run
 from tests.train import toy
 from tests.train.conftest import last_checkpoint, merged, tiny_job
 

@@ -11,10 +11,10 @@ from tests.train.conftest import tiny_job
 def test_a_second_update_reuses_the_compiled_program() -> None:
     phase = build(tiny_job(), tuple(jax.devices()[:1]))
     learner, _ = phase.advance(phase.begin(), phase.settings, 0)
-    known = phase.advance._cache_size()  # type: ignore[attr-defined]
+    known = phase.advance.count()  # type: ignore[attr-defined]
     learner, _ = phase.advance(learner, phase.settings, 1)
     phase.advance(learner, phase.settings, 2)
-    assert phase.advance._cache_size() == known  # type: ignore[attr-defined]
+    assert phase.advance.count() == known  # type: ignore[attr-defined]
 
 
 def test_a_second_run_with_another_seed_and_length_compiles_nothing() -> None:
@@ -26,10 +26,10 @@ def test_a_second_run_with_another_seed_and_length_compiles_nothing() -> None:
     learner, _ = second.advance(second.begin(), second.settings, 1)
     second.judge(learner.weights)
     known = first.compiled
-    before = known.advance._cache_size(), known.judge._cache_size()  # type: ignore[attr-defined]
+    before = known.advance.count(), known.judge.count()  # type: ignore[attr-defined]
     learner, _ = first.advance(first.begin(), first.settings, 2)
     first.judge(learner.weights)
-    assert (known.advance._cache_size(), known.judge._cache_size()) == before  # type: ignore[attr-defined]
+    assert (known.advance.count(), known.judge.count()) == before  # type: ignore[attr-defined]
 
 
 def test_programs_that_differ_are_not_shared() -> None:

@@ -14,11 +14,11 @@ from safetensors.numpy import load_file
 
 from kibitz.core.errors import BadInput
 from kibitz.llm.client.limits import TooManyFailures
-from kibitz.train import checkpoint
 from kibitz.train.config import read_job
 from kibitz.train.llm_hints.loop import HostHintLoop
 from kibitz.train.opponents import bot_of_run, job_at
 from kibitz.train.phase import build
+from kibitz.train.run import checkpoint
 from tests.train import toy
 from tests.train.conftest import assert_same_run, rows, tiny_job
 from tests.train.test_runs import crash_after

@@ -95,10 +95,8 @@ ALL = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("game", "hidden"),
-    [("deal_or_no_deal", (16,)), *(pytest.param(*case, marks=pytest.mark.conformance) for case in ALL)],
-)
+@pytest.mark.conformance
+@pytest.mark.parametrize(("game", "hidden"), ALL)
 def test_the_kernel_computes_the_gradient_of_the_plain_loss(game: str, hidden: tuple[int, ...]) -> None:
     case = Case(game, hidden)
     expected, metrics = case.plain()
@@ -151,9 +149,23 @@ def _job(**train: Any) -> Job:
     return Job.read({"env": {"id": "DealOrNoDialog-v0"}, "train": {"num_envs": 64, **train}}, "job")
 
 
-def test_a_job_learns_with_the_kernel_only_if_it_says_so() -> None:
-    assert build(_job(), (GPU,)).config.fused is False
-    assert build(_job(fused=True), (GPU,)).config.fused is True
+def test_a_job_learns_with_the_kernel_where_it_is_faster_or_asked_for() -> None:
+    assert build(_job(), (GPU,)).config.fused is True
+    assert build(_job(fused=False), (GPU,)).config.fused is False
+    assert build(_job(hidden=(128, 128)), (GPU,)).config.fused is False
+    assert build(_job(hidden=(128, 128), fused=True), (GPU,)).config.fused is True
+
+
+def test_a_game_with_very_many_features_does_not_get_the_kernel_unasked() -> None:
+    """Its gradient would leave the registers, which no GPU has measured."""
+    game = get_game("deal_or_no_deal")
+    few, many = (fused.make_plan(game, features, TrainOptions()) for features in (500, 1000))
+    assert fused.faster(few) and not fused.faster(many)
+
+
+@pytest.mark.parametrize("device", [Device("cpu", "", "cpu"), Device("gpu", "7.5", "Tesla T4")])
+def test_a_job_learns_without_the_kernel_on_a_device_that_lacks_it(device: Any) -> None:
+    assert build(_job(), (device,)).config.fused is False
 
 
 @pytest.mark.parametrize(

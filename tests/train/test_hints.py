@@ -8,6 +8,7 @@ import io
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -16,24 +17,25 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from kibitz.cli.evaluate import evaluate
 from kibitz.cli.output import training_table
+from kibitz.cli.studies.evaluate import evaluate
 from kibitz.core.errors import BadInput
 from kibitz.core.xla.jit import jit_batch
 from kibitz.evaluate import match
 from kibitz.evaluate.tally import Tallies
 from kibitz.games import get_game
 from kibitz.hints import Hint, HintEncoder
-from kibitz.train import checkpoint
 from kibitz.train.llm_hints.accounting import ModelAccounting
 from kibitz.train.network import policy_bot
 from kibitz.train.phase import build
 from kibitz.train.rollout import Practice
+from kibitz.train.run import checkpoint
 from tests.train import toy
 from tests.train.conftest import tiny_job
 
 PROPOSE, INSIST, AGREE = 0, 1, 2
 TOY = toy.build(False)
+FIRST_ARM = (jnp.int32(0), jnp.int32(0))
 ONE_DEVICE = tuple(jax.local_devices()[:1])
 
 
@@ -117,11 +119,11 @@ def test_random_hints_are_legal_and_vary_and_no_hints_are_zeros() -> None:
 def test_a_trained_policy_gets_hints_as_often_as_in_training() -> None:
     heard: list[Any] = []
 
-    def policy(x: Any) -> Any:
+    def decide(x: Any, masks: Any, u: Any) -> Any:
         heard.append(np.asarray(x)[3:])
-        return (jnp.zeros(2), jnp.zeros(3)), jnp.zeros(())
+        return FIRST_ARM, (), jnp.zeros(())
 
-    bot = policy_bot(TOY, policy, "listener", TOY.bot("oracle"), cadence=2)
+    bot = policy_bot(TOY, SimpleNamespace(decide=decide), "listener", TOY.bot("oracle"), cadence=2)
     settings = toy.ToyOptions(rounds=5).settings()
     state, memory = TOY.rules.new(settings, jnp.full(1, 0.3)), bot.start(settings, 0, jnp.zeros(bot.uniforms))
     for _ in range(5):
@@ -134,7 +136,8 @@ def test_a_trained_policy_gets_hints_as_often_as_in_training() -> None:
 
 def test_a_policy_can_sit_in_the_other_seat_of_a_long_game() -> None:
     """Its memory survives being packed, however long the episode."""
-    bot = policy_bot(TOY, lambda x: ((jnp.zeros(2), jnp.zeros(3)), jnp.zeros(())), "long", TOY.bot("oracle"), 7)
+    policy = SimpleNamespace(decide=lambda x, masks, u: (FIRST_ARM, (), jnp.zeros(())))
+    bot = policy_bot(TOY, policy, "long", TOY.bot("oracle"), 7)
     layout = Practice(TOY, bot).play.layout
     settings = toy.ToyOptions().settings()
     state = TOY.rules.new(settings, jnp.full(1, 0.3))

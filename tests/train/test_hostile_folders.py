@@ -19,9 +19,10 @@ from safetensors.numpy import save_file
 from kibitz.core.errors import BadInput
 from kibitz.core.play.resolve import Resolver
 from kibitz.live.http.catalogue import run_named, runs_in
-from kibitz.train import checkpoint, network
+from kibitz.train import network
 from kibitz.train.opponents import bot_of_run
-from kibitz.train.run import Run
+from kibitz.train.run import checkpoint
+from kibitz.train.run.run import Run
 from tests.train import toy
 from tests.train.conftest import last_checkpoint, tiny_job
 

@@ -14,7 +14,7 @@ import yaml
 
 from kibitz.core.errors import BadInput
 from kibitz.core.xla.hosts import place_among
-from tests.train.conftest import TINY, Command, assert_same_run, merged, row_count
+from tests.train.conftest import TINY, TWO_DEVICES, Command, assert_same_run, merged, row_count
 
 
 def test_the_place_of_a_host_is_that_of_its_own_name() -> None:
@@ -57,7 +57,7 @@ def test_two_processes_train_what_two_devices_train_also_after_an_interruption(
     command: Command, tmp_path: Path
 ) -> None:
     words = _words(tmp_path, 12800)
-    alone = command(*words, "--out", str(tmp_path / "devices"), XLA_FLAGS="--xla_force_host_platform_device_count=2")
+    alone = command(*words, "--out", str(tmp_path / "devices"), XLA_FLAGS=TWO_DEVICES)
     assert alone.returncode == 0, alone.stderr
     folder = tmp_path / "hosts"
     processes = _start(command, folder, *words)

@@ -12,9 +12,9 @@ import pytest
 import yaml
 
 from kibitz.train.config import read_job
-from kibitz.train.run import Run
+from kibitz.train.run.run import Run
 from tests.conftest import ROOT
-from tests.train.conftest import TINY, Command, merged, rows
+from tests.train.conftest import TINY, TWO_DEVICES, Command, merged, rows
 from tests.train.test_runs import crash_after
 
 SOLVE: dict[str, dict[str, Any]] = {
@@ -44,7 +44,7 @@ def test_the_games_are_split_over_two_devices(command: Command, tmp_path: Path) 
     folder = tmp_path / "two"
     done = command(
         "train", "--config", str(path), "--out", str(folder), "--json",
-        XLA_FLAGS="--xla_force_host_platform_device_count=2",
+        XLA_FLAGS=TWO_DEVICES,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     summary = json.loads(done.stdout)
@@ -83,6 +83,7 @@ def negotiated(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[float
     return found
 
 
+@pytest.mark.optimised
 @pytest.mark.conformance  # a minute of learning: where nothing else waits for it
 def test_the_negotiation_is_learnt_within_300_k_steps(negotiated: dict[str, dict[float, float]]) -> None:
     """Well beyond the 83 % of the ceiling that the partner's first counter-offer is worth."""
@@ -90,6 +91,7 @@ def test_the_negotiation_is_learnt_within_300_k_steps(negotiated: dict[str, dict
     assert negotiated["none"][max(negotiated["none"])] > 0.86
 
 
+@pytest.mark.optimised
 @pytest.mark.conformance  # a minute of learning: where nothing else waits for it
 def test_expert_hints_reach_more_in_the_same_steps(negotiated: dict[str, dict[float, float]]) -> None:
     assert negotiated["expert"][EARLY] > negotiated["none"][EARLY] + 0.015

@@ -17,10 +17,10 @@ from kibitz.core.play.resolve import bot_for
 from kibitz.games import deal_or_no_deal
 from kibitz.games.deal_or_no_deal.envs.gym_env import NegotiationVectorEnv
 from kibitz.players import player_named
-from kibitz.train import checkpoint
 from kibitz.train.config import HintOptions, Job
 from kibitz.train.opponents import adviser_for, opponent_for
 from kibitz.train.phase import build
+from kibitz.train.run import checkpoint
 from tests.games.deal_or_no_deal.envs import ID, N, make
 from tests.games.deal_or_no_deal.test_env_vector import random_actions
 from tests.twins import play_beside

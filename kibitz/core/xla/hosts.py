@@ -38,7 +38,7 @@ def joined(hosts: str | None) -> Iterator[None]:
         return
     if hosts is not None and ADDRESS in os.environ:
         raise BadInput(f"--hosts cannot be combined with {ADDRESS}; use one of them.")
-    address, count, place = _from_environment() if hosts is None else place_among(hosts.split(","), own_names())
+    address, count, place = _from_environment() if hosts is None else place_among(hosts.split(","), _own_names())
     sys.stdout.flush()
     try:
         jax.distributed.initialize(address, count, place, initialization_timeout=JOIN_SECONDS)
@@ -94,7 +94,7 @@ def place_among(hosts: list[str], own: set[str]) -> tuple[str, int, int]:
     return first, len(names), here[0]
 
 
-def own_names() -> set[str]:
+def _own_names() -> set[str]:
     name = socket.gethostname()
     found = {name, name.partition(".")[0], socket.getfqdn()}
     with suppress(OSError):

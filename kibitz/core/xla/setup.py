@@ -7,10 +7,10 @@ import os
 
 import jax
 
-from kibitz.core.paths import cache_folder
+from kibitz.core.system.paths import cache_folder
 
 
-def set_up_jax() -> None:
+def _set_up_jax() -> None:
     """Caches compiled programs between runs and runs CPU calls in the calling thread.
 
     Handing a small program to another thread costs 100 microseconds, three times the program. What
@@ -24,4 +24,4 @@ def set_up_jax() -> None:
         jax.config.update("jax_cpu_enable_async_dispatch", False)
 
 
-set_up_jax()
+_set_up_jax()

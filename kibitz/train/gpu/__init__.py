@@ -1,1 +1,1 @@
-"""Kernels for GPUs, each with its plain counterpart as reference."""
+"""Kernels for GPUs, each with a plain counterpart in `train` as its reference. Nothing else may depend on a device."""

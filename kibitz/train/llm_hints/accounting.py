@@ -9,7 +9,7 @@ from typing import Any
 
 from kibitz.advice.batch import columns
 from kibitz.core.errors import BadInput
-from kibitz.core.paths import read_json, write_whole
+from kibitz.core.system.paths import read_json, write_whole
 from kibitz.llm.client.usage import UsageLedger
 from kibitz.train.llm_hints.loop import HostHintLoop
 from kibitz.train.llm_judge.loop import HostJudgeLoop

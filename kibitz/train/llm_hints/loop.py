@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from kibitz.advice.batch import HintSource, usage_columns
 from kibitz.advice.features import Hint
 from kibitz.core.xla.jit import jit_batch
+from kibitz.train.opponents import choose_self
 from kibitz.train.rollout import Games, Learner, mean_metrics, play_step
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class StepPrograms:
         """learners, settings -> learners, the earlier selves they play against, keys of the steps."""
 
         def one(learner: Learner, settings: Any) -> Any:
-            learner, index = self.compiled.choose_self(learner)
+            learner, index = choose_self(learner, self.compiled.config)
             practice = self.compiled.practice(learner.pool, index)
             learner, roll_key = self.algorithm.begin(learner, settings, practice)
             return learner, index, jax.random.key_data(jax.random.split(roll_key, self.compiled.config.rollout))

@@ -12,7 +12,6 @@ from jax import Array
 
 from kibitz.advice.ask import Position, PositionAsker
 from kibitz.advice.features import Hint, HintEncoder
-from kibitz.core import act as acts
 from kibitz.core.act import Masks
 from kibitz.core.game import Game
 from kibitz.core.play.player import Choice, Turn, known_seat
@@ -28,8 +27,7 @@ class HintedPolicy:
 
         def best(settings: Any, view: Any, masks: Masks, hint: Hint, seat: int) -> Array:
             features = game.learning.features(settings, known_seat(view, seat))
-            logits, _ = policy(self._adapter(features, hint, masks))
-            return jnp.stack(acts.best(logits, masks))
+            return jnp.stack(policy.decide(self._adapter(features, hint, masks), masks)[0])
 
         self._best = jax.jit(best, static_argnums=4)
 

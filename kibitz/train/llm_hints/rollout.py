@@ -33,7 +33,7 @@ class HintState(NamedTuple):
     due: Array  # bool[], a hint is due
 
 
-class HintContext(NamedTuple):
+class RolloutContext(NamedTuple):
     """What a question is made from; every leaf has the axes of the batch first."""
 
     view: Any
@@ -48,11 +48,11 @@ class HostHintPractice(Practice):
 
     max_lines: int = 1
 
-    def hint_context(self, settings: Any, games: Games) -> HintContext:
-        def one(games: Games) -> HintContext:
+    def hint_context(self, settings: Any, games: Games) -> RolloutContext:
+        def one(games: Games) -> RolloutContext:
             state = self.play.layout.unpack(games.solo).state
             view, masks = self.game.rules.view(settings, state, 0), self.game.rules.legal(settings, state, 0)
-            return HintContext(view, masks, games.adviser_memory.lines, games.adviser_memory.length)
+            return RolloutContext(view, masks, games.adviser_memory.lines, games.adviser_memory.length)
 
         return jax.vmap(one)(games)
 

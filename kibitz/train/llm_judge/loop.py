@@ -17,6 +17,7 @@ from kibitz.advice.judge import Finished, LLMJudge
 from kibitz.core.xla.jit import jit_batch
 from kibitz.train.llm_hints.loop import StepPrograms
 from kibitz.train.llm_judge.rollout import FOR_THE_JUDGE
+from kibitz.train.opponents import choose_self
 from kibitz.train.rollout import Learner, mean_metrics, roll_out
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ class RolloutPrograms(StepPrograms):
         """learners, settings -> learners, the earlier selves they played against, what the rollout saw."""
 
         def one(learner: Learner, settings: Any) -> Any:
-            learner, index = self.compiled.choose_self(learner)
+            learner, index = choose_self(learner, self.compiled.config)
             practice = self.compiled.practice(learner.pool, index)
             learner, key = self.algorithm.begin(learner, settings, practice)
             policy, steps = self.compiled.flat.rebuild(learner.weights), self.compiled.config.rollout
@@ -43,7 +44,7 @@ class RolloutPrograms(StepPrograms):
 
 
 @lru_cache(maxsize=8)
-def rollout_programs(compiled: CompiledPhase, algorithm: Any) -> RolloutPrograms:
+def _rollout_programs(compiled: CompiledPhase, algorithm: Any) -> RolloutPrograms:
     """Equal phases share what they have compiled."""
     return RolloutPrograms(compiled, algorithm)
 
@@ -53,7 +54,7 @@ class HostJudgeLoop:
 
     def __init__(self, compiled: CompiledPhase, algorithm: Any, source: LLMJudge) -> None:
         self.compiled, self.source = compiled, source
-        self.programs = rollout_programs(compiled, algorithm)
+        self.programs = _rollout_programs(compiled, algorithm)
         self.report: Callable[[dict[str, float]], None] = lambda progress: None
 
     def advance(self, learner: Learner, settings: Any, count: int) -> tuple[Learner, dict[str, Any]]:

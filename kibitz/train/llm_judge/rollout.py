@@ -10,7 +10,7 @@ from jax import Array
 
 from kibitz.core.act import Act
 from kibitz.core.bots import where
-from kibitz.core.solo import Reply, Solo
+from kibitz.core.solo import OpponentReply, Solo
 from kibitz.train.rollout import Practice, Stepped
 
 
@@ -42,11 +42,11 @@ class JudgedPractice(Practice):
 
     max_lines: int = 1
 
-    def _first_notes(self, settings: Any, reply: Reply) -> Lines:
+    def _first_notes(self, settings: Any, reply: OpponentReply) -> Lines:
         empty = Lines(jnp.zeros((self.max_lines, 1 + len(self.game.heads)), jnp.int16), jnp.int32(0))
         return _with_line(empty, reply.acted, 1, reply.act)
 
-    def _watch(self, settings: Any, notes: Lines, state: Any, act: Act, reply: Reply) -> Lines:
+    def _watch(self, settings: Any, notes: Lines, state: Any, act: Act, reply: OpponentReply) -> Lines:
         turn = self.game.rules.to_act(state)[0]  # the opponent's opening act may have ended the game
         both = _with_line(_with_line(notes, jnp.bool_(True), 0, act), reply.acted, 1, reply.act)
         after: Lines = where(turn, both, notes)

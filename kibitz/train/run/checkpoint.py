@@ -17,8 +17,8 @@ from safetensors.numpy import save
 
 from kibitz.core.errors import BadInput
 from kibitz.core.game import Game
-from kibitz.core.logs import log_once
-from kibitz.core.paths import write_whole
+from kibitz.core.system.logs import log_once
+from kibitz.core.system.paths import write_whole
 
 log = logging.getLogger("kibitz.train")
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from kibitz.core.errors import BadInput
 from kibitz.core.xla import hosts
-from kibitz.train import checkpoint
+from kibitz.train.run import checkpoint
 
 
 @contextmanager

@@ -12,10 +12,10 @@ from typing import Any
 
 from kibitz.core.bots import NO_HINTS
 from kibitz.core.errors import BadInput
-from kibitz.core.paths import write_whole
+from kibitz.core.system.paths import write_whole
 
 
-class Rows:
+class CsvRows:
     """A CSV file that grows by whole rows. Drops rows after `step`, which an interrupted run did not save."""
 
     def __init__(self, path: Path, step: int) -> None:
@@ -93,7 +93,7 @@ class Tensorboard:
             self._writer.close()
 
 
-class Curve:
+class LearningCurve:
     """`learning_curve.png`: evaluations over steps, one line per seed and their mean."""
 
     def __init__(self, folder: Path, notes: list[str]) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from kibitz.core import interrupt
+from kibitz.core.system import interrupt
 from kibitz.core.xla import hosts
 
 KEEP_SECONDS = 0.25  # between two copies of the learner, which then cost less than a thousandth of the time
@@ -45,7 +45,7 @@ class Progress:
             self.learner, self.step = self.kept
 
 
-class StopRequest:
+class StopOnInterrupt:
     """The first Ctrl-C asks the run to stop after its current rows, the second raises KeyboardInterrupt."""
 
     def __init__(self) -> None:
@@ -69,9 +69,9 @@ class StopRequest:
 
 
 @contextmanager
-def stoppable() -> Iterator[StopRequest]:
-    """Within this block, Ctrl-C becomes a StopRequest. Signals reach the main thread only."""
-    request = StopRequest()
+def stoppable() -> Iterator[StopOnInterrupt]:
+    """Within this block, Ctrl-C becomes a StopOnInterrupt. Signals reach the main thread only."""
+    request = StopOnInterrupt()
     old: Any = None
     with suppress(ValueError):
         old = signal.signal(signal.SIGINT, request.handle)

@@ -23,21 +23,22 @@ import numpy as np
 import yaml
 from numpy.typing import NDArray
 
-from kibitz.core import interrupt
 from kibitz.core.bots import NO_HINTS
 from kibitz.core.errors import BadInput
-from kibitz.core.paths import write_whole
+from kibitz.core.statistics import finite
+from kibitz.core.system import interrupt
+from kibitz.core.system.paths import write_whole
 from kibitz.core.xla import hosts
 from kibitz.llm.client.limits import TooManyFailures
-from kibitz.train import checkpoint
 from kibitz.train.config import Job
-from kibitz.train.evaluation import measures
-from kibitz.train.folder import new_folder, written_by_us
 from kibitz.train.llm_hints.accounting import NOTE, ModelAccounting
 from kibitz.train.llm_hints.plan import fitted
-from kibitz.train.logs import Curve, Rows, Tensorboard, read_rows
 from kibitz.train.phase import TrainingPhase, build_phases
-from kibitz.train.progress import Progress, StopRequest, stoppable
+from kibitz.train.run import checkpoint
+from kibitz.train.run.evaluation import measures
+from kibitz.train.run.folder import new_folder, written_by_us
+from kibitz.train.run.logs import CsvRows, LearningCurve, Tensorboard, read_rows
+from kibitz.train.run.progress import Progress, StopOnInterrupt, stoppable
 
 TABLES = ("metrics.csv", "evaluations.csv", "timing.csv")
 Report = Callable[[dict[str, Any]], None]
@@ -98,14 +99,14 @@ class Run:
             "train_seconds": round(progress.train_seconds, 3),
             "steps_per_s": round(trained / max(progress.train_seconds, 1e-9), 1),
             "seeds": self.job.seeds,
-            **{name: _nan_to_none(values) for name, values in progress.evaluation.items()},
+            **finite(progress.evaluation),
             "adviser": self.phases[-1][1].advice,
             "hints_from": phase.hints_from,
             **self.models.record(),
             "notes": self.notes,
         }
 
-    def _train_phase(self, number: int, progress: Progress, logs: Logs, stop: StopRequest) -> None:
+    def _train_phase(self, number: int, progress: Progress, logs: Logs, stop: StopOnInterrupt) -> None:
         end, phase = self.phases[number]
         start = self.phases[number - 1][0] if number else 0
         if progress.step >= end:
@@ -214,6 +215,8 @@ class Run:
 
     def _start(self, phase: TrainingPhase, resume: bool) -> tuple[Any, int]:
         """The learner and its step: new, or from the newest complete checkpoint."""
+        if not resume:  # a resumed run needs no new learners, and perhaps no longer the first phase
+            phase.compile_ahead()
         learner, step = self._restored(phase) if resume else (phase.begin(), 0)
         with new_folder(self.folder):  # also when a run is resumed: it may have been given more steps
             text = yaml.safe_dump(self.job.model_dump(mode="json"), sort_keys=False)
@@ -227,7 +230,7 @@ class Run:
             return phase.begin(), 0
         checkpoint.check_fits(saved, phase.game)
         then = self._phase_at(saved.step)
-        return then.compiled.placed(checkpoint.restore(saved, jax.eval_shape(then.begin))), saved.step
+        return then.compiled.placed(checkpoint.restore(saved, then.shapes())), saved.step
 
     def _phase_at(self, step: int) -> TrainingPhase:
         """The phase whose games a checkpoint of this step holds; at a boundary the phase that ends there."""
@@ -249,7 +252,6 @@ class Run:
         about: dict[str, Any] = {
             "kibitz": _version("kibitz"),
             "jax": _version("jax"),
-            "equinox": _version("equinox"),
             "optax": _version("optax"),
             "python": platform.python_version(),
             "devices": [str(device) for device in phases[0][1].compiled.devices],
@@ -264,7 +266,7 @@ class Run:
 
     def _logs(self, step: int) -> Logs:
         logging = self.job.logging
-        rows = [Rows(self.folder / name, step) if logging.csv else None for name in TABLES]
+        rows = [CsvRows(self.folder / name, step) if logging.csv else None for name in TABLES]
         board = Tensorboard(self.folder / "tensorboard", self.notes) if logging.tensorboard else None
         return Logs(rows[0], rows[1], rows[2], board)
 
@@ -305,7 +307,7 @@ class Run:
 
     def _draw(self) -> None:
         if self.job.logging.csv:
-            Curve(self.folder, self.notes).draw(self.phases[0][1].game.name)
+            LearningCurve(self.folder, self.notes).draw(self.phases[0][1].game.name)
 
     def _every(self, steps: int | None, parts: int = 10) -> int:
         """A cadence in steps, a whole number of updates."""
@@ -323,9 +325,9 @@ class Run:
 
 @dataclass
 class Logs:
-    metrics: Rows | None
-    evaluations: Rows | None
-    timing: Rows | None
+    metrics: CsvRows | None
+    evaluations: CsvRows | None
+    timing: CsvRows | None
     board: Tensorboard | None
 
     def close(self) -> None:
@@ -333,11 +335,6 @@ class Logs:
             for log in (self.metrics, self.evaluations, self.timing, self.board):
                 if log is not None:
                     stack.callback(log.close)
-
-
-def _nan_to_none(values: list[float]) -> list[float | None]:
-    """JSON has no NaN."""
-    return [None if np.isnan(value) else value for value in values]
 
 
 def _means(evaluation: Mapping[str, list[float]]) -> dict[str, float]:
