@@ -22,7 +22,7 @@ from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 from kibitz.core.errors import BadInput
-from kibitz.core.logs import log_once
+from kibitz.core.system.logs import log_once
 
 if TYPE_CHECKING:
     from kibitz.core.game import Game
@@ -80,6 +80,11 @@ def load(entry: EntryPoint) -> Any:
 
 def game_names() -> list[str]:
     return list(registered(GAMES))
+
+
+def is_built_in(name: str) -> bool:
+    """Whether the game is part of kibitz."""
+    return name in game_names() and registered(GAMES)[name].value.startswith("kibitz.")
 
 
 def usable_games() -> list[str]:

@@ -187,6 +187,15 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return adjusted
 
 
+def finite(value: Any) -> Any:
+    """NaN and infinity as None, because JSON has neither; also inside lists, tuples and dicts."""
+    if isinstance(value, dict):
+        return {str(key): finite(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
 def _worth(share: float, variance: float, count: float) -> float:
     """How many independent trials would have this variance of the share; `count` where there is none."""
     return share * (1 - share) / variance if variance > 0 and 0 < share < 1 else count

@@ -11,10 +11,8 @@ import pytest
 from tests.conformance.test_hint_examples import example
 
 pytestmark = [pytest.mark.conformance, pytest.mark.filterwarnings("ignore")]  # warnings of other packages
-# Not in the extra `conformance`, so skipped on CI as well: its dependencies outweigh one example.
-inspect_ai = pytest.importorskip(
-    "inspect_ai", reason="CI leaves Inspect AI out (boto3, debugpy, a terminal interface); run `pip install inspect-ai`"
-)
+# Skipped by `make conformance`, on CI as well: Inspect AI and the lock need different versions of fsspec.
+inspect_ai = pytest.importorskip("inspect_ai", reason="Inspect AI needs an environment of its own; run `make stacks`")
 
 
 def test_an_inspect_task_scores_an_episodes_points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,19 +13,20 @@ import pytest
 from kibitz.core.errors import BadInput
 from kibitz.core.work.executor import Item, Work, executor_for
 from kibitz.games import get_game
-from kibitz.studies import tournament
-from kibitz.studies.standings import standings
-from kibitz.studies.tournament import Plan, play
+from kibitz.studies.tournaments import tournament
+from kibitz.studies.tournaments.standings import standings
+from kibitz.studies.tournaments.tournament import TournamentPlan, play
 from tests.core.work_items import WORK, items, prepare, visible_gpus
 
 pytestmark = [
     pytest.mark.conformance,
+    pytest.mark.timed,  # alone: on a busy machine nodes miss heartbeats, and items wait for a processor
     pytest.mark.filterwarnings("ignore:.*os.fork:RuntimeWarning"),  # Ray starts programs after JAX was imported
     pytest.mark.filterwarnings("ignore::ResourceWarning"),  # Ray leaves files and sockets to the garbage collector
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
-PLAYERS = ("heuristic", "partner:conceder", "partner:mirror")
-BATCHES, BATCH_GAMES = 700, 2  # of each of the three pairings: 2,100 small items
+PLAYERS = ("heuristic", "partner:conceder")  # one pairing: each of the four workers compiles it for itself
+BATCHES, BATCH_GAMES = 2100, 2
 
 
 @pytest.fixture(scope="module")
@@ -42,14 +43,14 @@ def test_a_tournament_ends_with_the_same_table_after_a_node_was_killed(
 ) -> None:
     monkeypatch.setattr(tournament, "BATCH_GAMES", BATCH_GAMES)
     game = get_game("deal_or_no_deal")
-    plan = Plan(game, game.default_options, PLAYERS, BATCH_GAMES * BATCHES)
+    plan = TournamentPlan(game, game.default_options, PLAYERS, BATCH_GAMES * BATCHES)
     second = cluster.add_node(num_cpus=1, object_store_memory=100 << 20)
     played = killed = 0
 
     def progress(count: int) -> None:
         nonlocal played, killed
         played += count
-        if not killed and played > 1.5 * plan.episodes:
+        if not killed and played > plan.episodes / 2:
             for kind in list(second.all_processes.values()):
                 for process in kind:
                     os.kill(process.process.pid, signal.SIGKILL)
@@ -58,10 +59,10 @@ def test_a_tournament_ends_with_the_same_table_after_a_node_was_killed(
     with executor_for(ray=cluster.address) as executor:
         assert executor.workers == 2
         found = play(plan, tmp_path / "ray", progress=progress, executor=executor)
-    assert killed and played == 3 * plan.episodes
+    assert killed and played == plan.episodes
     with executor_for(workers=2) as executor:
         expected = play(plan, tmp_path / "local", executor=executor)
-    assert found.rows == expected.rows and len(found.rows) == 3 * BATCHES
+    assert found.rows == expected.rows and len(found.rows) == BATCHES
     tables = [standings(PLAYERS, plan.episodes, rows).as_dict() for rows in (found.rows, expected.rows)]
     assert repr(tables[0]) == repr(tables[1])
 

@@ -12,7 +12,7 @@ from kibitz.core.work.executor import Executor, Here
 from kibitz.core.work.processes import Processes
 from kibitz.evaluate.match import evaluate
 from kibitz.games import get_game
-from kibitz.teach.data import Lesson, write_rows
+from kibitz.teach.examples.data import Lesson, write_rows
 
 pytestmark = pytest.mark.conformance
 GAME = get_game("deal_or_no_deal")
@@ -42,8 +42,10 @@ def test_evaluations_and_rows_are_the_same_with_two_workers(tmp_path: Path) -> N
         assert repr(alone[name]) == repr(shared[name]), name
 
 
-def test_the_benchmark_of_workers_measures_speed_and_overhead() -> None:
+def test_the_benchmark_of_workers_measures_speed_and_overhead(monkeypatch: pytest.MonkeyPatch) -> None:
     from kibitz.bench import work
 
+    monkeypatch.setattr(work, "PLAYERS", ("random", "heuristic"))  # five processes compile them
+    monkeypatch.setattr(work, "GAMES_PER_ITEM", 8)
     found = work.run(2, items=2, rounds=1)
     assert found["speedup"] > 0 and found["one_worker_all_cores_s"] > 0 and 0 < found["ms_per_empty_item_local"] < 1000

@@ -17,7 +17,7 @@ from kibitz.train.config import Job
     ("values", "sentence"),
     [
         ({"train": {"gama": 0.9}}, "'train.gama'; did you mean 'gamma'"),
-        ({"train": {"qqq": 1}}, "'train.qqq'; choose one of clip, "),
+        ({"train": {"qqq": 1}}, "'train.qqq'; choose one of autoregressive, clip, "),
         ({"trian": {}}, "'trian'; did you mean 'train'"),
     ],
 )

@@ -7,7 +7,7 @@ from typing import IO
 
 import pytest
 
-from kibitz.core.paths import write_whole
+from kibitz.core.system.paths import write_whole
 
 
 def test_a_file_is_replaced_whole_through_its_link_and_keeps_its_mode(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from kibitz.core import interrupt
 from kibitz.core.errors import BadInput
+from kibitz.core.system import interrupt
 from kibitz.core.work.executor import Item, Work
 
 
@@ -64,6 +64,7 @@ def items(count: int, **more: Any) -> list[Item]:
 def main() -> None:
     """Prints the pids of two workers that never finish; given a file, of one that saves it when it has to end."""
     from kibitz.core.work.processes import Processes
+    from tests.core.work_items import WORK  # its functions by the names that a worker can import
 
     work = items(1, saves=sys.argv[1]) if sys.argv[1:] else items(2, tells=1, waits=1)
     for _ in Processes(2).run(WORK, work, lambda item, said: print(said["pid"], flush=True)):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from kibitz.core.play.events import Event
 from kibitz.core.play.player import BotPlayer
 from kibitz.core.words import act_of_fields, is_choice
 
-MAX_TURNS = 40  # whose words are checked
+MAX_TURNS = 40  # of an episode of random acts
 GARBAGE = ("", "?", "9" * 30, "\ud83c\udfcf no such move")
 
 
@@ -54,26 +54,38 @@ def _check_event(event: Event) -> None:
         assert not clash, f"`drawing.private` of seat {seat} uses the key 'reward', which step events need."
 
 
+class RandomEpisode:
+    """An episode of random acts, which need not reach its end; `state` and `history` follow it."""
+
+    def __init__(self, game: Game, settings: Any, seed: int) -> None:
+        self._table, self._settings, self._rng = table_for(game), settings, np.random.default_rng(seed)
+        self._luck = episode_luck(seed_key(seed), 0)
+        self.state, self.history = self._table.new(settings, self._luck), list[Mapping[str, Any]]()
+
+    def turns(self) -> Iterator[tuple[int, Any, Any, tuple[int, ...]]]:
+        """Seat, view, masks and act of every turn."""
+        for number in range(MAX_TURNS):
+            to_act = np.flatnonzero(np.asarray(self._table.to_act(self.state))).tolist()
+            if not to_act:
+                return
+            acts: list[Any] = [None, None]
+            for seat in to_act:
+                view, masks = self._table.observe(self._settings, self.state, seat)
+                acts[seat] = tuple(int(self._rng.choice(np.flatnonzero(mask))) for mask in masks)
+                yield seat, view, masks, acts[seat]
+            self.history += [{"seat": seat, "act": acts[seat]} for seat in to_act]
+            both = tuple(act or acts[1 - seat] for seat, act in enumerate(acts))
+            self.state = self._table.step(self._settings, self.state, both, self._luck, number)[0]
+
+
 def _check_words(game: Game, settings: Any, seed: int) -> None:
-    """Every function of `words` at every turn of an episode of random acts."""
-    table, rng = table_for(game), np.random.default_rng(seed)
-    luck = episode_luck(seed_key(seed), 0)
-    state, history = table.new(settings, luck), list[Mapping[str, Any]]()
-    for turn in range(MAX_TURNS):
-        to_act = np.flatnonzero(np.asarray(table.to_act(state))).tolist()
-        if not to_act:
-            return
-        acts: list[Any] = [None, None]
-        for seat in to_act:
-            view, masks = table.observe(settings, state, seat)
-            acts[seat] = tuple(int(rng.choice(np.flatnonzero(mask))) for mask in masks)
-            _check_position(game, settings, view, masks, history)
-            _check_text("words.act_text", game.words.act_text(acts[seat]))
-            reason = game.words.reason(settings, view, history, acts[seat])
-            assert isinstance(reason, str), f"`words.reason` should give text, which may be empty, not {reason!r}."
-        history += [{"seat": seat, "act": acts[seat]} for seat in to_act]
-        both = tuple(act or acts[1 - seat] for seat, act in enumerate(acts))
-        state = table.step(settings, state, both, luck, turn)[0]
+    """Every function of `words` at every turn."""
+    episode = RandomEpisode(game, settings, seed)
+    for _, view, masks, act in episode.turns():
+        _check_position(game, settings, view, masks, episode.history)
+        _check_text("words.act_text", game.words.act_text(act))
+        reason = game.words.reason(settings, view, episode.history, act)
+        assert isinstance(reason, str), f"`words.reason` should give text, which may be empty, not {reason!r}."
 
 
 def _check_position(game: Game, settings: Any, view: Any, masks: Any, history: list[Mapping[str, Any]]) -> None:

@@ -9,13 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from kibitz.core.chance import episode_luck, seed_key
+from kibitz.core.check.episodes import RandomEpisode
 from kibitz.core.game import SEATS, Game
-from kibitz.core.play.episode import table_for
 from kibitz.core.play.player import known_seat
 from kibitz.core.styles import PLAYER, style_scores
-
-MAX_TURNS = 40  # of the episode, which need not reach its end
 
 
 def check_styles(game: Game, settings: Any, seed: int) -> None:
@@ -44,24 +41,12 @@ def check_styles(game: Game, settings: Any, seed: int) -> None:
 
 def _watched(game: Game, settings: Any, seed: int) -> tuple[list[Any], Any, list[Mapping[str, Any]]]:
     """Each seat's notes, the last state and the acts that led to it."""
-    table, rng, luck = table_for(game), np.random.default_rng(seed), episode_luck(seed_key(seed), 0)
     notes = [game.styles.start(settings, seat) for seat in SEATS]
-    state, history = table.new(settings, luck), list[Mapping[str, Any]]()
-    for turn in range(MAX_TURNS):
-        to_act = np.flatnonzero(np.asarray(table.to_act(state))).tolist()
-        if not to_act:
-            break
-        acts: list[Any] = [None, None]
-        for seat in to_act:
-            view, masks = table.observe(settings, state, seat)
-            acts[seat] = tuple(int(rng.choice(np.flatnonzero(mask))) for mask in masks)
-            act = tuple(map(jnp.int32, acts[seat]))
-            notes[seat] = game.styles.watch(settings, notes[seat], known_seat(view, seat), act)
-        history += [{"seat": seat, "act": acts[seat]} for seat in to_act]
-        state = table.step(settings, state, tuple(act or acts[1 - seat] for seat, act in enumerate(acts)), luck, turn)[
-            0
-        ]
-    return notes, jax.device_get(state), history
+    episode = RandomEpisode(game, settings, seed)
+    for seat, view, _, chosen in episode.turns():
+        act = tuple(map(jnp.int32, chosen))
+        notes[seat] = game.styles.watch(settings, notes[seat], known_seat(view, seat), act)
+    return notes, jax.device_get(episode.state), episode.history
 
 
 def _shapes(tree: Any) -> Any:

@@ -33,7 +33,7 @@ class Seen(NamedTuple):
     masks: Any  # bool[sum of the heads' sizes]
 
 
-class Result(NamedTuple):
+class StepResult(NamedTuple):
     """What one call did to an environment."""
 
     now: Seen
@@ -45,18 +45,18 @@ class Result(NamedTuple):
     exchange: Any  # an Exchange if a wrapper reads it; otherwise empty, because every array that leaves takes time
 
 
-class Exchange(NamedTuple):
+class StepActs(NamedTuple):
     """The acts of one step."""
 
     own: Act  # the learner's
     reply: Any  # the opponent's, a `solo.Reply`
 
 
-class Batch:
+class EnvBatch:
     """A program for many environments; games are the last axis of every array in it.
 
-    `call(settings, envs, acts, reset, hold, one)` returns the environments and the packed `Result`, i32[rows, games].
-    `call_unpacked` takes actions and the charge for an illegal one instead, and returns a `Result` of arrays, games
+    `call(settings, envs, acts, reset, hold, one)` returns the environments and a packed `StepResult`, i32[rows, games].
+    `call_unpacked` takes actions and the charge for an illegal one instead, and returns a `StepResult` of arrays, games
     first. An environment starts its next episode where `reset` is set and stays unchanged where `hold` is; `one` is
     the number 1, which separates the kernels (`fusion_barrier`).
     """
@@ -85,7 +85,7 @@ class Batch:
 
         def call_unpacked(
             settings: Any, envs: EnvState, actions: Any, charge: Array, *rest: Array
-        ) -> tuple[EnvState, Result]:
+        ) -> tuple[EnvState, StepResult]:
             sizes = program.game.sizes
             acts = (_within(x, size) for x, size in zip(heads(actions), sizes, strict=True))
             after, result = self._step(settings, envs, tuple(acts), *rest)
@@ -100,7 +100,7 @@ class Batch:
 
     def _step(
         self, settings: Any, envs: EnvState, acts: Act, reset: Array, hold: Array, one: Array
-    ) -> tuple[EnvState, Result]:
+    ) -> tuple[EnvState, StepResult]:
         program, game, idle = self.program, self.program.game, reset | hold
 
         def legal(env: EnvState) -> tuple[Masks, Array]:
@@ -144,8 +144,8 @@ class Batch:
         see_all = jax.vmap(see, in_axes=-1, out_axes=-1)
         final = see_all(stepped, illegal) if same_step else ()
         now = see_all(after, illegal & ~over if same_step else illegal)
-        exchange = Exchange(said, reply) if self.replies else ()
-        return after, Result(now, final, scores, reward, over, illegal, exchange)
+        exchange = StepActs(said, reply) if self.replies else ()
+        return after, StepResult(now, final, scores, reward, over, illegal, exchange)
 
 
 def _within(values: Array, size: int) -> Array:
@@ -193,6 +193,6 @@ def batch_for(
     repair: Repair,
     heads: Callable[[Any], Act],
     replies: bool,
-) -> Batch:
+) -> EnvBatch:
     """Compiled once for all environments whose settings have the same shapes."""
-    return Batch(program, from_shapes(described), mode, repair, heads, replies)
+    return EnvBatch(program, from_shapes(described), mode, repair, heads, replies)

@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias, get_args
 import jax
 import jax.numpy as jnp
 
-from kibitz.core.envs.batch import Result, Seen
+from kibitz.core.envs.batch import Seen, StepResult
 from kibitz.core.errors import BadInput
 
 Arrays: TypeAlias = Literal["numpy", "jax", "torch"]
@@ -41,7 +41,7 @@ class DeviceArrays:
         observation = seen.observation if self._bare is None else seen.observation[self._bare]
         return observation, _infos(seen.info, self._every if mask is None else mask)
 
-    def stepped(self, result: Result, same_step: bool) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+    def stepped(self, result: StepResult, same_step: bool) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         """What `step` returns. Final observations and scores are whole batches: `_final_obs` says where they count."""
         observation, infos = self.seen(result.now)
         scores = _infos(result.scores, result.over)

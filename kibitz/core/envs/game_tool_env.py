@@ -21,7 +21,7 @@ from kibitz.core.play.episode import table_for
 from kibitz.core.play.player import BotPlayer
 from kibitz.core.play.resolve import ANY_PATH, Resolver, player_and_bot
 from kibitz.core.registry import load_game
-from kibitz.core.seed import fresh_seed
+from kibitz.core.system.seed import fresh_seed
 from kibitz.core.words import act_of_fields, is_choice
 
 MAX_ILLEGAL_ACTS = 3  # in a row; a bot's act replaces the last of them

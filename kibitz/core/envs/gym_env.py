@@ -19,6 +19,7 @@ from kibitz.core.game import Game
 from kibitz.core.play.episode import table_for
 
 SAMPLED_STARTS = 64  # first positions that `first_masks` samples
+MAX_COPIED = 1024  # settings, in numbers, that a step copies; more (a data set's contexts) stay on the device
 
 
 class Entry(NamedTuple):
@@ -61,7 +62,8 @@ class GameEnv(gymnasium.Env[Any, Any]):
         self.render_mode = render_mode
         self.program = program_for(setup.game, setup.opponent, self.form.observe(setup.game), self.form.end_info)
         self._compiled = single_for(self.program, shapes_of(self.settings))
-        self._settings = jnp.asarray(self._compiled.settings.write(self.settings))
+        settings = self._compiled.settings.write(self.settings)
+        self._settings = jnp.asarray(settings)
         flat_tree = self._compiled.flat_tree
         (_, places, scores), (_, shapes, score_shapes), (_, dtypes, score_dtypes) = (
             jax.tree.unflatten(flat_tree.tree, leaves)
@@ -70,7 +72,11 @@ class GameEnv(gymnasium.Env[Any, Any]):
         self._observation = _entries(places.observation, shapes.observation, dtypes.observation)
         self._info = _entries(places.info, shapes.info, dtypes.info)
         self._scores = _entries(scores, score_shapes, score_dtypes)
-        self._input = np.zeros(self._compiled.env.size + len(self.game.heads), np.int32)  # state and act of a step
+        # of a step: settings, state and act
+        self._input = np.concatenate([settings, np.zeros(self._compiled.env.size + len(self.game.heads), np.int32)])
+        self._is_act = slice(len(settings) + self._compiled.env.size, None)
+        self._is_state, self._state_size = slice(len(settings), self._is_act.start), self._compiled.env.size
+        self._copies = len(settings) <= MAX_COPIED
         self._reward, self._ends, self._ended = places.reward.start, places.over.start, places.ended.start
         self._reply_acted, self._reply_act = places.reply.acted.start, [part.start for part in places.reply.act]
         starts = [where.start for where in places.masks]
@@ -127,10 +133,12 @@ class GameEnv(gymnasium.Env[Any, Any]):
         if max(act) >= self._narrowest or min(act) < 0:
             # a value too large for a machine word is illegal or does not matter
             act = [min(max(value, -1), size) for value, size in zip(act, self.game.sizes, strict=True)]
-        size = self._compiled.env.size
-        self._input[:size] = self._shown[:size]
-        self._input[size:] = act
-        self._vector = self._compiled.advance_joined(self._settings, self._input)
+        self._input[self._is_act] = act
+        if self._copies:
+            self._input[self._is_state] = self._shown[: self._state_size]
+            self._vector = self._compiled.advance_joined(self._input)
+        else:
+            self._vector = self._compiled.advance(self._settings, self._vector, self._input[self._is_act])
         over = self._fetch()
         observation, info = self._read(illegal=bool(wrong))
         reals = self._shown.view(np.float32)

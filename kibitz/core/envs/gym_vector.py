@@ -13,7 +13,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space, create_empty_array
 from numpy.typing import NDArray
 
-from kibitz.core.envs.batch import Batch, Result, Seen, batch_for
+from kibitz.core.envs.batch import EnvBatch, Seen, StepResult, batch_for
 from kibitz.core.envs.device_arrays import Arrays, DeviceArrays
 from kibitz.core.envs.gym_spaces import batched_heads
 from kibitz.core.envs.program import EnvState, program_for, shapes_of
@@ -81,7 +81,7 @@ class GameVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
         self._acts: NDArray[np.int32] = np.zeros((len(setup.game.heads), num_envs), np.int32)
 
     @cached_property
-    def batch(self) -> Batch:
+    def batch(self) -> EnvBatch:
         form, described = self.form, shapes_of(self.settings)
         acts = form.repair(self.options), form.heads
         return batch_for(self._program, described, self.autoreset_mode, *acts, self.keep_replies)
@@ -181,9 +181,9 @@ class GameVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
         self._rows = Rows(batch.layout, packed)
         return self._rows
 
-    def _call_on_device(self, actions: Any, resets: Any, hold: Any) -> Result:
+    def _call_on_device(self, actions: Any, resets: Any, hold: Any) -> StepResult:
         charge = np.float32(self.options.charge)
-        result: Result
+        result: StepResult
         self._envs, result = self.batch.call_unpacked(self.settings, self._envs, actions, charge, resets, hold, ONE)
         self._masks = result.now.masks
         return result

@@ -20,7 +20,7 @@ from kibitz.core.act import Act, Masks
 from kibitz.core.bots import Bot
 from kibitz.core.chance import episode_luck, seed_key, uniforms
 from kibitz.core.game import Game, game_over
-from kibitz.core.solo import Against, Reply, Solo, against
+from kibitz.core.solo import Against, OpponentReply, Solo, against
 from kibitz.core.xla.flat_tree import FlatTree
 from kibitz.core.xla.jit import jit_single
 
@@ -107,7 +107,7 @@ class Program:
         env = env._replace(solo=self.play.layout.pack(solo), pending_reward=rewards[0])
         return env, self._show(settings, solo, jnp.float32(0), jnp.bool_(False), reply)
 
-    def _show(self, settings: Any, solo: Solo, reward: Array, over: Array, reply: Reply) -> Shown:
+    def _show(self, settings: Any, solo: Solo, reward: Array, over: Array, reply: OpponentReply) -> Shown:
         rules = self.game.rules
         view, masks = rules.view(settings, solo.state, 0), rules.legal(settings, solo.state, 0)
         observation, info = self.observe(settings, view, masks)
@@ -132,8 +132,11 @@ class Single:
         self.fresh = jit_single(lambda s, v: call(program.fresh, s, v))
         self.place = jit_single(lambda s, v, state: call(program.place, s, v, state))
         self.advance = jit_single(lambda s, v, act: call(program.advance, s, v, tuple(act)))
-        # fewer arguments cost less: the state and the act in one array
-        self.advance_joined = jit_single(lambda s, v: call(program.advance, s, v, tuple(v[self.env.size :])))
+        # fewer arguments cost less: settings, state and act in one array
+        ends = self.settings.size, self.settings.size + self.env.size
+        self.advance_joined = jit_single(
+            lambda v: call(program.advance, v[: ends[0]], v[ends[0] : ends[1]], tuple(v[ends[1] :]))
+        )
 
     def _call(self, function: Any, settings: Array, vector: Array, *rest: Any) -> Array:
         unpacked = self.settings.unpack(settings)

@@ -67,7 +67,7 @@ def seat_options(options: type[Options]) -> type[Any]:
 
 
 @lru_cache(maxsize=64)
-def env_options(options: type[Options]) -> type[Options]:
+def _env_options(options: type[Options]) -> type[Options]:
     """A game's options and those that every environment has."""
     return create_model(
         f"{options.__name__}OfEnv",
@@ -77,7 +77,7 @@ def env_options(options: type[Options]) -> type[Options]:
 
 
 @lru_cache(maxsize=32)
-def features_and_mask(game: Game, limit: float = FEATURE_LIMIT) -> Observe:
+def _features_and_mask(game: Game, limit: float = FEATURE_LIMIT) -> Observe:
     """Observation: the feature vector. Info: the heads' masks, concatenated."""
 
     def observe(settings: Any, view: Any, masks: Masks) -> tuple[dict[str, Array], dict[str, Array]]:
@@ -88,22 +88,22 @@ def features_and_mask(game: Game, limit: float = FEATURE_LIMIT) -> Observe:
 
 
 @lru_cache(maxsize=32)
-def feature_count(game: Game) -> int:
+def _feature_count(game: Game) -> int:
     rules, settings = game.rules, game.default_settings
     view = jax.eval_shape(lambda: game.learning.features(settings, rules.view(settings, game.example, 0)))
     return int(view.shape[0])
 
 
 def feature_space(setup: EnvSetup, limit: float = FEATURE_LIMIT) -> spaces.Box:
-    return spaces.Box(-limit, limit, (feature_count(setup.game),), np.float32)
+    return spaces.Box(-limit, limit, (_feature_count(setup.game),), np.float32)
 
 
-def own_scores(scores: Mapping[str, Any]) -> dict[str, Any]:
+def _own_scores(scores: Mapping[str, Any]) -> dict[str, Any]:
     """The learner's number of every measure."""
     return {name: value[0] for name, value in scores.items()}
 
 
-def only_choices(masks: Masks, act: Act) -> Act:
+def _only_choices(masks: Masks, act: Act) -> Act:
     """A head with one legal value takes it whatever the action says."""
     return tuple(
         jnp.where(jnp.sum(mask, axis=0) == 1, jnp.argmax(mask, axis=0).astype(jnp.int32), value)
@@ -117,16 +117,16 @@ class Form:
 
     env_id: str = ""  # for messages; default `Kibitz/<Name>-v0`
     options: type[Options] | None = None  # every keyword; default `env_options(game.options)`
-    observe: Callable[[Game], Observe] = features_and_mask
+    observe: Callable[[Game], Observe] = _features_and_mask
     bare: str | None = "features"  # this entry alone is the observation; None: the observation is the dict
     observation_space: Callable[[EnvSetup], spaces.Space[Any]] = feature_space
     action_space: Callable[[EnvSetup], spaces.Space[Any]] = lambda setup: MaskableMultiDiscrete(list(setup.game.sizes))
     action_batch: Callable[[EnvSetup, int], spaces.Space[Any]] = lambda setup, n: MaskableBatch(setup.game.sizes, n)
     """The action space of n environments. Here as in `action_space`, `sample` takes `action_masks()`."""
-    end_info: EndInfo = own_scores
+    end_info: EndInfo = _own_scores
     heads: Callable[[Any], tuple[Any, ...]] = lambda actions: tuple(actions.T)
     """The actions of many environments -> the values of each head; in NumPy or JAX."""
-    repair: Callable[[Any], Callable[[Masks, Act], Act]] = lambda options: only_choices
+    repair: Callable[[Any], Callable[[Masks, Act], Act]] = lambda options: _only_choices
     """options -> masks and acts with games last -> the acts that the vector environment takes them for."""
     flat: Callable[[Any, Any], NDArray[np.float32]] | None = None
     """options, observation of one or of many -> f32[..., n] in 0..1, for networks; None: it is a vector already."""
@@ -139,7 +139,7 @@ def prepare(game: str | Game, given: Mapping[str, Any], form: Form = GENERIC) ->
     """Raises BadInput before anything is built. A record is used unchanged; a name gets one that fits the options."""
     record = load_game(game) if isinstance(game, str) else game
     base: Any = record.options
-    model = form.options or env_options(base)
+    model = form.options or _env_options(base)
     where = f"option of {form.env_id or generic_env_id(record.name)}"
     options: Any = model.read({**dict(record.default_options), **given}, where)
     if isinstance(game, str):

@@ -18,11 +18,11 @@ from typing import Literal, NamedTuple, TypeAlias
 from kibitz.core.bots import Bot, mixed
 from kibitz.core.errors import BadInput, NotFound
 from kibitz.core.game import Game
-from kibitz.core.logs import log_once
 from kibitz.core.options import PlayerSpec
 from kibitz.core.play.custom import OBJECT_NAME, imported_player
 from kibitz.core.play.player import BotPlayer, Player
 from kibitz.core.registry import PLAYERS, load, registered
+from kibitz.core.system.logs import log_once
 
 log = logging.getLogger("kibitz")
 MAX_BOTS_IN_MIX = 16  # all of them choose, one is used

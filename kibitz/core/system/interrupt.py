@@ -20,10 +20,12 @@ from typing import NoReturn
 EXIT_CODE = 130
 GRACE_SECONDS = 0.5  # for the main thread to react
 FINISH_SECONDS = 20.0  # for a command that has reacted to end in its own way
+NOTICE_SECONDS = 1.0  # for the watching thread to have seen a signal that came before, also on a busy machine
 SHOW_CURSOR = "\x1b[?25h"  # a progress bar hides it
 
 _in_charge = threading.RLock()  # held by the thread that ends the process
 _rescues: list[Callable[[], None]] = []
+_arrived = threading.Event()
 
 
 def watch() -> None:
@@ -33,6 +35,11 @@ def watch() -> None:
     signal.set_wakeup_fd(writing, warn_on_full_buffer=False)  # the C handler writes here at once
     report, sys.unraisablehook = sys.unraisablehook, lambda lost: _report(lost, report)
     threading.Thread(target=_wait_and_end, args=(reading,), name="interrupt", daemon=True).start()
+
+
+def arrived() -> bool:
+    """Whether an exception may be Ctrl-C in disguise: an extension that is being loaded raises an ImportError."""
+    return _arrived.wait(NOTICE_SECONDS)
 
 
 def finishing() -> None:
@@ -66,6 +73,13 @@ def exit_now(code: int) -> NoReturn:
     os._exit(code)
 
 
+def stop_now() -> NoReturn:
+    """Ends the process after Ctrl-C, and says so."""
+    with suppress(OSError, ValueError):
+        sys.stderr.write(f"{SHOW_CURSOR if sys.stderr.isatty() else ''}kibitz: stopped.\n")
+    exit_now(EXIT_CODE)
+
+
 def _report(lost: sys.UnraisableHookArgs, report: Callable[[sys.UnraisableHookArgs], object]) -> None:
     """Does not print an interrupt that a library's callback swallowed: the watching thread ends the process."""
     if not issubclass(lost.exc_type, KeyboardInterrupt):
@@ -75,11 +89,10 @@ def _report(lost: sys.UnraisableHookArgs, report: Callable[[sys.UnraisableHookAr
 def _wait_and_end(reading: int) -> None:
     while os.read(reading, 1) != bytes([signal.SIGINT]):
         pass
+    _arrived.set()
     main = threading.main_thread()
     main.join(GRACE_SECONDS)
     if not _in_charge.acquire(blocking=False):
         main.join(FINISH_SECONDS)
     save_all()
-    with suppress(OSError, ValueError):
-        sys.stderr.write(f"{SHOW_CURSOR if sys.stderr.isatty() else ''}kibitz: stopped.\n")
-    exit_now(EXIT_CODE)
+    stop_now()

@@ -14,7 +14,7 @@ from typing import IO, Any
 from kibitz.core.errors import BadInput
 
 SMALL_BYTES = 1 << 20
-PACKAGE = Path(__file__).parent.parent
+PACKAGE = Path(__file__).parents[2]
 SHIPPED = (PACKAGE / "configs", PACKAGE.parent / "configs")  # in a wheel, in a checkout
 
 
@@ -50,7 +50,7 @@ def find(path: str | Path) -> Path:
 
 
 def read_small(path: Path, max_bytes: int = SMALL_BYTES) -> bytes:
-    """A file that somebody else may have written. OSError for a pipe, which could block, and for a huge file."""
+    """A file from another process or user. OSError for a pipe, which could block, and for a huge file."""
     if not path.is_file():
         raise FileNotFoundError(errno.ENOENT, "not a regular file", str(path))
     with path.open("rb") as file:
@@ -61,7 +61,7 @@ def read_small(path: Path, max_bytes: int = SMALL_BYTES) -> bytes:
 
 
 def read_json(path: Path) -> Any:
-    """The value in a small JSON file that somebody else may have written; None if there is none."""
+    """The value in a small JSON file from another process or user; None if there is none."""
     try:
         return json.loads(read_small(path))
     except (OSError, ValueError, RecursionError):

@@ -1,1 +1,1 @@
-"""Work in items that any process on any machine can do: here, in local processes, or on a Ray cluster."""
+"""Work in items, done here, in local processes, or on a Ray cluster. What an item computes is its caller's business."""

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any, Literal, Protocol, Self
 
 from kibitz.core.errors import BadInput
-from kibitz.core.logs import log_once
+from kibitz.core.system.logs import log_once
 
 log = logging.getLogger("kibitz.core")
 MAX_ATTEMPTS = 3  # of an item whose workers are lost
@@ -64,7 +64,7 @@ class Executor(Protocol):
     def __exit__(self, *_: object) -> None: ...
 
 
-def no_report(item: Item, said: Any) -> None:
+def _no_report(item: Item, said: Any) -> None:
     pass
 
 
@@ -73,7 +73,7 @@ class Here:
 
     workers = 1
 
-    def run(self, work: Work, items: Iterable[Item], report: Report = no_report) -> Iterator[tuple[Item, Any]]:
+    def run(self, work: Work, items: Iterable[Item], report: Report = _no_report) -> Iterator[tuple[Item, Any]]:
         context = work.prepare(work.spec) if work.here is None else work.here
         for item in items:
             yield item, work.perform(context, item.arguments | item.more(), partial(report, item))
@@ -114,7 +114,7 @@ class Pool(ABC):
     def __enter__(self) -> Self:
         return self
 
-    def run(self, work: Work, items: Iterable[Item], report: Report = no_report) -> Iterator[tuple[Item, Any]]:
+    def run(self, work: Work, items: Iterable[Item], report: Report = _no_report) -> Iterator[tuple[Item, Any]]:
         waiting, again = iter(items), deque[Item]()
         running: set[Item] = set()
         attempts: Counter[Item] = Counter()

@@ -1,34 +1,41 @@
 """Items in processes of this machine.
 
 A worker ends as soon as the pipe to the process that started it closes, so whatever ends that process, even `kill -9`,
-leaves no worker behind.
+leaves no worker behind. A worker never imports the program that started it, as those of `multiprocessing` do: that
+program may come from standard input, or start workers itself when it is imported.
 """
 
 from __future__ import annotations
 
-import multiprocessing
+import json
 import os
 import pickle
 import signal
+import subprocess
+import sys
 import threading
 import traceback
 from dataclasses import dataclass, field
-from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
+from multiprocessing.connection import Connection, Pipe, wait
 from queue import SimpleQueue
 from typing import Any
 
-from kibitz.core import interrupt
+from kibitz.core.system import interrupt
 from kibitz.core.work.cores import usable_cores, use_cores
 from kibitz.core.work.executor import Event, Item, Pool, Work
 
 SAVE_SECONDS = 5.0  # for a worker to keep the training that it was doing
-_SPAWN = multiprocessing.get_context("spawn")  # a forked JAX would hang
+_START = """
+import json, sys
+sys.path[:] = json.loads(sys.argv[1])
+from kibitz.core.work.processes import serve
+serve(*map(int, sys.argv[2:]))
+"""
 
 
 @dataclass
 class _Worker:
-    process: BaseProcess
+    process: subprocess.Popen[bytes]
     connection: Connection
     trains: bool  # and so has every core
     item: Item | None = None  # that it is working on
@@ -36,9 +43,11 @@ class _Worker:
 
     def end(self) -> None:
         self.connection.close()  # the worker saves what it can and exits; harmless the second time
-        self.process.join(SAVE_SECONDS)
-        self.process.kill()
-        self.process.join()
+        try:
+            self.process.wait(SAVE_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
 
 
 class Processes(Pool):
@@ -68,10 +77,17 @@ class Processes(Pool):
             pass
 
     def _start(self, trains: bool) -> _Worker:
-        ours, theirs = _SPAWN.Pipe()
-        name, cores = f"kibitz-worker-{len(self._alive)}", None if trains else self.cores_each
-        process = _SPAWN.Process(target=_serve, args=(theirs, cores), name=name, daemon=True)
-        process.start()
+        ours, theirs = Pipe()
+        cores = 0 if trains else self.cores_each
+        path = json.dumps([entry for entry in sys.path if isinstance(entry, str)])  # Python ignores other entries, too
+        # -P: a file `json.py` in the current folder would replace Python's own
+        words = [sys.executable, "-P", "-c", _START, path, str(theirs.fileno()), str(cores)]
+        # Ctrl-C reaches all processes of a terminal; the first one decides. A worker starts and stays with it blocked.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            process = subprocess.Popen(words, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()])
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         theirs.close()  # the worker has the only copy, so its death closes the pipe
         worker = _Worker(process, ours, trains)
         self._alive.append(worker)
@@ -90,7 +106,7 @@ class Processes(Pool):
             except (EOFError, OSError):
                 self._alive.remove(worker)
                 worker.end()
-                events.append((item, "lost", f"exit code {worker.process.exitcode}"))
+                events.append((item, "lost", f"exit code {worker.process.returncode}"))
                 continue
             if kind != "report":
                 worker.item = None
@@ -111,11 +127,11 @@ class Processes(Pool):
             worker.end()
 
 
-def _serve(connection: Connection, cores: int | None) -> None:
-    """A worker's whole life."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes of a terminal; the first one decides
+def serve(pipe: int, cores: int) -> None:
+    """A worker's whole life. It talks through an open file, and uses all cores if `cores` is 0."""
+    connection = Connection(pipe)
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # several workers may share a GPU
-    if cores is not None:
+    if cores:
         use_cores(cores)
     inbox: SimpleQueue[bytes] = SimpleQueue()
     threading.Thread(target=_receive, args=(connection, inbox), daemon=True).start()
