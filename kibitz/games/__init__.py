@@ -11,7 +11,18 @@ from kibitz.core.registry import load_game as get_game
 if TYPE_CHECKING:
     from kibitz.core.play.packs import Pack
 
-__all__ = ["env_ids", "game_names", "get_environment", "get_game", "get_pack", "pack_names", "usable_games"]
+DEFAULT_GAME = "deal_or_no_deal"  # of a command or function that names no game
+
+__all__ = [
+    "DEFAULT_GAME",
+    "env_ids",
+    "game_names",
+    "get_environment",
+    "get_game",
+    "get_pack",
+    "pack_names",
+    "usable_games",
+]
 
 
 def pack_names(game: str) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from kibitz.games.deal_or_no_deal.options import NegotiationOptions
 MATTERS = np.array([[True, *[act_type in (rules.PROPOSE, rules.INSIST, rules.END)] * 3] for act_type in range(5)])
 
 
-def contexts_options(name: str) -> dict[str, Any]:
+def _contexts_options(name: str) -> dict[str, Any]:
     """Options for `uniform` contexts, or for those of a file."""
     if name == "uniform":
         return {}
@@ -83,7 +83,7 @@ def build(max_count: int = 4, revealed: bool = False, past_offers: int = 0) -> G
             page=Page(Path(__file__).parent / "ui", "deal_or_no_deal.js"),
         ),
         styles=styles.play_styles(max_count),
-        contexts=contexts_options,
+        contexts=_contexts_options,
         tool_env=_tool_env,
         starts=(
             QuickStart("Bargain with Bayes", ("human", "bayes")),

@@ -12,7 +12,7 @@ from pydantic.json_schema import JsonSchemaValue
 
 from kibitz.core.options import OPERATOR, Options
 from kibitz.games.deal_or_no_deal import contexts
-from kibitz.games.deal_or_no_deal.bots.partner import KINDS, Row, styles
+from kibitz.games.deal_or_no_deal.bots.partner import KINDS, PartnerRow, styles
 from kibitz.games.deal_or_no_deal.rules import MAX_UTILITY, Settings
 
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
@@ -110,10 +110,10 @@ class NegotiationOptions(Options):
             ladders=((), ()),
         )
 
-    def _rows(self) -> list[Row]:
+    def _rows(self) -> list[PartnerRow]:
         # in thousandths, like the partner's own threshold, so that ceiling and reference agree with what it accepts
         low, high, insist = (round(share, 3) for share in (*self.threshold_range, self.insist_threshold))
-        plain = Row(low=low, high=high, insist_gap=(low + high) / 2 - insist)
+        plain = PartnerRow(low=low, high=high, insist_gap=(low + high) / 2 - insist)
         kinds = {**KINDS, "heuristic": plain}
         return [kinds[kind]._replace(weight=weight) for kind, weight in self.mix.items()]
 

@@ -86,7 +86,7 @@ def minus(a: Items, b: Items) -> Items:
     return Items(a.books - b.books, a.hats - b.hats, a.balls - b.balls)
 
 
-def at_most(a: Items, b: Items) -> Array:
+def _at_most(a: Items, b: Items) -> Array:
     """Whether a is at most b, for every type."""
     return jnp.asarray((a.books <= b.books) & (a.hats <= b.hats) & (a.balls <= b.balls))
 
@@ -99,7 +99,7 @@ def is_offer(act_type: Array) -> Array:
     return (act_type == PROPOSE) | (act_type == INSIST)
 
 
-def items_at(index: Array, base: int) -> Items:
+def _items_at(index: Array, base: int) -> Items:
     """The three digits of an index, least significant first."""
     rest = lax.div(index, base)
     return Items(lax.rem(index, base), lax.rem(rest, base), lax.div(rest, base))
@@ -122,7 +122,7 @@ def new(settings: Settings, u: Array) -> State:
         if settings.budget_table.shape[0]:
             index = digits[0] + span * (digits[1] + span * digits[2])
             vectors = [settings.budget_table[index, vector] for vector in vectors]
-        mine, theirs = (items_at(vector, MAX_UTILITY + 1) for vector in vectors)
+        mine, theirs = (_items_at(vector, MAX_UTILITY + 1) for vector in vectors)
     seat = (rest >= settings.agent_starts).astype(jnp.int32)
     return start(settings, counts, mine, theirs, seat)
 
@@ -166,7 +166,7 @@ def step(settings: Settings, state: State, acts: tuple[Act, Act], u: Array) -> t
     other_claim = where(first, state.claims[1], state.claims[0])
     rest = minus(state.counts, other_claim)
 
-    fits = at_most(keep, state.counts) & at_most(Items(0, 0, 0), keep)
+    fits = _at_most(keep, state.counts) & _at_most(Items(0, 0, 0), keep)
     known = (act_type >= PROPOSE) & (act_type <= END)
     allowed = jnp.where(act_type == AGREE, is_offer(other_act), known & (fits | (act_type == DISAGREE)))
     act_type = jnp.where(allowed, act_type, DISAGREE)

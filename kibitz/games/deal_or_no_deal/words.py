@@ -47,10 +47,11 @@ def called(event: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _name(player: str) -> str:
-    """`policy:runs/first-try` becomes `policy first-try`, and `human` becomes `the person`."""
+    """`policy:runs/first-try` becomes `policy first-try`, `llm:auto` `model auto`, and `human` `the person`."""
     kind, _, rest = player.partition(":")
     if kind == "human":
         return "the person"
+    kind = "model" if kind == "llm" else kind
     return f"{kind} {rest.rstrip('/').rsplit('/', 1)[-1]}" if rest else kind
 
 

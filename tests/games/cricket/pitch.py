@@ -10,9 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from kibitz.core.xla.jit import jit_single
+from kibitz.games.cricket.drawing.scorecard import Innings
 from kibitz.games.cricket.laws import state as state_
 from kibitz.games.cricket.laws import step as laws
-from kibitz.games.cricket.model.delivery import FOUR, HOWS, ONE, SIX, WICKET, WIDE
+from kibitz.games.cricket.model.delivery import FOUR, HOWS, ONE, RUN_OUT, SIX, WICKET, WIDE
 from kibitz.games.cricket.options import CricketOptions
 
 NEUTRAL = tuple(np.int32(x) for x in (2, 2, 1, 0, 0))
@@ -84,6 +85,20 @@ def may(settings: Any, state: Any) -> set[int]:
     return set(np.flatnonzero(np.asarray(mask)).tolist())
 
 
+def adds_up(card: Innings) -> bool:
+    """Whether batters, bowlers, extras and falls of wickets agree with the totals."""
+    run_outs = sum(batter.how == HOWS[RUN_OUT] for batter in card.batters)
+    byes = card.extras["byes"] + card.extras["leg_byes"]
+    return (
+        card.total == sum(b.runs for b in card.batters) + sum(card.extras.values())
+        and card.wickets == sum(b.wickets for b in card.bowlers) + run_outs
+        and card.legal == sum(b.balls for b in card.bowlers)
+        and card.total == sum(b.runs for b in card.bowlers) + byes
+        and card.wickets == len(card.falls) == sum(bool(b.how) for b in card.batters)
+    )
+
+
 __all__ = [
-    "FOUR", "ONE", "SIX", "WICKET", "WIDE", "begin", "bowler", "certain", "legal", "may", "next_in", "plain", "play",
+    "FOUR", "ONE", "SIX", "WICKET", "WIDE", "adds_up", "begin", "bowler", "certain", "legal", "may", "next_in", "plain",
+    "play",
 ]  # fmt: skip

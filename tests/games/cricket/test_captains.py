@@ -258,8 +258,8 @@ def test_the_embedded_model_plays_a_ball_without_the_fallback() -> None:
 
 def test_a_prompt_names_players_and_legal_values_and_starts_with_a_constant_part() -> None:
     from kibitz.core.chance import episode_luck, seed_key
-    from kibitz.core.paths import find
     from kibitz.core.play.episode import table_for
+    from kibitz.core.system.paths import find
     from kibitz.llm.answers.answer import Answer
     from kibitz.llm.answers.prompt import Prompt
 

@@ -216,7 +216,8 @@ def test_a_four_finds_a_gap_on_the_rope(field: str) -> None:
 
 def test_a_person_is_told_what_each_choice_risks() -> None:
     from kibitz.core.play.episode import table_for
-    from kibitz.games.cricket.words.notes import choice_notes
+    from kibitz.games.cricket.model.delivery import TYPES
+    from kibitz.games.cricket.words.notes import STYLES, choice_notes
 
     settings, state = plain(overs=2), begin()
     batting, bowling = (table_for(game()).observe(settings, state, seat) for seat in (0, 1))
@@ -227,3 +228,4 @@ def test_a_person_is_told_what_each_choice_risks() -> None:
     notes = choice_notes(settings, *bowling)
     assert len(notes["plan"]) == len(PLANS)
     assert all("1 over left" in note and "runs" in note for note in notes["bowler"])
+    assert set(STYLES) == set(TYPES) and all(note.split(" · ")[0] in STYLES.values() for note in notes["bowler"])

@@ -25,6 +25,7 @@ from kibitz.games.cricket.laws.shaping import chance
 from kibitz.games.cricket.model.tactics import INTENTS, PLANS
 from kibitz.games.cricket.options import CricketOptions
 from kibitz.players import player_named
+from tests.games.cricket.pitch import adds_up
 from tests.games.cricket.tool_calls import Scripted, ball, begin, call, names, open_values, play_out, tool
 
 BATTING = ["analyze_situation", "set_batting_plan", "choose_next_batter", "play_delivery"]
@@ -205,7 +206,7 @@ def test_the_same_seed_and_acts_give_the_same_match_as_play_episode(side: str) -
 def test_the_scorecard_in_observations_adds_up() -> None:
     env, obs = begin(seed=2, max_overs=5)
     seen = play_out(env, obs, seed=1)
-    assert all(innings.adds_up() for innings in env._tally.card.innings)
+    assert all(adds_up(innings) for innings in env._tally.card.innings)
     for shown in seen:
         assert len(shown.last_balls) <= 12
         assert [batter["on_strike"] for batter in shown.batters] == [True, False]

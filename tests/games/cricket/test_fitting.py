@@ -215,6 +215,7 @@ def test_tables_without_a_season_contain_the_other_seasons() -> None:
 
 
 @needs_tables
+@pytest.mark.optimised
 @pytest.mark.conformance  # fits twice, with few matches
 def test_cross_validation_predicts_every_season_once() -> None:
     said: list[str] = []
@@ -231,6 +232,7 @@ def test_cross_validation_predicts_every_season_once() -> None:
 
 
 @needs_tables
+@pytest.mark.optimised
 @pytest.mark.conformance  # a whole fit, with one round
 def test_a_fit_can_be_used_by_its_name(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def only_twenty_overs(fitted: dict[str, Any], tables: Tables) -> None:

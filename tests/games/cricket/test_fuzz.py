@@ -80,10 +80,6 @@ def fuzz(calls: int, seed: int) -> int:
     return refused
 
 
-def test_random_and_malformed_calls_are_all_answered() -> None:
-    assert fuzz(1_000, seed=1) > 400
-
-
 @pytest.mark.conformance
-def test_forty_thousand_random_and_malformed_calls_are_all_answered() -> None:
-    assert fuzz(40_000, seed=2) > 16_000
+def test_ten_thousand_random_and_malformed_calls_are_all_answered() -> None:
+    assert fuzz(10_000, seed=2) > 4_000

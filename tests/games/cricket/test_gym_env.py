@@ -135,6 +135,7 @@ def test_an_illegal_choice_becomes_a_legal_one_and_info_says_so() -> None:
     np.testing.assert_array_equal(after[0], after[1])
 
 
+@HEAVY
 def test_samples_take_the_masks_of_one_environment_and_of_many() -> None:
     env, many = make(max_overs=2), CricketVectorEnv(2, max_overs=2)
     _, info = env.reset(seed=1)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from kibitz.games.cricket.laws import step as laws
-from kibitz.games.cricket.model.delivery import BYE, DOT, HOWS, NO_BALL, NOBODY
+from kibitz.games.cricket.model.delivery import BYE, DOT, HOWS, NO_BALL, NO_PLAYER
 from kibitz.games.cricket.model.par import powerplay_balls
 from tests.games.cricket.pitch import (
     FOUR,
@@ -44,7 +44,7 @@ def test_a_boundary_does_not_change_the_strike() -> None:
 
 def test_the_end_of_an_over_changes_the_strike() -> None:
     after = play(certain(plain(), DOT), begin(legal=5, bowler=9))
-    assert (int(after.striker), int(after.bowler), int(after.last_bowler)) == (1, NOBODY, 9)
+    assert (int(after.striker), int(after.bowler), int(after.last_bowler)) == (1, NO_PLAYER, 9)
 
 
 def test_an_odd_run_off_the_last_ball_keeps_the_strike() -> None:

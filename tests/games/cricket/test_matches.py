@@ -20,8 +20,9 @@ from kibitz.games.cricket.drawing.scorecard import Scorecard
 from kibitz.games.cricket.laws import start
 from kibitz.games.cricket.laws import state as state_
 from kibitz.games.cricket.laws import step as laws
-from kibitz.games.cricket.model.delivery import NOBODY
+from kibitz.games.cricket.model.delivery import NO_PLAYER
 from kibitz.games.cricket.options import CricketOptions
+from tests.games.cricket.pitch import adds_up
 
 MATCHES = 100_000
 
@@ -46,7 +47,7 @@ def broken_laws(settings: Any, before: Any, after: Any) -> Any:
         (after.striker != after.other) | after.over,
         jnp.stack([n <= limit for n in overs]).all() | ~same,
         jnp.stack([mask.any() for mask in masks]).all(),
-        (ball.bowler != before.last_bowler) | (before.bowler != NOBODY),
+        (ball.bowler != before.last_bowler) | (before.bowler != NO_PLAYER),
         (after.winner != state_.UNDECIDED) == after.over,
         ~after.over | (after.winner == state_.TIE) | (after.score != after.first),
     ]
@@ -54,6 +55,7 @@ def broken_laws(settings: Any, before: Any, after: Any) -> Any:
     return jnp.where(live, bad, 0)
 
 
+@pytest.mark.optimised
 @pytest.mark.conformance  # slow to compile and to run
 def test_no_law_is_broken_in_a_hundred_thousand_random_matches() -> None:
     """Short matches with random choices make all-outs, ties and super overs common."""
@@ -121,7 +123,7 @@ def test_golden_scorecards_add_up(seed: int) -> None:
         card.add(state, after)
         state = after
     assert len(card.innings) >= 2
-    assert all(inn.adds_up() for inn in card.innings)
+    assert all(adds_up(inn) for inn in card.innings)
     assert card.innings[-1].total == int(state.score)
     assert card.innings[-1].wickets == int(state.wickets)
     if not int(state.supers):

@@ -13,7 +13,7 @@ import pytest
 from kibitz.core.errors import BadInput
 from kibitz.core.xla.jit import jit_single
 from kibitz.games.cricket.laws import step as laws
-from kibitz.games.cricket.model.delivery import NOBODY
+from kibitz.games.cricket.model.delivery import NO_PLAYER
 from kibitz.games.cricket.packs import FOLDER, mirrored, pack, packs, read, scenario
 
 NAMES = ("default", "chase", "collapse", "death", "defend", "powerplay")
@@ -51,8 +51,8 @@ def test_every_entry_starts_in_a_possible_position(name: str) -> None:
         assert sum(counts) == -(-entry.legal // 6)
         limit, spare = divmod(entry.overs, 5)
         assert sum(n > limit for n in counts) <= spare and max(counts) <= limit + (spare > 0)
-        assert (int(state.bowler) == NOBODY) == (entry.legal % 6 == 0)
-        if int(state.bowler) != NOBODY:
+        assert (int(state.bowler) == NO_PLAYER) == (entry.legal % 6 == 0)
+        if int(state.bowler) != NO_PLAYER:
             assert int(state.bowler) != int(state.last_bowler)
         assert all(mask.any() for seat in masks for mask in seat)
 

@@ -24,7 +24,7 @@ def settings_for(**options: Any) -> Settings:
     return NegotiationOptions(**options).settings()
 
 
-def style_of(row: partner.Row, threshold: Fraction | None = None) -> oracle.Style:
+def style_of(row: partner.PartnerRow, threshold: Fraction | None = None) -> oracle.Style:
     """A row of the package in exact numbers."""
     exact = {name: Fraction(str(value)) for name, value in row._asdict().items()}
     chosen = exact["low"] if threshold is None else threshold

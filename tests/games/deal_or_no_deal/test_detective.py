@@ -52,11 +52,13 @@ def test_before_the_first_act_every_kind_is_possible() -> None:
     assert np.asarray(detective.explained(SETTINGS, partner.KINDS["mirror"], seen(SILENT, Items(0, 0, 0), 10))).all()
 
 
+@pytest.mark.optimised
 @pytest.mark.conformance
 def test_the_detective_gives_the_hints_of_a_player_who_knows_the_heuristic_partner() -> None:
     assert evaluate_hints(GAME, GAME.default_options, "detective", 128)["agreement"] >= 0.99
 
 
+@pytest.mark.optimised
 @pytest.mark.conformance
 def test_the_detective_earns_nearly_what_a_player_earns_who_knows_the_kind() -> None:
     found = evaluate(GAME, GAME.default_options, "detective", "partner:conceder", 256)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
+from kibitz.core.envs import gym_env
 from kibitz.games.deal_or_no_deal.envs.gym_env import NegotiationEnv
 from tests.games.deal_or_no_deal.envs import CONTEXT, HEAVY, ID, act, at_table, make
 from tests.games.deal_or_no_deal.oracle import AGREE, DISAGREE, INSIST, PROPOSE
@@ -164,6 +165,16 @@ def test_equal_seeds_give_equal_episodes_and_other_seeds_others() -> None:
     firsts = {opening(one, seed) for seed in (0, 1, 2**31, 2**32, 2**32 + 1, 2**63 - 1, *range(2, 30))}
     assert len(firsts) > 30  # 34 seeds, some of which differ only in their upper half
     assert len({opening(one, None) for _ in range(30)}) > 27  # and episodes do not repeat
+
+
+def test_settings_that_are_too_large_to_copy_give_the_same_episodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    def steps() -> list[Any]:
+        env = make()
+        return [(env.reset(seed=seed), env.step(act(PROPOSE, 1, 0, 0))) for seed in range(5)]
+
+    copied = steps()
+    monkeypatch.setattr(gym_env, "MAX_COPIED", 0)
+    np.testing.assert_equal(steps(), copied)
 
 
 def test_rendering_shows_the_table_from_the_agents_side() -> None:

@@ -240,6 +240,7 @@ def halves(games: Sequence[Game]) -> Any:
     return np.array([oracle.most_from_threshold(game, Fraction(1, 2)) for game in games])
 
 
+@pytest.mark.optimised
 @pytest.mark.conformance  # thousands of games, which unoptimised programs play slowly
 def test_bayes_comes_within_one_and_a_half_per_cent_of_the_ceiling_on_uniform_contexts() -> None:
     games = random_games(20, 1500)
@@ -260,6 +261,7 @@ def self_play_games() -> list[Game]:
     return games
 
 
+@pytest.mark.optimised
 @pytest.mark.conformance
 @published
 def test_bayes_comes_within_one_and_a_half_per_cent_of_the_ceiling_on_self_play() -> None:

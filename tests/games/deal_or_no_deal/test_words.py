@@ -237,6 +237,7 @@ def test_commentary_calls_the_players_by_their_names() -> None:
     ended = {"type": "episode.ended", "payload": {"returns": [7.0, 5.0], "scores": {"agreement": [1.0, 1.0]}}}
     assert GAME.drawing.commentary(ended | named, {}) == "Policy first-try takes 7 points, heuristic takes 5."
     assert GAME.drawing.commentary(asked | {"players": ["bayes", "human"]}, {}) == "The person asks for 1 book."
+    assert GAME.drawing.commentary(asked | {"players": ["bayes", "llm:auto"]}, {}) == "Model auto asks for 1 book."
     # equal names get their seats; without names the seats alone appear
     assert GAME.drawing.commentary(asked | {"players": ["bayes", "bayes"]}, {}) == "Bayes (seat 1) asks for 1 book."
     assert GAME.drawing.commentary(asked, {}) == "Seat 1 asks for 1 book."

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kibitz.core.words import with_article
-from kibitz.games.cricket.model.delivery import NOBODY
+from kibitz.games.cricket.model.delivery import NO_PLAYER
 from kibitz.games.cricket.model.tactics import ACCUMULATE, BALANCED, FIELDS, GOOD, INTENTS, PLANS
 from kibitz.games.cricket.teams import roster
 from kibitz.games.cricket.teams.ratings import VARIANTS
@@ -166,7 +166,7 @@ class Plans:
 
     def played(self, view: Any) -> None:
         """Forgets the chosen bowler once that bowler's over has started."""
-        if not bool(view.bats) and int(view.bowler) == NOBODY:
+        if not bool(view.bats) and int(view.bowler) == NO_PLAYER:
             self._bowler = None
 
     def standing(self, view: Any) -> dict[str, str | None]:

@@ -27,7 +27,7 @@ from kibitz.games.cricket.laws.step import Settings
 from kibitz.games.cricket.laws.view import view
 from kibitz.games.cricket.model import tactics
 from kibitz.games.cricket.model.calibration import ERAS, model_number
-from kibitz.games.cricket.model.delivery import BYE, NO_BALL, NOBODY, RUNS, WICKET, WIDE, phase_of, weights
+from kibitz.games.cricket.model.delivery import BYE, NO_BALL, NO_PLAYER, RUNS, WICKET, WIDE, phase_of, weights
 from kibitz.games.cricket.model.tactics import ACCUMULATE, BALANCED, FIELDS, GOOD, INTENTS, PLANS
 
 
@@ -63,7 +63,7 @@ LEGAL, EXTRA, WICKETS = 0, 7, 15  # where each kind starts in EVENTS
 EVENTS = [(r, 0, 1) for r in range(7)] + [(r, 0, 0) for r in range(8)] + [(r, 1, 1) for r in range(3)]
 
 
-def outcome_worths(settings: Settings, state: State) -> Array:
+def _outcome_worths(settings: Settings, state: State) -> Array:
     """f32[outcomes]: the batting side's chance after each outcome."""
     after = jax.vmap(lambda more: worth(settings, state, more))(jnp.array(EVENTS, jnp.int32))
 
@@ -79,7 +79,7 @@ def outcome_worths(settings: Settings, state: State) -> Array:
     return jnp.concatenate([hits, jnp.stack(rest)])
 
 
-assert (WICKET, WIDE, NO_BALL, BYE) == (6, 7, 8, 9)  # the order of `outcome_worths`
+assert (WICKET, WIDE, NO_BALL, BYE) == (6, 7, 8, 9)  # the order of `_outcome_worths`
 
 
 def lost(values: Values, settings: Settings, state: State, acts: tuple[Act, Act]) -> Array:
@@ -87,14 +87,14 @@ def lost(values: Values, settings: Settings, state: State, acts: tuple[Act, Act]
     settings = settings._replace(potential=values.potential)
     bats_first = state.batting == 0
     bat, bowl = where(bats_first, acts[0], acts[1]), where(bats_first, acts[1], acts[0])
-    bowler = jnp.where(state.bowler == NOBODY, bowl[3], state.bowler)
+    bowler = jnp.where(state.bowler == NO_PLAYER, bowl[3], state.bowler)
     neutral = [jnp.int32(x) for x in (ACCUMULATE, GOOD, BALANCED)]
     at = laws.situation(settings, state, bowler, *neutral)
     kind = at.spin * 2 + at.powerplay
     factors = values.effects[kind]
     row = jnp.stack(weights(settings.model, settings.sides.batters, settings.sides.bowlers, at))
     weight = row / factors[ACCUMULATE, GOOD, BALANCED] * factors
-    value = weight @ outcome_worths(settings, state) / jnp.sum(weight, axis=-1)  # [intents, plans, fields]
+    value = weight @ _outcome_worths(settings, state) / jnp.sum(weight, axis=-1)  # [intents, plans, fields]
 
     phase = phase_of(at.over)
     plans, fields = values.plans[at.spin, phase], values.fields[phase]

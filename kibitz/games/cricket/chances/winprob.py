@@ -43,7 +43,7 @@ def total_worth(overs: int, era: int, model: int = 0) -> Floats:
     return result
 
 
-def lookup(table: NDArray[np.float32], balls: Any, needed: Any, wickets: Any, level: Any) -> Floats:
+def _lookup(table: NDArray[np.float32], balls: Any, needed: Any, wickets: Any, level: Any) -> Floats:
     """The table, interpolated between its level grid points."""
     b = np.clip(np.asarray(balls), 0, len(table) - 1).astype(int)
     n = np.clip(np.asarray(needed), 0, MAX_RUNS).astype(int)
@@ -72,7 +72,7 @@ def uncalibrated_chase(
     total = np.zeros(np.shape(guess))
     for shift, weight in zip((-1.5, 0.0, 1.5), (0.22, 0.56, 0.22), strict=True):
         level = guess + shift * rest
-        parts = [lookup(t, states["balls_left"], states["runs_needed"], states["wickets_left"], level) for t in tables]
+        parts = [_lookup(t, states["balls_left"], states["runs_needed"], states["wickets_left"], level) for t in tables]
         total = total + weight * np.choose(era, parts)
     return total
 
@@ -89,7 +89,7 @@ def _mean_totals(overs: int, model: int) -> Floats:
     return mean_totals(overs, calibration(model))
 
 
-def recalibrate(p: Floats, balls: Any, coefficients: Any) -> Floats:
+def _recalibrate(p: Floats, balls: Any, coefficients: Any) -> Floats:
     """Applies an offset and slopes in log-odds that fade out towards the last ball."""
     p = np.clip(p, 1e-4, 1 - 1e-4)
     odds = np.log(p / (1 - p))
@@ -106,7 +106,7 @@ def _recalibration(overs: int, model: int) -> tuple[float, ...]:
 
 
 def recalibration_features(odds: Floats, balls: Any) -> Floats:
-    """f64[.., 3], the features that the coefficients of `recalibrate` multiply."""
+    """f64[.., 3], the features that the coefficients of `_recalibrate` multiply."""
     faded = 1 - np.exp(-np.asarray(balls) / 10)
     return np.stack([faded, odds * faded, odds * faded * np.asarray(balls) / 120], axis=-1)
 
@@ -121,14 +121,14 @@ def chase(balls: Any, needed: Any, wickets: Any, first_total: Any, era: Any, ove
     p = uncalibrated_chase(
         tables, calibration(model)["chase"], _mean_totals(overs, model)[known], places, arrays, overs
     )
-    p = recalibrate(p, arrays["balls_left"], _recalibration(overs, model))
+    p = _recalibrate(p, arrays["balls_left"], _recalibration(overs, model))
     p = np.where(arrays["runs_needed"] <= 0, 1.0, p)
     ended = (arrays["runs_needed"] > 0) & ((arrays["balls_left"] <= 0) | (arrays["wickets_left"] <= 0))
     result: Floats = np.where(ended, np.where(arrays["runs_needed"] == 1, 0.5, 0.0), p)
     return result
 
 
-def era_weights(total: Any, models: Sequence[int]) -> Floats:
+def _era_weights(total: Any, models: Sequence[int]) -> Floats:
     """f64[.., eras]: the probability of each era, given only the first-innings total; `models` are by era."""
     fitted = [calibration(model)["chase"] for model in models]
     mean = np.array([chase["par"][era] for chase, era in zip(fitted, ERAS, strict=True)])
@@ -194,6 +194,6 @@ def score_states(states: Mapping[str, Floats], eras: NDArray[np.int64] | None, m
     `models` are by era (`calibration.models_by_era`).
     """
     balls, needed, wickets, total = (states[name] for name in CHASE_COLUMNS)
-    weight = era_weights(total, models) if eras is None else eras[..., None] == np.arange(len(ERAS))
+    weight = _era_weights(total, models) if eras is None else eras[..., None] == np.arange(len(ERAS))
     each = [weight[..., i] * chase(balls, needed, wickets, total, i, model=model) for i, model in enumerate(models)]
     return np.asarray(each[0] + each[1] + each[2])

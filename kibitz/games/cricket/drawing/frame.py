@@ -13,7 +13,7 @@ from kibitz.games.cricket.drawing.fielders import fielders
 from kibitz.games.cricket.drawing.shot import shot
 from kibitz.games.cricket.laws.state import TIE, UNDECIDED, State
 from kibitz.games.cricket.model.calibration import ERAS
-from kibitz.games.cricket.model.delivery import HOWS, NO_BALL, NOBODY, NOTHING, WIDE
+from kibitz.games.cricket.model.delivery import HOWS, NO_BALL, NO_PLAYER, NOTHING, WIDE
 from kibitz.games.cricket.model.par import powerplay_balls
 from kibitz.games.cricket.model.tactics import FIELDS, INTENTS, OUTCOMES, PLANS
 from kibitz.games.cricket.teams import roster
@@ -26,14 +26,14 @@ def private(settings: Any, state: State, seat: int) -> dict[str, Any]:
     return {}
 
 
-def just_opened(state: State) -> bool:
+def _just_opened(state: State) -> bool:
     """Whether no ball of this innings has been bowled; a last ball then belongs to the previous innings."""
     return int(state.legal) == 0 and int(state.score) == 0
 
 
-def batted_by(state: State) -> int:
+def _batted_by(state: State) -> int:
     """The seat that faced the last ball. The side that has just batted opens a super over."""
-    turned = just_opened(state) and bool(state.second)
+    turned = _just_opened(state) and bool(state.second)
     return 1 - int(state.batting) if turned else int(state.batting)
 
 
@@ -49,7 +49,7 @@ def chance(settings: Any, state: State) -> float:
     )  # fmt: skip
 
 
-def chance_before(settings: Any, state: State) -> float:
+def _chance_before(settings: Any, state: State) -> float:
     """The win probability of the side that faced the last ball, before that ball.
 
     A state holds enough to undo one ball, except the first score of a match that has just been tied;
@@ -60,7 +60,7 @@ def chance_before(settings: Any, state: State) -> float:
     counts = int(ball.outcome) not in (WIDE, NO_BALL)
     second, supers, first = bool(state.second), int(state.supers), int(state.first)
     score, wickets, legal = int(state.score), int(state.wickets), int(state.legal)
-    if just_opened(state):
+    if _just_opened(state):
         wickets, legal = int(state.first_wickets), int(state.first_legal)
         if second:
             second, score, first = False, first, 0
@@ -78,12 +78,12 @@ def last_ball(settings: Any, state: State, sides: list[Eleven], now: float) -> d
     ball = state.ball
     if int(ball.outcome) == NOTHING:
         return None
-    batting = batted_by(state)
+    batting = _batted_by(state)
     batters, bowlers = sides[batting].players, sides[1 - batting].players
     counts = int(ball.outcome) not in (WIDE, NO_BALL)
-    legal = (int(state.first_legal) if just_opened(state) else int(state.legal)) - counts
+    legal = (int(state.first_legal) if _just_opened(state) else int(state.legal)) - counts
     after = now if batting == int(state.batting) else 1 - now
-    gone = None if int(ball.out) == NOBODY else int(ball.out)
+    gone = None if int(ball.out) == NO_PLAYER else int(ball.out)
     drawn = {
         "number": int(state.deliveries),  # otherwise two successive wides would be equal
         "at": f"{legal // 6}.{legal % 6 + 1}",
@@ -102,7 +102,7 @@ def last_ball(settings: Any, state: State, sides: list[Eleven], now: float) -> d
         "plan": PLANS[int(ball.plan)],
         "field": FIELDS[int(ball.field)],
         "text": outcome_text(ball),
-        "win_change": round(after - chance_before(settings, state), 4),
+        "win_change": round(after - _chance_before(settings, state), 4),
     }
     return drawn | {"shot": shot(drawn, batters[int(ball.batter)].hand == "left")}
 
@@ -152,7 +152,7 @@ def frame(settings: Any, state: State) -> dict[str, Any]:
         "powerplay_balls": powerplay_balls(overs),
         "striker": _batter(sides[batting], striker, int(state.faced[0])),
         "other": _batter(sides[batting], int(state.other), int(state.faced[1])),
-        "bowler": None if bowler == NOBODY else _bowler(sides[1 - batting], bowler),
+        "bowler": None if bowler == NO_PLAYER else _bowler(sides[1 - batting], bowler),
         "free_hit": bool(state.free_hit),
         "field": setting,
         "fielders": fielders(setting, sides[batting].players[striker].hand == "left"),

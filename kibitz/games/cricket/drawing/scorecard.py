@@ -61,7 +61,7 @@ class Innings:
         outcome, runs, how = int(ball.outcome), int(ball.runs), int(ball.how)
         batter, bowler = self.batters[int(ball.batter)], self.bowlers[int(ball.bowler)]
         self.total += runs
-        bat = batter_runs(ball)
+        bat = _batter_runs(ball)
         batter.runs += bat
         batter.balls += outcome != WIDE
         batter.fours += bat == 4 and outcome != WICKET
@@ -93,18 +93,6 @@ class Innings:
             {"wicket": self.wickets, "score": self.total, "player": int(ball.out), "over": overs_text(self.legal)}
         )
 
-    def adds_up(self) -> bool:
-        """Whether batters, bowlers, extras and falls of wickets agree with the totals."""
-        run_outs = sum(batter.how == HOWS[RUN_OUT] for batter in self.batters)
-        byes = self.extras["byes"] + self.extras["leg_byes"]
-        return (
-            self.total == sum(b.runs for b in self.batters) + sum(self.extras.values())
-            and self.wickets == sum(b.wickets for b in self.bowlers) + run_outs
-            and self.legal == sum(b.balls for b in self.bowlers)
-            and self.total == sum(b.runs for b in self.bowlers) + byes
-            and self.wickets == len(self.falls) == sum(bool(b.how) for b in self.batters)
-        )
-
 
 class Scorecard:
     """Every innings of a match, including super overs."""
@@ -123,7 +111,7 @@ class Scorecard:
         now.add(after.ball)
 
 
-def batter_runs(ball: Any) -> int:
+def _batter_runs(ball: Any) -> int:
     """Runs of a ball that are credited to the striker."""
     outcome = int(ball.outcome)
     if outcome < WICKET:
@@ -131,7 +119,7 @@ def batter_runs(ball: Any) -> int:
     return {NO_BALL: int(ball.runs) - 1, WICKET: int(ball.runs)}.get(outcome, 0)
 
 
-def ball_symbol(ball: dict[str, Any]) -> str:
+def _ball_symbol(ball: dict[str, Any]) -> str:
     """A ball in scorers' notation: `1`, `4`, `W`, `2wd`, `nb`, `lb`, `·`."""
     runs, outcome = ball["runs"], ball["outcome"]
     if ball["how"]:
@@ -143,7 +131,7 @@ def ball_symbol(ball: dict[str, Any]) -> str:
     return SHORT.get(outcome, str(runs))
 
 
-class Tally:
+class ScorecardTally:
     """The scorecard, the last balls and the partnership, from the first ball added here.
 
     A match that starts midway has no earlier figures.
@@ -158,7 +146,7 @@ class Tally:
         """Adds a ball and the frame after it."""
         self.card.add(before, after)
         ball = drawn["ball"]
-        self.last.append(ball_symbol(ball))
+        self.last.append(_ball_symbol(ball))
         self.runs += ball["runs"]
         self.balls += ball["outcome"] not in ("wide", "no_ball")
         opened = int(after.legal) == 0 and int(after.score) == 0

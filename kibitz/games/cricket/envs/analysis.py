@@ -20,7 +20,7 @@ MEAN_RUNS = np.array([0, 1, 2, 3, 4, 6, 0, 1.1, 2.3, 1.4])  # by outcome
 
 
 @cache
-def mean_shares(era: int, model: int) -> Floats:
+def _mean_shares(era: int, model: int) -> Floats:
     """f64[phase, outcome], mean shares of outcomes."""
     share = calibration(model)["eras"][ERAS[era]]["share"]
     return np.array([np.mean([share[o] for o in range(20) if phase_of(o) == p], axis=0) for p in range(3)])
@@ -34,7 +34,7 @@ class MatchUps:
         self._bat = np.asarray(settings.sides.batters, float).reshape(-1, 11, len(TYPES), outcomes)
         self._bowl = np.asarray(settings.sides.bowlers, float).reshape(-1, 11, 3, outcomes)
         self._types = np.asarray(settings.sides.types).reshape(-1, 11)
-        self._shares = mean_shares(int(settings.era), int(settings.fitted))
+        self._shares = _mean_shares(int(settings.era), int(settings.fitted))
         self.model = int(settings.fitted)
 
     def expected(self, batting: int, batter: int, bowling: int, bowler: int, phase: int) -> tuple[float, float]:

@@ -99,7 +99,7 @@ class CricketEnv(GameEnv):
             return None
         if is_plain(options["eval_pack_id"], options.get("eval_pack_index")):
             return None
-        return packed_state(self.options, options["eval_pack_id"], options.get("eval_pack_index", 0))
+        return _packed_state(self.options, options["eval_pack_id"], options.get("eval_pack_index", 0))
 
     def render(self) -> str | None:
         if self.render_mode is None or self._vector is None:
@@ -110,7 +110,7 @@ class CricketEnv(GameEnv):
         return f"{doing}: {info['score']} for {info['wickets']}{chase}, {info['balls_left']} balls left."
 
 
-def packed_state(options: CricketOptions, name: Any, index: Any) -> State:
+def _packed_state(options: CricketOptions, name: Any, index: Any) -> State:
     """The first position of a match of a pack, whose options the environment must share."""
     if not isinstance(name, str) or not isinstance(index, (int, np.integer)):
         raise BadInput(f"eval_pack_id and eval_pack_index are {name!r} and {index!r}; give a name and a number.")

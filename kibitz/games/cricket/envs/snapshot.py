@@ -15,8 +15,8 @@ import numpy as np
 from kibitz.core.game import SEATS, Game, blank
 from kibitz.core.xla.flat_tree import FlatTree
 from kibitz.games.cricket.captains import tool_calls
-from kibitz.games.cricket.drawing.scorecard import Tally
-from kibitz.games.cricket.model.delivery import NOBODY
+from kibitz.games.cricket.drawing.scorecard import ScorecardTally
+from kibitz.games.cricket.model.delivery import NO_PLAYER
 from kibitz.games.cricket.model.tactics import FIELDS, INTENTS, PLANS
 from kibitz.games.cricket.teams import roster
 from kibitz.games.cricket.words.prompt import phase_text, position_text
@@ -52,7 +52,7 @@ def snapshot_reader(game: Game) -> SnapshotReader:
     return SnapshotReader(game)
 
 
-class Position(NamedTuple):
+class MatchPosition(NamedTuple):
     """A position as the captain sees it, computed once per ball."""
 
     snapshot: Snapshot
@@ -66,7 +66,9 @@ class Position(NamedTuple):
     observation: dict[str, Any]  # fields of `CricketObservation`
 
 
-def position_of(snapshot: Snapshot, frame: dict[str, Any], tally: Tally, cast: list[dict[str, Any]]) -> Position:
+def position_of(
+    snapshot: Snapshot, frame: dict[str, Any], tally: ScorecardTally, cast: list[dict[str, Any]]
+) -> MatchPosition:
     view, masks = snapshot.views[0], snapshot.masks[0]
     bats = bool(view.bats)
     role = tool_calls.BAT if bats else tool_calls.BOWL
@@ -95,12 +97,12 @@ def position_of(snapshot: Snapshot, frame: dict[str, Any], tally: Tally, cast: l
         "frame": frame,
     }
     legal = tool_calls.legal_tools(role, values)
-    return Position(snapshot, view, masks, frame, role, values, may_bowl, legal, observation)
+    return MatchPosition(snapshot, view, masks, frame, role, values, may_bowl, legal, observation)
 
 
 def next_bowlers(overs: int, view: Any, keeper: int) -> list[int]:
     """The players who may bowl the next over: this one before its first ball, otherwise the one after it."""
-    if int(view.bowler) == NOBODY:
+    if int(view.bowler) == NO_PLAYER:
         return [i for i in range(11) if int(view.may_bowl) >> i & 1]
     if int(view.supers) or int(view.legal) // 6 + 1 >= overs:
         return []  # no over follows
@@ -121,7 +123,7 @@ def _batter(shown: dict[str, Any], side: roster.Eleven, place: str) -> dict[str,
     }
 
 
-def _players(side: dict[str, Any], seat: int, tally: Tally) -> dict[str, Any]:
+def _players(side: dict[str, Any], seat: int, tally: ScorecardTally) -> dict[str, Any]:
     batting, bowling = tally.lines(seat)
     players = [
         player | {"batting": bat, "bowling": ball}

@@ -22,16 +22,16 @@ import jax
 from kibitz.core.envs.one_seat import OneSeatEpisode
 from kibitz.core.errors import BadInput
 from kibitz.core.play.resolve import ANY_PATH, Resolver, player_and_bot
-from kibitz.core.seed import fresh_seed
+from kibitz.core.system.seed import fresh_seed
 from kibitz.games.cricket import game
 from kibitz.games.cricket.captains import tool_calls
 from kibitz.games.cricket.captains.portable import turn_as_data
 from kibitz.games.cricket.captains.tool_calls import Plans
 from kibitz.games.cricket.captains.tool_models import CricketAction, CricketObservation, CricketState, ResetOptions
-from kibitz.games.cricket.drawing.scorecard import Tally
+from kibitz.games.cricket.drawing.scorecard import ScorecardTally
 from kibitz.games.cricket.envs.analysis import MatchUps, analyze
 from kibitz.games.cricket.envs.reset import Start, find_start
-from kibitz.games.cricket.envs.snapshot import Position, position_of, snapshot_reader
+from kibitz.games.cricket.envs.snapshot import MatchPosition, position_of, snapshot_reader
 from kibitz.games.cricket.options import CricketOptions
 from kibitz.games.cricket.teams import roster
 from kibitz.games.cricket.words import commentary
@@ -76,7 +76,7 @@ class CricketEnvironment:
             self._start, self._calls = start, 0
             self._host = jax.device_get(start.settings)
             self._episode = OneSeatEpisode(self._game, start.settings, opponent, start.seed, start.state, start.match)
-            self._tally, self._plans, self._match_ups = Tally(), Plans(self._host), MatchUps(self._host)
+            self._tally, self._plans, self._match_ups = ScorecardTally(), Plans(self._host), MatchUps(self._host)
             self._cast = roster.cast(self._host, self._episode.state)["sides"]
             self._state = CricketState(
                 episode_id=episode_id or f"ep-{uuid.uuid4().hex[:12]}",
@@ -161,7 +161,7 @@ class CricketEnvironment:
             line = f"{line} {commentary.commentary({'type': 'episode.ended', 'payload': {}}, self._position.frame)}"
         return self._observe(error, line, reward=reward)
 
-    def _observe_state(self, before: Any = None) -> Position:
+    def _observe_state(self, before: Any = None) -> MatchPosition:
         """The position after the ball that followed `before`, or the first one."""
         assert self._start is not None
         snapshot = self._snapshot(self._episode.settings, self._episode.state)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kibitz.core.errors import BadInput
-from kibitz.core.paths import named, write_whole
+from kibitz.core.system.paths import named, write_whole
 from kibitz.games.cricket.chances.winprob import CHASE_COLUMNS, score_states
 from kibitz.games.cricket.model.calibration import ERAS, models_by_era
 from kibitz.games.cricket.model.par import Floats
@@ -47,7 +47,7 @@ def _fill(file: IO[bytes], header: Sequence[str], rows: Iterable[Sequence[Any]])
     text.detach()  # flushes the buffer and leaves the file open
 
 
-def read_states(path: str | Path) -> tuple[list[str], list[list[str]], dict[str, Floats], NDArray[np.int64] | None]:
+def _read_states(path: str | Path) -> tuple[list[str], list[list[str]], dict[str, Floats], NDArray[np.int64] | None]:
     """Header, rows, CHASE_COLUMNS as numbers, and eras if there is an era column."""
     try:
         with named(path).open(encoding="utf-8-sig", newline="") as file:
@@ -90,7 +90,7 @@ def read_states(path: str | Path) -> tuple[list[str], list[list[str]], dict[str,
 def write_winprob(states: str | Path, out: str | Path, model: str | None = None) -> int:
     """Copies the CSV with a column p_win; returns how many rows. Each era has its own model unless one is named."""
     models = models_by_era(model)
-    header, rows, numbers, eras = read_states(states)
+    header, rows, numbers, eras = _read_states(states)
     chances = score_states(numbers, eras, models)
     kept = [i for i, name in enumerate(header) if name != "p_win"]
     lines = ([*(row[i] for i in kept), f"{p:.5f}"] for row, p in zip(rows, chances, strict=True))

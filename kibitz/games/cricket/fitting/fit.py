@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from kibitz.core.errors import BadInput
-from kibitz.core.paths import write_whole
+from kibitz.core.system.paths import write_whole
 from kibitz.games.cricket.fitting.fit_winprob import fit_winprob
 from kibitz.games.cricket.fitting.from_tables import TAIL_CARE, from_tables
 from kibitz.games.cricket.fitting.simulate import POOL, deliveries, innings
@@ -68,7 +68,7 @@ def _cannot_write(file: Path, error: OSError) -> BadInput:
     return BadInput(f"Cannot write to {folder!r} ({error.strerror}); set XDG_CACHE_HOME to choose another folder.")
 
 
-def over_shares(balls: Any, second: int) -> Floats:
+def _over_shares(balls: Any, second: int) -> Floats:
     """f64[20, outcomes] of simulated twenty-over matches."""
     here = (balls.live == 1) & (balls.supers == 0) & (balls.second == second)
     cells = (balls.legal[here] // 6).astype(int) * 10 + balls.outcome[here]
@@ -81,7 +81,7 @@ COMMON = np.array([1, 0, 1, 0, 1, 1, 1, 0, 0, 0])  # outcomes common enough to f
 RATE_EDGES = (4, 6, 7, 8, 9, 10, 11, 12, 14, 17, 22)  # required rates, in runs per over
 
 
-def chase_cells(balls: Any, runs_left: Floats) -> tuple[Floats, Floats]:
+def _chase_cells(balls: Any, runs_left: Floats) -> tuple[Floats, Floats]:
     """Counts of outcomes in simulated chases [phase, rate, outcome], and summed hinges [phase, rate, 2]."""
     here = (balls.live == 1) & (balls.supers == 0) & (balls.second == 1)
     legal, needed = balls.legal[here].astype(int), balls.needed[here].astype(float)
@@ -115,9 +115,9 @@ def calibrate(fitted: dict[str, Any], tables: Tables, rounds: int, matches: int,
         for era, weight in zip(ERAS, played, strict=True):
             settings, balls, final, change = _match_overs(fitted, era, turn, matches, pace)
             runs_left = np.asarray(settings.par.runs_left).reshape(3, 121)[ERAS.index(era)]
-            cells, sums = chase_cells(balls, runs_left)
+            cells, sums = _chase_cells(balls, runs_left)
             ours, hinges = ours + cells * weight, hinges + sums * weight
-            cells, sums = wicket_cells(balls, np.asarray(settings.par.wickets))
+            cells, sums = _wicket_cells(balls, np.asarray(settings.par.wickets))
             down, excess = down + cells * weight, excess + sums * weight
             rows = innings(balls, final, 36, 20)
             first = rows["inn"] == 1
@@ -140,7 +140,7 @@ def _match_overs(fitted: dict[str, Any], era: str, turn: int, matches: int, pace
     mine = fitted["eras"][era]
     settings = CricketOptions.read({"max_overs": 20, "era": era, "pool": POOL, "seed": 1}).settings(fitted)
     balls, final = deliveries(settings, matches, 1000 + turn)
-    ratio = np.log(np.asarray(mine["share"]) / over_shares(balls, 0))
+    ratio = np.log(np.asarray(mine["share"]) / _over_shares(balls, 0))
     change = ratio - ratio[:, 1:2]
     mine["base"] = np.asarray(mine["base"]) + pace * change
     return settings, balls, final, float(np.abs(change[:, [0, 4, 5, 6]]).max())
@@ -159,7 +159,7 @@ def settle_tail(fitted: dict[str, Any], rounds: int, matches: int, report: Repor
             report(f"tail, round {turn}, {era}: largest change {change:.3f}")
 
 
-def wicket_cells(balls: Any, par_wickets: Floats) -> tuple[Floats, Floats]:
+def _wicket_cells(balls: Any, par_wickets: Floats) -> tuple[Floats, Floats]:
     """Counts of outcomes in simulated innings [phase, wickets down, outcome], and summed excess wickets."""
     here = (balls.live == 1) & (balls.supers == 0)
     legal, wickets = balls.legal[here].astype(int), balls.wickets[here].astype(int)

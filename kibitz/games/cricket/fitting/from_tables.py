@@ -99,7 +99,7 @@ def settling(tables: Tables) -> tuple[Floats, dict[str, list[float]], dict[str, 
     return settle, positions, skills
 
 
-def bowling_types(tables: Tables) -> tuple[Floats, Floats]:
+def _bowling_types(tables: Tables) -> tuple[Floats, Floats]:
     """f64[phase, type, outcomes] relative to the mean of the phase, and f64[type, hand] in log runs."""
     effects = np.zeros((3, len(TYPES), 10))
     for p, phase in enumerate(PHASES):
@@ -148,7 +148,7 @@ def from_tables(tables: Tables) -> dict[str, Any]:
     extras = tables.numbers("extras_detail")
     smooth = by_over(tables)
     settle, positions, skills = settling(tables)
-    types, hands = bowling_types(tables)
+    types, hands = _bowling_types(tables)
     how, run_out = dismissals(tables)
     free, usual = (shares(tables.rows("outcome_free_hit", fh=label)[0]) for label in ("True", "False"))
     free_hit = np.log(free / usual)

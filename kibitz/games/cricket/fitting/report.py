@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from kibitz.games.cricket.chances import winprob
 from kibitz.games.cricket.fitting import moments
 from kibitz.games.cricket.fitting.simulate import POOL, Record, deliveries, innings
-from kibitz.games.cricket.fitting.tables import PHASES, Floats, Table, Tables, column, number, shares
+from kibitz.games.cricket.fitting.tables import PHASES, Floats, TableRow, Tables, column, number, shares
 from kibitz.games.cricket.model.calibration import ERAS, calibration, models_by_era
 from kibitz.games.cricket.model.delivery import BYE, HOWS, NO_BALL, RUN_OUT, TYPES, WICKET, WIDE, phase_of
 from kibitz.games.cricket.model.tactics import OUTCOMES
@@ -21,7 +21,7 @@ WINPROB_OVERS, WINPROB_MATCHES = (5, 7, 10, 20), 4096  # the matches that judge 
 FACED_EDGES = (1, 2, 3, 6, 10, 15, 20, 30, 45)
 
 
-class Line(NamedTuple):
+class StatisticLine(NamedTuple):
     """One statistic. `within` is the tolerance, twice as large for the older eras."""
 
     era: str
@@ -56,7 +56,7 @@ class Play:
         return result
 
 
-def lines(tables: Tables, play: Play) -> Iterator[Line]:
+def lines(tables: Tables, play: Play) -> Iterator[StatisticLine]:
     """The statistics of one era; `shapes` has those over all eras."""
     era = play.era
     slack = 1 if era == "2023+" else 2
@@ -72,18 +72,18 @@ def lines(tables: Tables, play: Play) -> Iterator[Line]:
         for name, within in (("total", 3.0), ("wkts", 0.35)):
             mean, sd = theirs[name].mean(), theirs[name].std(ddof=1)
             asked = within * slack if inn == 1 or name == "wkts" else None
-            yield Line(era, f"innings {inn} {name}, mean", mine[name].mean(), mean, sd / root, asked)
+            yield StatisticLine(era, f"innings {inn} {name}, mean", mine[name].mean(), mean, sd / root, asked)
             wanted = 3.0 * slack if (inn == 1 and name == "total") else None
-            yield Line(era, f"innings {inn} {name}, SD", mine[name].std(), sd, sd / np.sqrt(2 * n), wanted)
+            yield StatisticLine(era, f"innings {inn} {name}, SD", mine[name].std(), sd, sd / np.sqrt(2 * n), wanted)
         if inn == 1:
             grid = np.arange(0, 400)
             ours = np.searchsorted(np.sort(mine["total"]), grid, "right") / len(mine["total"])
             theirs_cdf = np.searchsorted(np.sort(theirs["total"]), grid, "right") / n
-            yield Line(
+            yield StatisticLine(
                 era, "innings 1 total, KS distance", np.abs(ours - theirs_cdf).max(), 0.0, 0.87 / root, 0.08 * slack
             )
         out = (theirs["wkts"] == 10).mean()
-        yield Line(
+        yield StatisticLine(
             era,
             f"innings {inn} all out, share",
             (mine["wkts"] == 10).mean(),
@@ -92,7 +92,7 @@ def lines(tables: Tables, play: Play) -> Iterator[Line]:
             0.03 * slack,
         )
         for name in ("pp", "mid_", "death", "fours", "sixes", "legal"):
-            yield Line(
+            yield StatisticLine(
                 era,
                 f"innings {inn} {name}, mean",
                 mine[name].mean(),
@@ -102,12 +102,12 @@ def lines(tables: Tables, play: Play) -> Iterator[Line]:
             )
     results = tables.numbers("match_results")[era]
     chase = play.rows["won"][play.rows["inn"] == 2].mean()
-    yield Line(
+    yield StatisticLine(
         era, "chases won, share", chase, results["chase_success_pct_ex_ties"] / 100, results["se"] / 100, 0.04 * slack
     )
-    yield Line(era, "ties, share", play.ties, results["tie_pct"] / 100, 0.01, None)
+    yield StatisticLine(era, "ties, share", play.ties, results["tie_pct"] / 100, 0.01, None)
     first, second = (play.rows["total"][play.rows["inn"] == i] for i in (1, 2))
-    yield Line(
+    yield StatisticLine(
         era,
         "totals of both innings, correlation",
         float(np.corrcoef(first, second)[0, 1]),
@@ -122,13 +122,13 @@ def lines(tables: Tables, play: Play) -> Iterator[Line]:
         here = (target >= low) & (target < high)
         p = seen["pct"] / 100
         error = np.sqrt(max(p * (1 - p), 0.04) / seen["n"])
-        yield Line(
+        yield StatisticLine(
             era, f"chases won, target {low}-{high - 1}", float(won[here].mean()) if here.any() else p, p, error, None
         )
     yield from _phases(tables, play, slack)
 
 
-def _phases(tables: Tables, play: Play, slack: int) -> Iterator[Line]:
+def _phases(tables: Tables, play: Play, slack: int) -> Iterator[StatisticLine]:
     rows = tables.rows("outcome_by_era_phase_innings", era=play.era)
     for p, phase in enumerate(PHASES):
         pair = [row for row in rows if row["phase"] == phase]
@@ -137,18 +137,18 @@ def _phases(tables: Tables, play: Play, slack: int) -> Iterator[Line]:
         ours = play.share(play.phase == p)
         for k, name in enumerate(OUTCOMES):
             error = float(np.sqrt(both[k] * (1 - both[k]) / size.sum()))
-            yield Line(play.era, f"{phase} {name}, share", ours[k], both[k], error, 0.012 * slack)
+            yield StatisticLine(play.era, f"{phase} {name}, share", ours[k], both[k], error, 0.012 * slack)
         for row in pair:
             ours = play.share((play.phase == p) & (play.balls.second == int(number(row, "inn")) - 1))
             theirs, n = shares(row), number(row, "deliveries")
             for k in (0, 1, 4, 5, 6):
                 error = float(np.sqrt(theirs[k] * (1 - theirs[k]) / n))
-                yield Line(
+                yield StatisticLine(
                     play.era, f"{phase} innings {row['inn']} {OUTCOMES[k]}, share", ours[k], theirs[k], error, None
                 )
 
 
-def shapes(tables: Tables, plays: list[Play]) -> Iterator[Line]:
+def shapes(tables: Tables, plays: list[Play]) -> Iterator[StatisticLine]:
     """Settling in, positions, types, dismissals and extras, over all eras like the tables."""
     weight = [sum(row["era"] == play.era for row in tables.rows("innings_rows")) for play in plays]
 
@@ -158,11 +158,11 @@ def shapes(tables: Tables, plays: list[Play]) -> Iterator[Line]:
         result: Floats = total / total.sum()
         return result
 
-    def compare(label: str, row: Table, pick: Any) -> Iterator[Line]:
+    def compare(label: str, row: TableRow, pick: Any) -> Iterator[StatisticLine]:
         ours, real, n = mixed(pick), shares(row), number(row, "deliveries")
         for k in (0, 1, 4, 5, 6, 7):
             error = float(np.sqrt(real[k] * (1 - real[k]) / n))
-            yield Line("all", f"{label} {OUTCOMES[k]}, share", ours[k], real[k], error, 0.03)
+            yield StatisticLine("all", f"{label} {OUTCOMES[k]}, share", ours[k], real[k], error, 0.03)
 
     for i, row in enumerate(tables.rows("outcome_by_balls_faced")):
         low = (0, *FACED_EDGES)[i]
@@ -191,14 +191,14 @@ def shapes(tables: Tables, plays: list[Play]) -> Iterator[Line]:
     yield from _kinds(tables, plays)
 
 
-def _kinds(tables: Tables, plays: list[Play]) -> Iterator[Line]:
+def _kinds(tables: Tables, plays: list[Play]) -> Iterator[StatisticLine]:
     for play in plays:
         row = tables.rows("dismissal_by_era", era=play.era)[0]
         out = play.there & (play.balls.how > 0) & (play.balls.outcome == WICKET)
         tally = np.bincount(play.balls.how[out], minlength=8) / out.sum()
         for how in range(1, RUN_OUT + 1):
             real, n = number(row, HOWS[how]), number(row, "n")
-            yield Line(
+            yield StatisticLine(
                 play.era,
                 f"{HOWS[how]}, share of dismissals",
                 tally[how],
@@ -216,10 +216,10 @@ def _kinds(tables: Tables, plays: list[Play]) -> Iterator[Line]:
             ("byes", extras[2], "p_byelb"),
         ):
             p = number(real_rows, key)
-            yield Line(
+            yield StatisticLine(
                 play.era, f"{name}, share of deliveries", ours / max(extras[3], 1), p, float(np.sqrt(p / n)), 0.03
             )
-        yield Line(
+        yield StatisticLine(
             play.era,
             "run outs an innings",
             float((out & (play.balls.how == RUN_OUT)).sum()) / innings_played,
@@ -236,7 +236,7 @@ def _extras(balls: Record, there: NDArray[np.bool_]) -> tuple[int, int, int, int
     return int((kinds == WIDE).sum()), int((kinds == NO_BALL).sum()), int((kinds == BYE).sum()), len(kinds)
 
 
-def brier(tables: Tables, models: Sequence[int]) -> Iterator[Line]:
+def brier(tables: Tables, models: Sequence[int]) -> Iterator[StatisticLine]:
     """Win probability on real chases, at the start of each over.
 
     `real` is a plain logit on other matches at every ball. These states are harder: a plain logit scores
@@ -251,10 +251,10 @@ def brier(tables: Tables, models: Sequence[int]) -> Iterator[Line]:
         ours = float(wrong[here].mean())
         beaten = ours <= plain["brier"] or name != "all"
         within = None if beaten else 0.0
-        yield Line(name, "win probability, Brier", ours, plain["brier"], plain["se_brier_by_match"], within)
+        yield StatisticLine(name, "win probability, Brier", ours, plain["brier"], plain["se_brier_by_match"], within)
 
 
-def chances(era: int, matches: int, seed: int, model: int = 0) -> Iterator[Line]:
+def chances(era: int, matches: int, seed: int, model: int = 0) -> Iterator[StatisticLine]:
     """The error of win probability in simulated matches of several lengths; it should be 0."""
     slack = 1 if ERAS[era] == "2023+" else 2
     for overs in WINPROB_OVERS:
@@ -265,13 +265,15 @@ def chances(era: int, matches: int, seed: int, model: int = 0) -> Iterator[Line]
             by_match = np.bincount(played.match[here], wrong[here], matches) * matches / here.sum()
             error = float(by_match.std() / np.sqrt(matches))
             mean = float(by_match.mean())
-            yield Line(ERAS[era], f"{overs} overs {name}, chance less result", mean, 0.0, error, 0.03 * slack)
+            yield StatisticLine(ERAS[era], f"{overs} overs {name}, chance less result", mean, 0.0, error, 0.03 * slack)
         jump = moments.jumps(played, overs, era, model)
         error = float(jump.std() / np.sqrt(matches))
-        yield Line(ERAS[era], f"{overs} overs break, jump of the chance", float(jump.mean()), 0.0, error, 0.01 * slack)
+        yield StatisticLine(
+            ERAS[era], f"{overs} overs break, jump of the chance", float(jump.mean()), 0.0, error, 0.01 * slack
+        )
 
 
-def report(tables: Tables, model: str | None = None, matches: int = 12288, seed: int = 7) -> list[Line]:
+def report(tables: Tables, model: str | None = None, matches: int = 12288, seed: int = 7) -> list[StatisticLine]:
     """Every line of every era, each with its own model unless one is named."""
     models = models_by_era(model)
     plays = [Play(era, matches, seed, calibration(number)) for era, number in zip(ERAS, models, strict=True)]
@@ -280,7 +282,7 @@ def report(tables: Tables, model: str | None = None, matches: int = 12288, seed:
     return made + [line for era, number in enumerate(models) for line in chances(era, WINPROB_MATCHES, seed, number)]
 
 
-def as_json(made: list[Line]) -> dict[str, Any]:
+def as_json(made: list[StatisticLine]) -> dict[str, Any]:
     """The report as JSON data, null for numbers that are not finite."""
 
     def number(value: float | None) -> float | None:
@@ -294,7 +296,7 @@ def as_json(made: list[Line]) -> dict[str, Any]:
     return {"lines": lines, "missed": sum(not x.holds for x in made)}
 
 
-def as_text(made: list[Line]) -> str:
+def as_text(made: list[StatisticLine]) -> str:
     """The report as a table; `!` marks a line outside its tolerance."""
     head = f"{'era':10} {'statistic':44} {'ours':>8} {'real':>8} {'s.e.':>7} {'within':>7}"
     body = [

@@ -45,7 +45,7 @@ class Match(NamedTuple):
     memories: tuple[Any, Any]
 
 
-class Batch(NamedTuple):
+class MatchBatch(NamedTuple):
     """`begin` packs new matches from lucks u32[n, 2]; `turn` plays a ball of each."""
 
     width: int  # uniforms per turn
@@ -55,7 +55,7 @@ class Batch(NamedTuple):
 
 
 @lru_cache(maxsize=16)
-def batch(captains: tuple[Bot, Bot]) -> Batch:
+def batch(captains: tuple[Bot, Bot]) -> MatchBatch:
     """The program of two captains; the first has seat 0."""
     zero = jnp.int32(0)
     memories = tuple(bot.start(None, 0, jnp.zeros(bot.uniforms)) for bot in captains)
@@ -93,7 +93,7 @@ def batch(captains: tuple[Bot, Bot]) -> Batch:
         return fusion_barrier(one, lambda: jax.vmap(bowl, in_axes=(None, 0, 0, 1))(settings, packed, words, u))
 
     width = STEP_UNIFORMS + sum(bot.uniforms for bot in captains)
-    return Batch(width, layout, jax.vmap(fresh, in_axes=(None, 0)), turn)
+    return MatchBatch(width, layout, jax.vmap(fresh, in_axes=(None, 0)), turn)
 
 
 class Record(NamedTuple):

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kibitz.core.errors import BadInput
-from kibitz.core.paths import named
+from kibitz.core.system.paths import named
 from kibitz.games.cricket.model.calibration import ERAS
 from kibitz.games.cricket.model.delivery import TYPES
 
@@ -42,7 +42,7 @@ LABELS: dict[str, Sequence[str]] = {  # the columns that name things, and the na
 }
 
 
-class Table(dict[str, Any]):
+class TableRow(dict[str, Any]):
     """A CSV row or JSON object that raises BadInput for a missing name."""
 
     def __init__(self, content: Any, file: Path) -> None:
@@ -53,7 +53,7 @@ class Table(dict[str, Any]):
         raise BadInput(f"The calibration table {str(self.file)!r} has no {name!r}; supply the complete table.")
 
 
-Rows = Sequence[Table]
+Rows = Sequence[TableRow]
 
 
 class Tables:
@@ -67,7 +67,7 @@ class Tables:
     def rows(self, name: str, **where: str) -> Rows:
         """The matching rows; BadInput if there are none."""
         file, text = self._text(f"{name}.csv")
-        rows: list[Table] = []
+        rows: list[TableRow] = []
         try:
             reader = csv.DictReader(io.StringIO(text, newline=""))
             for row in reader:
@@ -81,7 +81,7 @@ class Tables:
                             f"{row[name]!r} under {name!r} in line {reader.line_num} of {str(file)!r} is unknown; "
                             f"use one of {', '.join(LABELS[name])}."
                         )
-                rows.append(Table(row, file))
+                rows.append(TableRow(row, file))
         except csv.Error as error:
             raise BadInput(f"The calibration table {str(file)!r} is not a CSV: {error}.") from None
         found = [row for row in rows if all(row[k] == v for k, v in where.items())]
@@ -93,7 +93,7 @@ class Tables:
     def numbers(self, name: str) -> Any:
         file, text = self._text(f"{name}.json")
         try:
-            return json.loads(text, object_hook=lambda found: Table(found, file))
+            return json.loads(text, object_hook=lambda found: TableRow(found, file))
         except json.JSONDecodeError as error:
             raise BadInput(f"The calibration table {str(file)!r}, line {error.lineno}, is not valid JSON.") from None
 
@@ -133,14 +133,14 @@ class OtherSeasons(Tables):
             return found
         return [self._reduced(row) for row in found]
 
-    def _reduced(self, row: Table) -> Table:
+    def _reduced(self, row: TableRow) -> TableRow:
         left = counts([row])[0] * self.kept[row.get("era")]
         balls = max(float(left.sum()), 1e-9)
         outcomes = {name: str(x / balls) for name, x in zip(COLUMNS, left, strict=True)}
-        return Table({**row, **outcomes, "deliveries": str(balls)}, row.file)
+        return TableRow({**row, **outcomes, "deliveries": str(balls)}, row.file)
 
 
-def number(row: Table, name: str) -> float:
+def number(row: TableRow, name: str) -> float:
     """The number in this column, or BadInput."""
     try:
         value = float(row[name])
@@ -151,7 +151,7 @@ def number(row: Table, name: str) -> float:
     return value
 
 
-def shares(row: Table) -> Floats:
+def shares(row: TableRow) -> Floats:
     """f64[outcomes]; omits fives, which are rare."""
     p = np.array([number(row, column) for column in COLUMNS])
     return np.asarray(p / p.sum())

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from kibitz.core.statistics import t_quantile
 from kibitz.games.cricket.fitting.fit import Report, fit_rates
-from kibitz.games.cricket.fitting.report import Line, Play
+from kibitz.games.cricket.fitting.report import Play, StatisticLine
 from kibitz.games.cricket.fitting.tables import Floats, OtherSeasons, Tables, column
 from kibitz.games.cricket.model.calibration import ERAS
 
@@ -32,7 +32,7 @@ def figures(rows: dict[str, NDArray[Any]]) -> dict[str, Floats]:
 
 def cross_validate(
     tables: Tables, report: Report, rounds: int = 4, matches: int = 4096, folds: int = FOLDS
-) -> list[Line]:
+) -> list[StatisticLine]:
     """Fits without some seasons and predicts those, until every season was predicted once.
 
     `ours` averages the predictions by the matches of the seasons left out, `real` is the mean of all
@@ -53,7 +53,7 @@ def cross_validate(
     return list(_lines(tables, predicted))
 
 
-def _lines(tables: Tables, predicted: dict[tuple[str, str], list[tuple[float, float]]]) -> list[Line]:
+def _lines(tables: Tables, predicted: dict[tuple[str, str], list[tuple[float, float]]]) -> list[StatisticLine]:
     made = []
     for era in (*ERAS, "all"):
         rows = tables.rows("innings_rows", **({} if era == "all" else {"era": era}))
@@ -63,5 +63,7 @@ def _lines(tables: Tables, predicted: dict[tuple[str, str], list[tuple[float, fl
             ours, weight = zip(*(fold for each in eras for fold in predicted[each, name]), strict=True)
             error = float(values.std(ddof=1) / np.sqrt(len(values)))
             mean = float(np.average(ours, weights=weight))
-            made.append(Line(era, name, mean, float(values.mean()), error, t_quantile(len(values) - 1) * error))
+            made.append(
+                StatisticLine(era, name, mean, float(values.mean()), error, t_quantile(len(values) - 1) * error)
+            )
     return made

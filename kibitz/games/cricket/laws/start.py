@@ -9,7 +9,7 @@ from kibitz.core.bots import where
 from kibitz.core.chance import pick
 from kibitz.games.cricket.laws.state import State, start
 from kibitz.games.cricket.laws.step import Settings
-from kibitz.games.cricket.model.delivery import LEVELS, NOBODY
+from kibitz.games.cricket.model.delivery import LEVELS, NO_PLAYER
 from kibitz.games.cricket.teams.ratings import VARIANTS
 
 NEW_UNIFORMS = 9
@@ -46,7 +46,7 @@ def _midway(settings: Settings, state: State, u: Array) -> State:
     wickets = wickets.astype(jnp.int32)
     first = jnp.maximum(jnp.round(par_total * (1 + level + 0.12 * normal[pick(rest, LEVELS)[0]])), 1).astype(jnp.int32)
     bowling = jnp.where(state.batting == 0, state.elevens[1], state.elevens[0])
-    low, high, last = jnp.int32(0), jnp.int32(0), jnp.int32(NOBODY)
+    low, high, last = jnp.int32(0), jnp.int32(0), jnp.int32(NO_PLAYER)
     for i in range(20):
         player = settings.sides.orders[bowling * VARIANTS * 20 + i]
         done = i < overs

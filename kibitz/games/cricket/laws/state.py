@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 from jax import Array
 
-from kibitz.games.cricket.model.delivery import LEVELS, NOBODY, NOTHING
+from kibitz.games.cricket.model.delivery import LEVELS, NO_PLAYER, NOTHING
 from kibitz.games.cricket.model.tactics import ACCUMULATE, BALANCED, GOOD
 
 TIE, UNDECIDED = 2, 3  # values of `winner` that are no seat
@@ -19,7 +19,7 @@ class Ball(NamedTuple):
     outcome: Array  # i32[]
     runs: Array  # i32[], added to the score
     how: Array  # i32[], index of `delivery.HOWS`
-    out: Array  # i32[], the player who is out, or NOBODY
+    out: Array  # i32[], the player who is out, or NO_PLAYER
     leg_bye: Array  # bool[]
     batter: Array  # i32[], the player on strike
     bowler: Array  # i32[]
@@ -44,8 +44,8 @@ class State(NamedTuple):
     other: Array  # i32[], the non-striker
     faced: tuple[Array, Array]  # i32[], balls faced by the striker and the non-striker
     batted: Array  # i32[], bit i: player i has come in
-    bowler: Array  # i32[], of this over; NOBODY before its first delivery
-    last_bowler: Array  # i32[], of the previous over, or NOBODY
+    bowler: Array  # i32[], of this over; NO_PLAYER before its first delivery
+    last_bowler: Array  # i32[], of the previous over, or NO_PLAYER
     overs: tuple[Array, Array]  # i32[], overs started, four bits per bowler: players 0 to 5, 6 to 10
     super_bowlers: tuple[Array, Array]  # i32[], the bowler of each seat's last super over
     free_hit: Array  # bool[]
@@ -69,21 +69,21 @@ BIT_WIDTHS = State(**STATE_BITS)
 assert 1 << STATE_BITS["levels"][0] == LEVELS
 
 
-def no_ball_yet() -> Ball:
-    zero, nobody = jnp.int32(0), jnp.int32(NOBODY)
+def _no_ball_yet() -> Ball:
+    zero, no_player = jnp.int32(0), jnp.int32(NO_PLAYER)
     return Ball(
-        jnp.int32(NOTHING), zero, zero, nobody, jnp.bool_(False), nobody, nobody,
+        jnp.int32(NOTHING), zero, zero, no_player, jnp.bool_(False), no_player, no_player,
         jnp.int32(ACCUMULATE), jnp.int32(GOOD), jnp.int32(BALANCED),
     )  # fmt: skip
 
 
 def start(elevens: tuple[Array, Array], levels: tuple[Array, Array, Array], batting: Array) -> State:
     """The first ball of a match between two sides."""
-    zero, no, nobody = jnp.int32(0), jnp.bool_(False), jnp.int32(NOBODY)
+    zero, no, no_player = jnp.int32(0), jnp.bool_(False), jnp.int32(NO_PLAYER)
     return State(
         elevens=elevens, levels=levels, batting=batting, second=no, supers=zero, first=zero, first_wickets=zero,
         first_legal=zero, score=zero, wickets=zero, legal=zero, striker=zero, other=jnp.int32(1),
-        faced=(zero, zero), batted=jnp.int32(3), bowler=nobody, last_bowler=nobody, overs=(zero, zero),
-        super_bowlers=(nobody, nobody), free_hit=no, deliveries=zero, ball=no_ball_yet(), over=no,
+        faced=(zero, zero), batted=jnp.int32(3), bowler=no_player, last_bowler=no_player, overs=(zero, zero),
+        super_bowlers=(no_player, no_player), free_hit=no, deliveries=zero, ball=_no_ball_yet(), over=no,
         winner=jnp.int32(UNDECIDED),
     )  # fmt: skip

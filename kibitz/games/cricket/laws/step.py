@@ -18,7 +18,17 @@ from kibitz.core.act import Act, Head, Masks
 from kibitz.core.bots import where
 from kibitz.games.cricket.laws.shaping import Potential, chance
 from kibitz.games.cricket.laws.state import TIE, UNDECIDED, Ball, State
-from kibitz.games.cricket.model.delivery import BYE, FIRST_SPIN, NO_BALL, NOBODY, WIDE, Model, Situation, bowl, phase_of
+from kibitz.games.cricket.model.delivery import (
+    BYE,
+    FIRST_SPIN,
+    NO_BALL,
+    NO_PLAYER,
+    WIDE,
+    Model,
+    Situation,
+    bowl,
+    phase_of,
+)
 from kibitz.games.cricket.model.par import Par
 from kibitz.games.cricket.model.tactics import ACCUMULATE, BALANCED, FIELDS, GOOD, INTENTS, PLANS, open_in_powerplay
 from kibitz.games.cricket.teams.ratings import Sides
@@ -48,7 +58,7 @@ class Settings(NamedTuple):
     fitted: Array  # i32[], the number of the fitted model, for code on the host
 
 
-def max_deliveries(settings: Settings) -> Array:
+def _max_deliveries(settings: Settings) -> Array:
     """Deliveries after which a match is a tie: the laws allow endless wides, an episode must end."""
     return 18 * settings.overs + 200
 
@@ -155,7 +165,7 @@ def legal(settings: Settings, state: State, seat: int) -> Masks:
 
     fields = jnp.where(in_powerplay(settings, state), jnp.asarray(open_in_powerplay()), jnp.ones(len(FIELDS), bool))
     players = jnp.arange(11)
-    new_over = state.bowler == NOBODY
+    new_over = state.bowler == NO_PLAYER
     bowlers = jnp.where(new_over, may_bowl(settings, state), 1 << state.bowler)
     return (
         jnp.where(bats, True, only(len(INTENTS), ACCUMULATE)),
@@ -210,7 +220,7 @@ def step(settings: Settings, state: State, acts: tuple[Act, Act], u: Array) -> t
     powerplay = in_powerplay(settings, state)
     field = _inside(field_side[2], len(FIELDS), BALANCED)
     field = jnp.where(powerplay & ((OPEN_IN_POWERPLAY >> field) & 1 == 0), BALANCED, field)
-    new_over = state.bowler == NOBODY
+    new_over = state.bowler == NO_PLAYER
     bowler = jnp.where(new_over, _one_of(may_bowl(settings, state), field_side[3]), state.bowler)
     next_batter = _one_of(waiting(state), bat[4])
 
@@ -250,7 +260,7 @@ def step(settings: Settings, state: State, acts: tuple[Act, Act], u: Array) -> t
         other=other,
         faced=(faced_striker, faced_other),
         batted=jnp.where(enters, state.batted | (1 << next_batter), state.batted),
-        bowler=jnp.where(over_ends, NOBODY, bowler),
+        bowler=jnp.where(over_ends, NO_PLAYER, bowler),
         last_bowler=jnp.where(over_ends, bowler, state.last_bowler),
         overs=(state.overs[0] + jnp.where(low, added, 0), state.overs[1] + jnp.where(low, 0, added)),
         free_hit=no_ball | (state.free_hit & wide),
@@ -259,7 +269,7 @@ def step(settings: Settings, state: State, acts: tuple[Act, Act], u: Array) -> t
             outcome=result.outcome,
             runs=result.runs,
             how=result.how,
-            out=jnp.where(out, gone, NOBODY),
+            out=jnp.where(out, gone, NO_PLAYER),
             leg_bye=result.leg_bye,
             batter=state.striker,
             bowler=bowler,
@@ -295,7 +305,7 @@ def _close(settings: Settings, state: State) -> State:
     # the side that batted second in a tie bats first in the super over
     tied = ended & state.second & level
     decided = ended & state.second & ~level
-    spent = (state.deliveries >= max_deliveries(settings)) & ~decided
+    spent = (state.deliveries >= _max_deliveries(settings)) & ~decided
     turns = ended & ~state.second
     opens = turns | tied
     batting = jnp.where(turns, 1 - state.batting, state.batting)
@@ -304,10 +314,10 @@ def _close(settings: Settings, state: State) -> State:
     hitters = settings.sides.hitters
     striker = jnp.where(supers > 0, hitters[2 * eleven], 0)
     other = jnp.where(supers > 0, hitters[2 * eleven + 1], 1)
-    bowled = jnp.where(ended & is_super, state.ball.bowler, NOBODY)
+    bowled = jnp.where(ended & is_super, state.ball.bowler, NO_PLAYER)
     by_first = ended & is_super & (state.batting == 1)  # seat 0 bowled
     by_second = ended & is_super & (state.batting == 0)
-    nobody = jnp.int32(NOBODY)
+    no_player = jnp.int32(NO_PLAYER)
     winner = jnp.where(state.score > state.first, state.batting, 1 - state.batting)
     return state._replace(
         batting=batting,
@@ -323,8 +333,8 @@ def _close(settings: Settings, state: State) -> State:
         other=jnp.where(opens, other, state.other),
         faced=(jnp.where(opens, 0, state.faced[0]), jnp.where(opens, 0, state.faced[1])),
         batted=jnp.where(opens, (1 << striker) | (1 << other), state.batted),
-        bowler=jnp.where(opens, nobody, state.bowler),
-        last_bowler=jnp.where(opens, nobody, state.last_bowler),
+        bowler=jnp.where(opens, no_player, state.bowler),
+        last_bowler=jnp.where(opens, no_player, state.last_bowler),
         overs=(jnp.where(opens, 0, state.overs[0]), jnp.where(opens, 0, state.overs[1])),
         super_bowlers=(
             jnp.where(by_first, bowled, state.super_bowlers[0]),

@@ -17,7 +17,7 @@ from kibitz.games.cricket.laws.step import (
     twenty_over,
     waiting,
 )
-from kibitz.games.cricket.model.delivery import FIRST_SPIN, NOBODY, NOTHING, phase_of
+from kibitz.games.cricket.model.delivery import FIRST_SPIN, NO_PLAYER, NOTHING, phase_of
 
 
 class View(NamedTuple):
@@ -49,7 +49,7 @@ class View(NamedTuple):
     waiting: Array  # i32[], bit i: player i of the batting side has not batted yet
     comes_in: Array  # bool[], whether a batter comes in if a wicket falls
     may_bowl: Array  # i32[], bit i: player i may bowl the next ball
-    bowler: Array  # NOBODY before the first delivery of an over
+    bowler: Array  # NO_PLAYER before the first delivery of an over
     bowler_type: Array  # of the bowler; of the last bowler before an over starts
     last_bowler: Array
     overs: tuple[Array, Array]
@@ -63,7 +63,7 @@ def view(settings: Settings, state: State, seat: int) -> View:
     bats_first = state.batting == 0
     batting = jnp.where(bats_first, state.elevens[0], state.elevens[1])
     bowling = jnp.where(bats_first, state.elevens[1], state.elevens[0])
-    shown = jnp.where(state.bowler == NOBODY, state.last_bowler, state.bowler)
+    shown = jnp.where(state.bowler == NO_PLAYER, state.last_bowler, state.bowler)
     kind = settings.sides.types[bowling * 11 + jnp.minimum(shown, 10)]
     balls = jnp.where(state.supers > 0, 6, 6 * settings.overs)
     return View(
@@ -89,9 +89,9 @@ def view(settings: Settings, state: State, seat: int) -> View:
         faced=state.faced,
         waiting=waiting(state),
         comes_in=comes_in(state),
-        may_bowl=jnp.where(state.bowler == NOBODY, may_bowl(settings, state), 1 << state.bowler),
+        may_bowl=jnp.where(state.bowler == NO_PLAYER, may_bowl(settings, state), 1 << state.bowler),
         bowler=state.bowler,
-        bowler_type=jnp.where(shown == NOBODY, 0, kind),
+        bowler_type=jnp.where(shown == NO_PLAYER, 0, kind),
         last_bowler=state.last_bowler,
         overs=state.overs,
         free_hit=state.free_hit,
@@ -110,7 +110,7 @@ def features(settings: Settings, view: View) -> Array:
     rate = jnp.where(view.second, needed / jnp.maximum(view.balls_left, 1), 0.0)
     log_rate_needed = jnp.where(view.second, jnp.log(jnp.maximum(needed, 1) / jnp.maximum(runs_left, 1.0)), 0.0)
     par_made = par_total - runs_left
-    bowler = jnp.minimum(jnp.where(view.bowler == NOBODY, view.last_bowler, view.bowler), 10)
+    bowler = jnp.minimum(jnp.where(view.bowler == NO_PLAYER, view.last_bowler, view.bowler), 10)
     phase = phase_of(view.twenty_over)
     overs_bowled = [overs_of(view.overs, jnp.int32(i)) / 4 for i in range(11)]
     outcome = view.ball.outcome
@@ -133,7 +133,7 @@ def features(settings: Settings, view: View) -> Array:
         phase == 2,
         view.free_hit,
         (view.legal % 6) / 5,
-        view.bowler == NOBODY,
+        view.bowler == NO_PLAYER,
         jnp.exp(-view.faced[0] / 6),
         jnp.exp(-view.faced[1] / 6),
         jnp.minimum(view.faced[0], 60) / 60,

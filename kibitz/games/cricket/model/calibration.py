@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from kibitz.core.errors import BadInput
-from kibitz.core.paths import cache_folder
+from kibitz.core.system.paths import cache_folder
 
 FILE = Path(__file__).parent / "calibration.json"
 ERAS = ("pre2018", "2018-2022", "2023+")

@@ -22,7 +22,7 @@ from kibitz.games.cricket.model.tactics import FIELDS, INTENTS, OUTCOMES, PLANS
 
 DOT, ONE, TWO, THREE, FOUR, SIX, WICKET, WIDE, NO_BALL, BYE = range(10)
 NOTHING = 15  # outcome before the first ball
-NOBODY = 15  # player index when there is no player
+NO_PLAYER = 15  # player index when there is no player
 RUNS = (0, 1, 2, 3, 4, 6)  # off the bat, for outcomes DOT to SIX
 HOWS = ("", "caught", "bowled", "lbw", "stumped", "caught and bowled", "hit wicket", "run out")
 RUN_OUT = HOWS.index("run out")
@@ -78,7 +78,7 @@ class Situation(NamedTuple):
     field: Array
 
 
-class Result(NamedTuple):
+class BallOutcome(NamedTuple):
     """The outcome of a delivery."""
 
     outcome: Array  # i32[]
@@ -164,7 +164,7 @@ def weights(model: Model, batters: Array, bowlers: Array, at: Situation) -> tupl
     return tuple(row)
 
 
-def bowl(model: Model, batters: Array, bowlers: Array, at: Situation, u: Array) -> Result:
+def bowl(model: Model, batters: Array, bowlers: Array, at: Situation, u: Array) -> BallOutcome:
     """Bowls the delivery. One uniform decides everything; each decision consumes some of its bits."""
     row = weights(model, batters, bowlers, at)
     place = u * reduce(lambda a, b: a + b, row)
@@ -201,7 +201,7 @@ def bowl(model: Model, batters: Array, bowlers: Array, at: Situation, u: Array) 
     runs = jnp.where(outcome == BYE, byes, runs)
     # the batters do not run the penalty of a wide or no-ball; they crossed on the run that failed
     crossings = runs - ((outcome == WIDE) | (outcome == NO_BALL)) + run_out
-    return Result(
+    return BallOutcome(
         outcome=outcome.astype(jnp.int32),
         runs=runs.astype(jnp.int32),
         crossings=crossings.astype(jnp.int32),

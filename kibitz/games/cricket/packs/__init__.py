@@ -36,7 +36,7 @@ from kibitz.games.cricket.chances.regret import REGRET
 from kibitz.games.cricket.laws.start import NEW_UNIFORMS, new
 from kibitz.games.cricket.laws.state import State
 from kibitz.games.cricket.laws.step import Settings
-from kibitz.games.cricket.model.delivery import NOBODY
+from kibitz.games.cricket.model.delivery import NO_PLAYER
 from kibitz.games.cricket.options import CricketOptions
 from kibitz.games.cricket.teams.ratings import VARIANTS
 
@@ -209,8 +209,8 @@ def position(settings: Settings, entry: Entry, seed: int) -> State:
         "other": entry.wickets // 2 if entry.wickets else 1,
         "faced": (stay // 2, stay),
         "batted": (1 << (entry.wickets + 2)) - 1,
-        "bowler": int(order[whole]) if entry.legal % 6 else NOBODY,
-        "last_bowler": int(order[whole - 1]) if whole else NOBODY,
+        "bowler": int(order[whole]) if entry.legal % 6 else NO_PLAYER,
+        "last_bowler": int(order[whole - 1]) if whole else NO_PLAYER,
         "overs": (
             sum(n << (4 * i) for i, n in enumerate(counts[:6])),
             sum(n << (4 * i) for i, n in enumerate(counts[6:])),

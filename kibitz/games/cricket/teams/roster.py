@@ -14,7 +14,7 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from kibitz.core.options import Options
-from kibitz.games.cricket.model.delivery import NOBODY
+from kibitz.games.cricket.model.delivery import NO_PLAYER
 
 
 class Player(Options):
@@ -85,7 +85,7 @@ def _nameless() -> Eleven:
 
 def name(number: Any, player: Any) -> str:
     """The player's name, or `nobody`."""
-    return "nobody" if int(player) == NOBODY else side(number).players[int(player)].name
+    return "nobody" if int(player) == NO_PLAYER else side(number).players[int(player)].name
 
 
 def surname(full: str) -> str:

@@ -104,7 +104,7 @@ export function step(state, before, entry) {
   if (memory.win.length > MAX_POINTS) memory.win = memory.win.filter((_, i) => i % 2 === 0);
   memory.streak = ball.runs >= 4 && !ball.how ? memory.streak + 1 : 0;
   const ended = inn.legal % 6 === 0 && legal;
-  Object.assign(entry, { sign, kind, chose: `${ball.intent} v ${planned(ball.plan)}, ${ball.field} field`, over: ended, moment: momentOf(state, ball, inn, striker, bat, before), icon: frame.over ? "flag" : "" });
+  Object.assign(entry, { sign, kind, batting: inn.seat, chose: `${ball.intent} v ${planned(ball.plan)}, ${ball.field} field`, over: ended, moment: momentOf(state, ball, inn, striker, bat, before), icon: frame.over ? "flag" : "" });
   if (ended) entry.card = { ...over, signs: [...over.signs], seat: inn.seat, hand: nameOf(state, 1 - inn.seat)(over.bowler) };
 }
 
@@ -197,6 +197,15 @@ const FIELDS = ["attacking", "balanced", "defensive", "death"];
 export function actText([intent, plan, field, bowler], state, seat) {
   if (state.frame.batting === seat) return INTENTS[intent];
   return `${PLANS[plan]}, ${FIELDS[field]} field${state.frame.bowler ? "" : `, ${nameOf(state, seat)(bowler)} to bowl`}`;
+}
+
+// what a captain chose or was advised, with the players' names
+export function inWords({ act, text, seat }, state, { batting }) {
+  if (!Array.isArray(act) || batting === undefined) return text;
+  const [intent, plan, field, bowler, coming] = act;
+  const name = nameOf(state, seat);
+  if (seat === batting) return `${INTENTS[intent]}${coming ? `; if a wicket falls, ${name(coming)} is next` : ""}`;
+  return `${PLANS[plan]}, ${FIELDS[field]} field; ${name(bowler)} bowls`;
 }
 
 // the same choices until the over ends or a wicket falls

@@ -86,7 +86,7 @@ export function fieldCard(caption, end) {
 
   new ResizeObserver(([{ contentRect: { width, height } }]) => {
     if (!width || !height) return;
-    const top = width < 500 ? 50 : 40; // the caption's place
+    const top = Number(getComputedStyle(box).getPropertyValue("--top")); // the caption's place
     const ry = (height - top) / 2 - EDGE_PX;
     size = { w: width, h: height, top, x: width / 2, y: top + EDGE_PX + ry, rx: Math.min(width / 2 - EDGE_PX, 2.1 * ry), ry };
     set(svg, "viewBox", `0 0 ${width} ${height}`);
@@ -115,17 +115,18 @@ const along = ([x0, y0, mx, my, x1, y1], steps) => [...Array(steps + 1).keys()].
 const titled = (name) => put(s("title"), name);
 
 // A name beside each fielder, where there is room.
-function names(named, placed, path, { w, h: height, top }) {
+function names(named, placed, path, { w, h: height, top, x: middle, y: centre }) {
   pen.font = `600 ${FONT_PX}px ${getComputedStyle(document.body).fontFamily}`;
   const around = (by) => ([x, y]) => [x - by, y - by, x + by, y + by];
-  const taken = [...placed.map(around(DOT_PX + 1)), ...path.map(around(PATH_PX)), ...path.slice(-1).map(around(DOT_PX + 2))];
+  const pitch = [middle - 15, centre - 31, middle + 7, centre + 29]; // with both batters
+  const taken = [pitch, ...placed.map(around(DOT_PX + 1)), ...path.map(around(PATH_PX)), ...path.slice(-1).map(around(DOT_PX + 2))];
   const nodes = [];
   for (const [x, y, name] of named) {
     const wide = pen.measureText(name).width * SAFE;
     const half = wide / 2;
     const shift = Math.max(half + 2 - x, Math.min(0, w - 2 - half - x)); // keeps a name above or below a fielder inside
-    const [up, down, side] = [y - DOT_PX - 4, y + DOT_PX + LINE_PX - 2, DOT_PX + 4 + half];
-    const spots = [[x + shift, up], [x + shift, down], [x + side, y + 4], [x - side, y + 4], [x + half, up], [x - half, up], [x + half, down], [x - half, down]];
+    const [up, down, side] = [y - DOT_PX - 6, y + DOT_PX + LINE_PX - 1, DOT_PX + 4 + half]; // clear of the fielder's own dot
+    const spots = [[x + side, y + 4], [x - side, y + 4], [x + shift, up], [x + shift, down], [x + half, up], [x - half, up], [x + half, down], [x - half, down]];
     const spot = spots.map(([cx, base]) => [cx, base, [cx - half, base - LINE_PX + 3, cx + half, base + 4]])
       .find(([, , [l, t, r, b]]) => l >= 0 && r <= w && t >= top && b <= height && taken.every(([l2, t2, r2, b2]) => r < l2 || l > r2 || b < t2 || t > b2));
     if (!spot) continue;

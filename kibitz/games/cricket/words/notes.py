@@ -12,11 +12,19 @@ from numpy.typing import NDArray
 
 from kibitz.games.cricket.captains import bots
 from kibitz.games.cricket.laws.step import excess_wickets, log_rate_needed
-from kibitz.games.cricket.model.delivery import FIRST_SPIN, NOBODY, WICKET, Situation, phase_of, weights
+from kibitz.games.cricket.model.delivery import FIRST_SPIN, NO_PLAYER, WICKET, Situation, phase_of, weights
 from kibitz.games.cricket.model.tactics import FIELDS, INTENTS, PLANS, default_fields, default_plans
 from kibitz.games.cricket.teams import roster
 from kibitz.games.cricket.words.reason import intent_shares
 
+STYLES = {
+    "pace_right": "right-arm pace",
+    "pace_left": "left-arm pace",
+    "spin_off": "off spin",
+    "spin_leg": "leg spin",
+    "spin_left_orth": "left-arm spin",
+    "spin_left_wrist": "left-arm wrist spin",
+}
 MEAN_RUNS = np.array([0, 1, 2, 3, 4, 6, 0, 1.1, 2.3, 1.4], np.float32)  # by outcome
 
 
@@ -41,7 +49,7 @@ def choice_notes(settings: Any, view: Any, masks: Any) -> dict[str, list[str]]:
     by_plan = np.einsum("bpfx,f->px", bowled / len(may_bowl), fields)
     by_field = np.einsum("bpfx,p->fx", bowled / len(may_bowl), plans)
     found = {"plan": [_risk(by_plan[i]) for i in opened[1]], "field": [_risk(by_field[i]) for i in opened[2]]}
-    if int(view.bowler) == NOBODY:
+    if int(view.bowler) == NO_PLAYER:
         risks = dict(zip(may_bowl, np.einsum("bpfx,p,f->bx", bowled, plans, fields), strict=True))
         found["bowler"] = [_bowler(settings, view, i, risks[i]) for i in opened[3]]
     return found
@@ -53,12 +61,12 @@ def _risk(expected: NDArray[Any]) -> str:
 
 
 def _bowler(settings: Any, view: Any, place: int, expected: NDArray[Any]) -> str:
-    style = roster.side(view.bowling_team_id).players[place].bowls.replace("_", " ")
-    left = overs_left(settings, view, place)
+    style = STYLES[roster.side(view.bowling_team_id).players[place].bowls]
+    left = _overs_left(settings, view, place)
     return f"{style} · {left} over{'s' * (left != 1)} left · {_risk(expected)}"
 
 
-def overs_left(settings: Any, view: Any, place: int) -> int:
+def _overs_left(settings: Any, view: Any, place: int) -> int:
     """Overs that a player who may bowl now has left, by the laws' limit."""
     if int(view.supers):
         return 1

@@ -11,7 +11,7 @@ import numpy as np
 from kibitz.core.errors import BadInput
 from kibitz.core.words import with_article
 from kibitz.games.cricket.chances import winprob
-from kibitz.games.cricket.model.delivery import BYE, HOWS, NO_BALL, NOBODY, NOTHING, WIDE, phase_of
+from kibitz.games.cricket.model.delivery import BYE, HOWS, NO_BALL, NO_PLAYER, NOTHING, WIDE, phase_of
 from kibitz.games.cricket.model.tactics import (
     ACCUMULATE,
     BALANCED,
@@ -78,9 +78,9 @@ def prompt_variables(settings: Any, view: Any, history: list[Mapping[str, Any]])
         "phase": phase_text(view),
         "striker": f"{_batter_text(batters, int(view.striker))}, {int(view.faced[0])} balls faced",
         "non_striker": f"{_batter_text(batters, int(view.other))}, {int(view.faced[1])} balls faced",
-        "bowler": "to be chosen" if int(view.bowler) == NOBODY else _bowler_text(bowlers, int(view.bowler)),
+        "bowler": "to be chosen" if int(view.bowler) == NO_PLAYER else _bowler_text(bowlers, int(view.bowler)),
         "free_hit": "yes" if bool(view.free_hit) else "no",
-        "last_ball": last_ball_text(view),
+        "last_ball": _last_ball_text(view),
         "win_probability": f"{batting_chance if bats else 1 - batting_chance:.2f}",
         "history_str": "\n".join(history_line(entry) for entry in history[-12:]),
         "legal_fields": ", ".join(
@@ -102,7 +102,7 @@ def _brief_variables(view: Any, batters: Eleven, bowlers: Eleven) -> dict[str, s
         return f"{place + 1} {player.strike} {player.power} {player.safety} faced {int(faced)}"
 
     bats, place, ball = bool(view.bats), int(view.bowler), view.ball
-    bowler = None if place == NOBODY else bowlers.players[place]
+    bowler = None if place == NO_PLAYER else bowlers.players[place]
     open_places = int(view.waiting) * bool(view.comes_in) if bats else int(view.may_bowl)
     listed = [i for i in range(11) if (open_places >> i) & 1]
     people = (batters if bats else bowlers).players
@@ -131,7 +131,7 @@ def phase_text(view: Any) -> str:
     return "powerplay" if bool(view.powerplay) else PHASES[phase_of(int(view.twenty_over))]
 
 
-def last_ball_text(view: Any) -> str:
+def _last_ball_text(view: Any) -> str:
     """The last ball with its players, or without them if it belongs to the previous innings."""
     ball = view.ball
     text = outcome_text(ball)
@@ -148,7 +148,7 @@ def position_text(view: Any) -> str:
     board = f"{int(view.score)}/{int(view.wickets)} after {overs_text(int(view.legal))} overs"
     chasing = f", {int(view.first) + 1 - int(view.score)} needed from {int(view.balls_left)} balls"
     bowler = roster.name(view.bowling_team_id, view.bowler)
-    bowling = "a new over" if int(view.bowler) == NOBODY else f"{bowler} bowling"
+    bowling = "a new over" if int(view.bowler) == NO_PLAYER else f"{bowler} bowling"
     middle = f"{roster.name(view.batting_team_id, view.striker)} on strike, {bowling}"
     extra = " Free hit." if bool(view.free_hit) else ""
     return f"{doing}: {board}{chasing if bool(view.second) else ''}; {middle}.{extra}"

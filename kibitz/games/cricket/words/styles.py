@@ -18,7 +18,7 @@ from kibitz.games.cricket.words.prompt import is_batting
 
 ATTACKING = [INTENTS.index(name) for name in ("attack", "slog")], [FIELDS.index("attacking")]
 DEFENSIVE = (
-    [INTENTS.index(name) for name in ("block", "rotate")],
+    [INTENTS.index(name) for name in ("block", "rotate", "accumulate")],
     [FIELDS.index(name) for name in ("defensive", "death")],
 )
 QUESTIONS = {
@@ -27,11 +27,10 @@ QUESTIONS = {
         "or an attacking field when bowling?"
     ),
     "defensive": (
-        "Was Alice a defensive captain: on more than half of the balls, did Alice choose block or rotate when batting, "
-        "or a defensive or death field when bowling?"
+        "Was Alice a defensive captain: did Alice choose block, rotate or accumulate, or a defensive or death field, "
+        "on more balls than attack or slog, or an attacking field?"
     ),
 }
-BALLS_PER_LINE = 6
 
 
 class Notes(NamedTuple):
@@ -60,7 +59,8 @@ def watch(settings: Any, notes: Notes, view: View, act: Act) -> Notes:
 
 
 def shown(settings: Any, notes: Notes, state: State, seat: int) -> dict[str, Array]:
-    return {"attacking": 2 * notes.attacked > notes.balls, "defensive": 2 * notes.defended > notes.balls}
+    """Hardly any captain defends on half of the balls of a short match; `defensive`: on more balls than it attacks."""
+    return {"attacking": 2 * notes.attacked > notes.balls, "defensive": notes.defended > notes.attacked}
 
 
 def measures(settings: Any, notes: Notes, state: State, seat: int) -> dict[str, Array]:
@@ -69,22 +69,23 @@ def measures(settings: Any, notes: Notes, state: State, seat: int) -> dict[str, 
 
 
 def transcript(settings: Any, state: State, history: Sequence[Mapping[str, Any]], seat: int) -> str:
-    """What the captain chose, six balls to a line, and the result."""
+    """How often the captain chose what, with the bat and with the ball, and the result."""
     acts = [entry["act"] for entry in history if entry["seat"] == seat]
+    batted = [INTENTS[int(act[0])] for act in acts if is_batting(act)]
+    bowled = [f"{FIELDS[int(act[2])]} field" for act in acts if not is_batting(act)]
     lines = [
-        f"{PLAYER} and {OTHER} captain the two sides of a cricket match. {PLAYER}'s choices for {len(acts)} balls:"
+        f"{PLAYER} and {OTHER} captain the two sides of a cricket match of {len(acts)} balls.",
+        f"{PLAYER} bats {len(batted)} balls: {_counted(batted)}.",
+        f"{PLAYER} bowls {len(bowled)} balls: {_counted(bowled)}.",
     ]
-    for first in range(0, len(acts), BALLS_PER_LINE):
-        chosen = Counter(_choice(act) for act in acts[first : first + BALLS_PER_LINE])
-        counted = ", ".join(f"{name} {count}" for name, count in chosen.items())
-        lines.append(f"Balls {first + 1} to {min(first + BALLS_PER_LINE, len(acts))}: {counted}.")
     winner = int(state.winner)
     won = "The match was tied." if winner == TIE else f"{PLAYER if winner == seat else OTHER} won the match."
     return "\n".join([*lines, won if winner in (0, 1, TIE) else "The match was not finished."])
 
 
-def _choice(act: Sequence[int]) -> str:
-    return f"bats {INTENTS[int(act[0])]}" if is_batting(act) else f"bowls to {FIELDS[int(act[2])]} field"
+def _counted(choices: Sequence[str]) -> str:
+    """The most frequent first."""
+    return ", ".join(f"{name} {count}" for name, count in Counter(choices).most_common()) or "none"
 
 
 STYLES = PlayStyles(

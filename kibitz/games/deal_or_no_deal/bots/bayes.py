@@ -163,11 +163,11 @@ def ladder_for(settings: Settings, seat: int, max_count: int) -> Ladder:
     row = tuple(float(np.asarray(column)[seat, int(kinds.argmax())]) for column in settings.styles)
     span = (int(settings.min_count), int(settings.max_count))
     budget = int(settings.budget)
-    return _ladder(partner.Row(*row), span, int(settings.max_turns), budget, max_count)
+    return _ladder(partner.PartnerRow(*row), span, int(settings.max_turns), budget, max_count)
 
 
 @lru_cache(maxsize=8)
-def _ladder(row: partner.Row, span: tuple[int, int], max_turns: int, budget: int, max_count: int) -> Ladder:
+def _ladder(row: partner.PartnerRow, span: tuple[int, int], max_turns: int, budget: int, max_count: int) -> Ladder:
     """Computed on the host, once per style: 0.3 s and 4 MB for pools of one to four."""
     kept = np.stack(grid(max_count))  # i32[3, offers]
     index = np.arange(UTILITY_VECTORS)

@@ -28,11 +28,11 @@ class Memory(NamedTuple):
 
 
 def bot(max_count: int) -> Bot:
-    told = bayes.bot(max_count)
+    informed = bayes.bot(max_count)
     prior = jnp.asarray(list(SUSPECTS.values()), jnp.float32)
 
     def start(settings: Settings, seat: int, u: Array) -> Memory:
-        fits = jnp.stack([told.start(settings, seat, u)] * len(SUSPECTS))
+        fits = jnp.stack([informed.start(settings, seat, u)] * len(SUSPECTS))
         return Memory(fits, jnp.ones((len(SUSPECTS), UTILITY_VECTORS), bool))
 
     def precompute(settings: Settings, seat: int) -> Settings:
@@ -46,7 +46,7 @@ def bot(max_count: int) -> Bot:
         explains = memory.explains & jnp.stack([explained(settings, partner.KINDS[kind], view) for kind in SUSPECTS])
         fits, acts = [], []
         for kind, ladder in enumerate(settings.ladders[view.seat]):
-            after, act = told.choose(settings._replace(ladders=(ladder, ladder)), memory.fits[kind], view, masks, u)
+            after, act = informed.choose(settings._replace(ladders=(ladder, ladder)), memory.fits[kind], view, masks, u)
             fits.append(after)
             acts.append(act)
         suspect = jnp.argmax(prior * jnp.sum(explains, axis=1))  # the first one if no kind explains the acts
@@ -56,7 +56,7 @@ def bot(max_count: int) -> Bot:
     return Bot(name="detective", choose=choose, start=start, precompute=precompute, bit_widths=Memory._make((0, 0)))
 
 
-def explained(settings: Settings, row: partner.Row, view: View) -> Array:
+def explained(settings: Settings, row: partner.PartnerRow, view: View) -> Array:
     """bool[utility vectors]: with which utilities a partner of this kind would have acted as it last did."""
     base = MAX_UTILITY + 1
     index = jnp.arange(UTILITY_VECTORS, dtype=jnp.int32)

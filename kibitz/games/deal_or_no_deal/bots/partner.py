@@ -31,7 +31,7 @@ from kibitz.games.deal_or_no_deal.view import View
 UNIFORMS = 1
 
 
-class Row(NamedTuple):
+class PartnerRow(NamedTuple):
     """One kind of partner; `rules.Styles` explains the columns."""
 
     weight: float = 1.0
@@ -44,11 +44,11 @@ class Row(NamedTuple):
 
 
 KINDS = {
-    "heuristic": Row(),
-    "conceder": Row(low=0.8, high=0.8, insist_gap=0.0, fall=0.4),
-    "stubborn": Row(low=0.75, high=0.75, insist_gap=0.0),
-    "mirror": Row(low=0.5, high=0.5, insist_gap=0.0, mirror=1.0),
-    "random": Row(noise=1.0),
+    "heuristic": PartnerRow(),
+    "conceder": PartnerRow(low=0.8, high=0.8, insist_gap=0.0, fall=0.4),
+    "stubborn": PartnerRow(low=0.75, high=0.75, insist_gap=0.0),
+    "mirror": PartnerRow(low=0.5, high=0.5, insist_gap=0.0, mirror=1.0),
+    "random": PartnerRow(noise=1.0),
 }
 
 
@@ -62,13 +62,13 @@ class Style(NamedTuple):
 STYLE_WIDTHS = Style._make((4, 10))
 
 
-def styles(rows: list[Row]) -> Styles:
+def styles(rows: list[PartnerRow]) -> Styles:
     """The same rows for both seats."""
     columns = np.asarray(rows, np.float32).T
     return Styles(*(jnp.asarray(np.stack([column, column])) for column in columns))
 
 
-def seat_at(settings: Settings, seat: int, row: Row) -> Settings:
+def seat_at(settings: Settings, seat: int, row: PartnerRow) -> Settings:
     """Settings that disclose the kind of this seat's partner."""
     kinds = settings.styles.weight.shape[1]
     row = row._replace(weight=1.0 / kinds)

@@ -11,13 +11,11 @@ from kibitz.core.errors import BadInput
 from kibitz.games.deal_or_no_deal.contexts.formats import MAX_UTILITY, Ints
 
 
-def fit_budget(
-    counts: ArrayLike, utilities: ArrayLike, budget: int, max_utility: int = MAX_UTILITY
-) -> tuple[Ints, NDArray[np.bool_]]:
+def fit_budget(counts: ArrayLike, utilities: ArrayLike, budget: int) -> tuple[Ints, NDArray[np.bool_]]:
     """Utilities whose whole pool is worth `budget`, as close to the given ones as integers allow.
 
     `counts` is [N, 3]; `utilities` is [N, 3] or [N, 2, 3], and the second result, without its last axis, says
-    whether the budget is met exactly. Where no utilities of 0..max_utility meet it, the closest worth
+    whether the budget is met exactly. Where no utilities of 0..MAX_UTILITY meet it, the closest worth
     counts. The closest utilities have the smallest sum of squared changes, then the lexicographically
     smallest values. The result is never all zero: such a seat would have nothing to bargain for.
     """
@@ -27,7 +25,7 @@ def fit_budget(
     flat, fitted = wanted.reshape(-1, 3), np.zeros((wanted.size // 3, 3), np.int32)
     for number, pool in enumerate(pools):
         here = group.reshape(-1) == number
-        fitted[here] = _fit_pool(pool, flat[here], budget, max_utility)
+        fitted[here] = _fit_pool(pool, flat[here], budget, MAX_UTILITY)
     result = fitted.reshape(wanted.shape)
     return result, np.asarray((result * pool_of).sum(-1) == budget)
 

@@ -26,7 +26,7 @@ MAX_COUNT = 4
 MAX_UTILITY = 10
 
 
-class Row(NamedTuple):
+class ContextRow(NamedTuple):
     where: str  # file and line; every error about the row starts with it
     own: list[str]  # c u c u c u as written
     partner: list[str]  # the same for the other side; empty in self play, where the next row has it
@@ -61,7 +61,7 @@ _LINE = {
 }
 
 
-def read_rows(file: Path) -> tuple[str, list[Row]]:
+def read_rows(file: Path) -> tuple[str, list[ContextRow]]:
     """The file's format, by its content, and its rows: at least one."""
     try:
         data = file.read_bytes()
@@ -70,7 +70,7 @@ def read_rows(file: Path) -> tuple[str, list[Row]]:
     return _parquet_rows(file, data) if data[:4] == b"PAR1" else _text_rows(file, data)
 
 
-def _text_rows(file: Path, data: bytes) -> tuple[str, list[Row]]:
+def _text_rows(file: Path, data: bytes) -> tuple[str, list[ContextRow]]:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -88,7 +88,7 @@ def _text_rows(file: Path, data: bytes) -> tuple[str, list[Row]]:
         match = re.fullmatch(_LINE[kind], line)
         if match is None:
             raise BadInput(f"{place}: the line must be '{_FORM[kind]}', but it ends in {line[-40:]!r}.")
-        rows.append(Row(place, match["own"].split(), match["partner"].split(), _amounts(match["kept"])))
+        rows.append(ContextRow(place, match["own"].split(), match["partner"].split(), _amounts(match["kept"])))
     return kind, rows
 
 
@@ -108,7 +108,7 @@ def _amounts(items: str | None) -> list[str]:
     return re.findall("=([0-9]+)", items or "")
 
 
-def _parquet_rows(file: Path, data: bytes) -> tuple[str, list[Row]]:
+def _parquet_rows(file: Path, data: bytes) -> tuple[str, list[ContextRow]]:
     try:
         import pyarrow
         import pyarrow.parquet
@@ -132,7 +132,7 @@ def _parquet_rows(file: Path, data: bytes) -> tuple[str, list[Row]]:
         if kind == _PROCESSED and match is None:
             raise BadInput(f"{where}: the output is {output[:60]!r}; a row must be '{_FORM[kind]}'.")
         sides = _six(record["input"]), _six(record.get("partner_input"))
-        rows.append(Row(where, *sides, _amounts(match["kept"] if match else None)))
+        rows.append(ContextRow(where, *sides, _amounts(match["kept"] if match else None)))
     return kind, rows
 
 

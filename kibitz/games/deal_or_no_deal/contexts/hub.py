@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from kibitz.core.errors import BadInput
-from kibitz.core.paths import cache_folder, write_whole
+from kibitz.core.system.paths import cache_folder, write_whole
 from kibitz.games.deal_or_no_deal.contexts.formats import Dataset, description, first_line
 
 HUB = "https://huggingface.co"

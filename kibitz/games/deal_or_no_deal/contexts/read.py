@@ -10,15 +10,15 @@ from typing import NamedTuple
 import numpy as np
 
 from kibitz.core.errors import BadInput
-from kibitz.core.paths import named
+from kibitz.core.system.paths import named
 from kibitz.games.deal_or_no_deal.contexts.formats import (
     DATASET_OF,
     FILE_NAMES,
     MAX_COUNT,
     MAX_UTILITY,
+    ContextRow,
     Dataset,
     Ints,
-    Row,
     Triple,
     description,
     read_rows,
@@ -98,7 +98,7 @@ def _files(path: str | Path, dataset: str) -> list[Path]:
     return files
 
 
-def _rows(file: Path, dataset: str) -> list[Row]:
+def _rows(file: Path, dataset: str) -> list[ContextRow]:
     """The file's rows, at least one, if the file holds the expected data set."""
     kind, rows = read_rows(file)
     if DATASET_OF[kind] != dataset:
@@ -109,7 +109,7 @@ def _rows(file: Path, dataset: str) -> list[Row]:
     return rows
 
 
-def _game(row: Row, partner: list[str], partner_where: str, max_count: int) -> HumanGame:
+def _game(row: ContextRow, partner: list[str], partner_where: str, max_count: int) -> HumanGame:
     counts, own = _side(row.where, row.own, max_count)
     theirs, other = _side(partner_where, partner, max_count)
     if theirs != counts:

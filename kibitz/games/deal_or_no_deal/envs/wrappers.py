@@ -24,8 +24,8 @@ class MultiDiscreteActions(
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
         gymnasium.utils.RecordConstructorArgs.__init__(self)
         super().__init__(env)
-        self.sizes = base_env(env).game.sizes
-        self.action_space = LegalActs(base_env(env), self.sizes)
+        self.sizes = _base_env(env).game.sizes
+        self.action_space = LegalActs(_base_env(env), self.sizes)
 
     def action(self, action: Any) -> dict[str, Any]:
         act_type, *kept = act_of(action, self.sizes)
@@ -33,7 +33,7 @@ class MultiDiscreteActions(
 
     def action_masks(self) -> NDArray[np.bool_]:
         """bool[5 + 3 n]: the heads' masks, concatenated."""
-        return base_env(self.env).action_masks()
+        return _base_env(self.env).action_masks()
 
 
 class FlatActions(gymnasium.ActionWrapper[dict[str, Any], Any, dict[str, Any]], gymnasium.utils.RecordConstructorArgs):
@@ -42,8 +42,8 @@ class FlatActions(gymnasium.ActionWrapper[dict[str, Any], Any, dict[str, Any]], 
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
         gymnasium.utils.RecordConstructorArgs.__init__(self)
         super().__init__(env)
-        self.acts = flat_acts(base_env(env).options.max_count)
-        self.action_space = LegalDiscrete(base_env(env).action_space, self.acts)
+        self.acts = flat_acts(_base_env(env).options.max_count)
+        self.action_space = LegalDiscrete(_base_env(env).action_space, self.acts)
 
     def action(self, action: Any) -> dict[str, Any]:
         try:
@@ -56,7 +56,7 @@ class FlatActions(gymnasium.ActionWrapper[dict[str, Any], Any, dict[str, Any]], 
 
     def action_masks(self) -> NDArray[np.bool_]:
         """bool[actions]."""
-        base = base_env(self.env)
+        base = _base_env(self.env)
         return flat_mask(self.acts, base.action_masks(), base.game)
 
 
@@ -69,7 +69,7 @@ def flat_acts(max_count: int) -> NDArray[np.int64]:
     return np.concatenate(blocks).astype(np.int64)
 
 
-def base_env(env: Any) -> NegotiationEnv:
+def _base_env(env: Any) -> NegotiationEnv:
     base = env.unwrapped
     if not isinstance(base, NegotiationEnv):
         raise BadInput(f"This wrapper is for DealOrNoDialog-v0, not for {base}.")

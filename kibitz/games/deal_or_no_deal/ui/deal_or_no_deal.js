@@ -65,7 +65,7 @@ export function verdict(state) {
   const fair = review.nash;
   const lines = [];
   if (frame.deal) lines.push(capital(`${seats.map((seat) => named(seat, `That is ${got(seat)}`, `took ${got(seat)}`)).join("; ")}.`));
-  if (fair) lines.push(`The fair split gives ${seats.map((seat) => named(seat, `you ${fair[seat]}`, `${fair[seat]}`)).join(", ")} points${frame.deal ? "" : "; walking away gives nothing"}.`);
+  if (fair) lines.push(`The fair split gives ${seats.map((seat) => `${seat === mine ? "you" : names[seat]} ${many(fair[seat], "point")}`).join(" and ")}${frame.deal ? "" : "; walking away gives nothing"}.`);
   for (const seat of seats) lines.push(...besideBayes(state, seat, seat === mine));
   const head = frame.deal && mine !== undefined ? `You take ${many(ended.returns[mine], "point")}, ${names[1 - mine]} takes ${ended.returns[1 - mine]}.` : String(ended.text || "");
   return { head, lines, moment: turningPoint(state) };
@@ -93,7 +93,7 @@ function firstOther(state, seat, would, who, bayes, place) {
   const own = points(state, seat);
   const standing = [...state.memory.offers].reverse().find((one) => one.turn < other.turn && one.seat !== seat);
   const paid = other.act[0] === 2 ? standing && worth(own, standing.shares[seat]) : other.act[0] !== 3 ? worth(own, other.act.slice(1)) : null;
-  return `On turn ${other.turn + 1} ${bayes} would ${sayAct(other.act)}${paid === null || paid === undefined ? "" : ` (${many(paid, "point")})`}${bayes === "it" ? "" : ` in ${place}`}.`;
+  return `On turn ${other.turn + 1} ${bayes} would have ${didAct(other.act)}${paid === null || paid === undefined ? "" : ` (${many(paid, "point")})`}${bayes === "it" ? "" : ` in ${place}`}.`;
 }
 
 // the largest step that a side went towards the other
@@ -220,6 +220,7 @@ function offersCard() {
 // AGREE and DISAGREE have no counts
 const same = ({ act: [type, ...kept] }, entry) => ACTS[type] === entry.kind && (type === 2 || type === 3 || kept.join() === entry.kept.join());
 const sayAct = ([type, ...kept]) => (type === 2 ? "agree" : type === 3 ? "walk away" : `${ACTS[type]} on ${words(kept)}`.replace("propose on", "ask for").replace("end on", "end with"));
+const didAct = ([type, ...kept]) => ["asked for", "insisted on", "agreed", "walked away", "ended with"][type] + (type === 2 || type === 3 ? "" : ` ${words(kept)}`);
 const said = (entry) => ({ propose: `asks for ${words(entry.kept)}`, insist: `insists on ${words(entry.kept)}`, agree: "agrees", disagree: "walks away", end: `ends, taking ${words(entry.kept)}` })[entry.kind];
 
 // One turn of the talk, in place of the commentary line.
@@ -230,7 +231,7 @@ export function say(entry, state) {
   return [h("div", { class: `bubble ${seatClass(entry.seat)}` }, h("p", null, line(entry)),
     entry.shares && entry.kind !== "agree" && h("div.minisplit", null, badge(0), pile(entry.shares[0]), h("span.bar"), pile(entry.shares[1]), badge(1)),
     entry.shares && own !== undefined && h("p.small.dim", null, [0, 1].filter((seat) => points(state, seat)).map((seat) => `${state.names[seat]}: ${worth(points(state, seat), entry.shares[seat])}`).join(" · "))),
-    would && h("div.note.ref", null, same(would, entry) ? "bayes would have said the same" : `bayes would ${sayAct(would.act)}`)];
+    would && h("div.note.ref", null, same(would, entry) ? "bayes would have said the same" : `bayes would have ${didAct(would.act)}`)];
 }
 
 // A person's turn: a stepper for each item to keep, a button for each legal act.
@@ -279,3 +280,4 @@ export function form(turn, state, seat, send) {
 
 // a hint in the words of the buttons
 export const actText = ([type, ...kept]) => (type === 2 ? "accept" : type === 3 ? "walk away" : `${["propose to keep", "insist on", "", "", "end, taking"][type]} ${words(kept)}`);
+export const inWords = ({ act, text: line }) => (Array.isArray(act) ? actText(act) : line);
