@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from kibitz.core import interrupt
+from kibitz.core.system import interrupt
 
 
 def main() -> None:
@@ -16,7 +16,13 @@ def main() -> None:
 
         run()
     except KeyboardInterrupt:  # before `run` could handle it
-        interrupt.exit_now(interrupt.EXIT_CODE)
+        interrupt.finishing()
+        interrupt.stop_now()
+    except Exception:
+        if interrupt.arrived():
+            interrupt.finishing()
+            interrupt.stop_now()
+        raise
     except SystemExit as ended:
         code = ended.code if isinstance(ended.code, int) else 0
         if code == interrupt.EXIT_CODE or threading.active_count() > own:

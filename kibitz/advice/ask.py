@@ -13,7 +13,6 @@ from kibitz.llm.answers.answer import CONFIDENCE, Answer
 from kibitz.llm.answers.prompt import NO_SYSTEM_TEXT, Prompt
 from kibitz.llm.client.blocking import BlockingClient
 from kibitz.llm.client.client import Client, connect
-from kibitz.llm.client.limits import Budget, BudgetTracker, FailurePolicy
 from kibitz.llm.client.types import Messages, Question, Reply
 from kibitz.llm.client.usage import UsageLedger
 from kibitz.llm.presets import Preset, get_preset
@@ -53,23 +52,16 @@ class Asker:
         prompt: Prompt,
         *,
         calibration: Sequence[float] | None = None,  # of a taught model's confidence
-        cache: str | Path | None = None,
-        budget: Budget | BudgetTracker | None = None,
-        policy: FailurePolicy | None = None,
         ledger: UsageLedger | None = None,
         connect: Callable[..., Client] = connect,  # a preset and keywords -> a client
+        **limits: Any,
     ) -> None:
+        """The limits are the cache, the budget and the failure policy of `connect`."""
         self.prompt, self.calibration = prompt, calibration
         self.ledger = UsageLedger() if ledger is None else ledger
         self.client = BlockingClient(
             lambda: connect(
-                preset,
-                cache=cache,
-                budget=budget,
-                policy=policy,
-                prompt_version=self.prompt.version,
-                calibration=calibration,
-                ledger=self.ledger,
+                preset, prompt_version=prompt.version, calibration=calibration, ledger=self.ledger, **limits
             )
         )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import jax
@@ -16,8 +15,7 @@ from kibitz.core.errors import BadInput
 from kibitz.core.game import Game, first_view
 from kibitz.core.words import question_variables
 from kibitz.llm.answers.prompt import Prompt
-from kibitz.llm.client.client import Client, connect, max_usage_of
-from kibitz.llm.client.limits import Budget, FailurePolicy
+from kibitz.llm.client.client import max_usage_of
 from kibitz.llm.client.types import FailureKind, Usage
 from kibitz.llm.client.usage import UsageLedger
 from kibitz.llm.presets import Preset, why_not
@@ -78,14 +76,11 @@ class LLMHints:
         preset: Preset,
         prompt: Prompt,
         seeds: int = 1,
-        *,
-        cache: str | Path | None = None,
-        budget: Budget | None = None,
-        policy: FailurePolicy | None = None,
-        connect: Callable[..., Client] = connect,
+        **limits: Any,
     ) -> None:
+        """The limits are those of `Asker`."""
         self.game, self.settings, self.preset, self.prompt = game, jax.device_get(settings), preset, prompt
-        self.cache, self.budget, self.policy, self.connect = cache, budget, policy, connect
+        self._limits = limits
         self.ledger = UsageLedger()
         self.ledgers = [UsageLedger(parent=self.ledger) for _ in range(seeds)]
         self.waiting: Callable[[int], None] = lambda count: None
@@ -140,23 +135,14 @@ class LLMHints:
     @property
     def asker(self) -> PositionAsker:
         if self._asker is None:
-            self._asker = PositionAsker(
-                self.game,
-                self.preset,
-                prompt=self.prompt,
-                cache=self.cache,
-                budget=self.budget,
-                policy=self.policy,
-                ledger=self.ledger,
-                connect=self.connect,
-            )
+            self._asker = PositionAsker(self.game, self.preset, prompt=self.prompt, ledger=self.ledger, **self._limits)
         return self._asker
 
     @property
     def positions(self) -> PositionCache:
         if self._positions is None:
             scope = scope_of(self.game, self.settings, self.asker.key(self._example))
-            self._positions = PositionCache(self.game.sizes, scope, self.cache)
+            self._positions = PositionCache(self.game.sizes, scope, self._limits.get("cache"))
         return self._positions
 
     def _ask(self, missing: list[tuple[int, int, bytes]], context: HintContext) -> list[int]:

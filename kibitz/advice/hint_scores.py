@@ -18,12 +18,11 @@ from kibitz.advice.source import expert_bot
 from kibitz.core.bots import Bot
 from kibitz.core.errors import BadInput
 from kibitz.core.game import Game
-from kibitz.core.interrupt import finishing
 from kibitz.core.play.resolve import bot_named, pinned
 from kibitz.core.statistics import mean_ci95
+from kibitz.core.system.interrupt import finishing
 from kibitz.core.work.executor import Executor, Here, Work
-from kibitz.core.work.parts import in_parts
-from kibitz.games import get_game
+from kibitz.core.work.parts import game_spec, in_parts, spec_game
 from kibitz.llm.answers.prompt import Prompt
 
 NO_COST = {"prompt_tokens": 0, "completion_tokens": 0, "money": 0.0}
@@ -47,11 +46,11 @@ def evaluate_hints(
     """How good, how confident and how expensive a source's hints are."""
     if states < 1:
         raise BadInput(f"states is {states}; it must be at least 1.")
-    with Source(game, options, source, states, opponent, seed, checkpoint, prompt) as own:
+    with ScoredSource(game, options, source, states, opponent, seed, checkpoint, prompt) as own:
         if executor is None or isinstance(executor, Here):
             scored = own.score(range(states), progress)
         else:
-            work = Work(source_of, score_part, own.spec())
+            work = Work(_source_of, _score_part, own.spec())
             largest = MODEL_PART if own.asker else BOT_PART
             size = max(1, min(largest, states // (2 * executor.workers)))
             scored = joined(in_parts(executor, work, states, size, progress)[0])
@@ -81,7 +80,7 @@ class Scored(NamedTuple):
     lost: NDArray[np.float64]  # by following the hints
 
 
-class Source:
+class ScoredSource:
     """A source of hints and the positions in which it is scored."""
 
     def __init__(
@@ -122,10 +121,7 @@ class Source:
 
     def spec(self) -> dict[str, Any]:
         """From which a worker builds the same source and positions."""
-        return {
-            "game": self.game.name,
-            "version": self.game.version,
-            "options": self.options.model_dump(mode="json"),
+        return game_spec(self.game, self.options) | {
             "source": pinned(self.game, self.source) if self.source != "expert" else "expert",
             "states": self.states,
             "opponent": pinned(self.game, self.opponent),
@@ -206,16 +202,15 @@ def _ask(
     return np.array(rows), Answers(acts, there, confidence, likelihood, latency, failures, cost)
 
 
-def source_of(spec: Mapping[str, Any]) -> Source:
-    """In a worker: the source of `Source.spec`."""
-    game = get_game(spec["game"])
-    options = game.options.read(spec["options"], "option")
+def _source_of(spec: Mapping[str, Any]) -> ScoredSource:
+    """In a worker: the source of `ScoredSource.spec`."""
+    game, options = spec_game(spec)
     prompt = None if spec["prompt"] is None else Prompt(*spec["prompt"])
     words = (spec["source"], spec["states"], spec["opponent"], spec["seed"], spec["checkpoint"])
-    return Source(get_game(spec["game"], options), options, *words, prompt)
+    return ScoredSource(game, options, *words, prompt)
 
 
-def score_part(source: Source, part: Mapping[str, int], report: Callable[[Any], None]) -> Scored:
+def _score_part(source: ScoredSource, part: Mapping[str, int], report: Callable[[Any], None]) -> Scored:
     """An item of work. A worker's client counts all of its questions, so an item reports the difference."""
     before = source.asker.ledger.as_dict() if source.asker else {}
     scored = source.score(range(part["start"], part["start"] + part["count"]), lambda count: None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,14 +11,13 @@ from kibitz.advice.ask import Asker, History
 from kibitz.core.errors import BadInput
 from kibitz.core.game import Game
 from kibitz.llm.answers.answer import Answer
-from kibitz.llm.answers.prompt import Prompt
-from kibitz.llm.client.client import Client, connect
-from kibitz.llm.client.limits import Budget, FailurePolicy
+from kibitz.llm.answers.prompt import NO_SYSTEM_TEXT, Prompt
 from kibitz.llm.client.types import Question, Reply
 from kibitz.llm.client.usage import UsageLedger
-from kibitz.llm.presets import Preset, why_not
+from kibitz.llm.presets import Preset, get_preset, why_not
 
 PROMPT = "configs/llm_judge_prompt.txt"
+TAUGHT_PROMPT = "configs/llm_judge_prompt_taught.txt"  # half the tokens, and so half the time
 YES, NO = "yes", "no"
 ANSWER = Answer.of({"answer": [YES, NO]})
 
@@ -37,15 +36,16 @@ class Judgement(NamedTuple):
     reply: Reply
 
 
-def judge_prompt(path: str | Path | None = None, max_prompt_chars: int | None = None) -> Prompt:
-    prompt = Prompt.read(path or PROMPT, max_prompt_chars=max_prompt_chars)
+def judge_prompt(path: str | Path = PROMPT, taught: bool = False) -> Prompt:
+    """The template; a taught judge reads the short one in place of the default."""
+    prompt = Prompt.read(TAUGHT_PROMPT if taught and str(path) == PROMPT else path)
     prompt.check({"title": "", "style": "", "question": "", "transcript": ""})
     return prompt
 
 
-def judge_messages(game: Game, prompt: Prompt, style: str, episode: Finished) -> list[dict[str, str]]:
+def judge_messages(game: Game, prompt: Prompt, style: str, episode: Finished, taught: bool) -> list[dict[str, str]]:
     """The question about one episode."""
-    return prompt.messages(
+    asked = prompt.messages(
         {
             "title": game.title,
             "style": style.replace("_", "-"),
@@ -53,6 +53,7 @@ def judge_messages(game: Game, prompt: Prompt, style: str, episode: Finished) ->
             "transcript": game.styles.transcript(*episode),
         }
     )
+    return [NO_SYSTEM_TEXT, *asked] if taught else asked
 
 
 class EpisodeJudge(Asker):
@@ -62,8 +63,9 @@ class EpisodeJudge(Asker):
         self, game: Game, style: str, preset: Preset | str, *, prompt: Prompt | None = None, **limits: Any
     ) -> None:
         """The limits are those of `Asker`."""
-        self.game, (self.style,) = game, game.styles.names([style], game.name)
-        super().__init__(preset, prompt or judge_prompt(), **limits)
+        preset = get_preset(preset) if isinstance(preset, str) else preset
+        self.game, (self.style,), self.taught = game, game.styles.names([style], game.name), preset.taught
+        super().__init__(preset, prompt or judge_prompt(taught=preset.taught), **limits)
 
     def ask(self, episodes: Iterable[Finished], ledgers: Sequence[UsageLedger] | None = None) -> list[Judgement]:
         """Asks concurrently; judgements come in order. Each episode may have a ledger of its own."""
@@ -71,7 +73,8 @@ class EpisodeJudge(Asker):
         def questions() -> Iterable[Question]:
             for number, episode in enumerate(episodes):
                 ledger = None if ledgers is None else ledgers[number]
-                yield Question(judge_messages(self.game, self.prompt, self.style, episode), ANSWER, ledger)
+                messages = judge_messages(self.game, self.prompt, self.style, episode, self.taught)
+                yield Question(messages, ANSWER, ledger)
 
         replies = self.client.ask_many(questions())
         return [Judgement(None if reply.fields is None else reply.fields["answer"] == YES, reply) for reply in replies]
@@ -82,35 +85,13 @@ class LLMJudge:
 
     about = "judge"  # prefix of its columns and its key in a run's record
 
-    def __init__(
-        self,
-        game: Game,
-        style: str,
-        preset: Preset,
-        prompt: Prompt,
-        seeds: int = 1,
-        *,
-        cache: str | Path | None = None,
-        budget: Budget | None = None,
-        policy: FailurePolicy | None = None,
-        connect: Callable[..., Client] = connect,
-    ) -> None:
+    def __init__(self, game: Game, style: str, preset: Preset, prompt: Prompt, seeds: int = 1, **limits: Any) -> None:
+        """The limits are those of `Asker`."""
         self.prompt = prompt
         self.ledger = UsageLedger()
         self.ledgers = [UsageLedger(parent=self.ledger) for _ in range(seeds)]
         self._judge: EpisodeJudge | None = None
-        self._make = partial(
-            EpisodeJudge,
-            game,
-            style,
-            preset,
-            prompt=prompt,
-            cache=cache,
-            budget=budget,
-            policy=policy,
-            ledger=self.ledger,
-            connect=connect,
-        )
+        self._make = partial(EpisodeJudge, game, style, preset, prompt=prompt, ledger=self.ledger, **limits)
         if reason := why_not(preset):
             raise BadInput(f"{preset.provider} cannot judge: {reason}")
 

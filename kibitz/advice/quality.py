@@ -48,17 +48,11 @@ class Drawn(NamedTuple):
 
 
 def regrets(
-    game: Game,
-    settings: Any,
-    drawn: Drawn,
-    opponent: str,
-    adviser: Bot,
-    reference: Bot | None = None,
-    acts: Act | None = None,
+    game: Game, settings: Any, drawn: Drawn, opponent: str, adviser: Bot, reference: Bot
 ) -> NDArray[np.float64]:
-    """f64[n]: what the adviser's act, or `acts`, costs in each position; bots as in `draw_positions`."""
-    follow = follower(game, opponent, reference or game.bot(game.reference), adviser)
-    return follow(settings, drawn, drawn.best) - follow(settings, drawn, acts or drawn.advice)
+    """f64[n]: what the adviser's act costs in each position; bots as in `draw_positions`."""
+    follow = follower(game, opponent, reference, adviser)
+    return follow(settings, drawn, drawn.best) - follow(settings, drawn, drawn.advice)
 
 
 def follower(

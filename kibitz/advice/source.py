@@ -10,8 +10,8 @@ from kibitz.advice.ask import PositionAsker, prompt_path
 from kibitz.core.bots import Bot
 from kibitz.core.errors import BadInput
 from kibitz.core.game import Game
-from kibitz.core.logs import log_once
 from kibitz.core.play.resolve import bot_named
+from kibitz.core.system.logs import log_once
 from kibitz.llm.answers.prompt import Prompt
 from kibitz.llm.presets import get_preset
 

@@ -18,9 +18,9 @@ import yaml
 from pydantic import Field, field_validator, model_validator
 
 from kibitz.core.errors import BadInput
-from kibitz.core.logs import log_once
 from kibitz.core.options import Options
-from kibitz.core.paths import config_folder, find
+from kibitz.core.system.logs import log_once
+from kibitz.core.system.paths import config_folder, find
 from kibitz.llm.client.limits import Limits
 from kibitz.llm.client.types import Usage
 from kibitz.llm.providers import weights
@@ -123,14 +123,10 @@ class Preset(Options):
         return self.provider in ("groq", "openai")
 
 
-def read_presets(path: str | Path | None = None) -> dict[str, Preset]:
-    """The shipped presets, overridden by the user's own.
-
-    The user's file is `path`, or the value of KIBITZ_LLM_PRESETS, or ~/.config/kibitz/llm_presets.yaml.
-    """
+def read_presets() -> dict[str, Preset]:
+    """The shipped presets, overridden by those in KIBITZ_LLM_PRESETS or in ~/.config/kibitz/llm_presets.yaml."""
     files = [find(SHIPPED)]
-    own = path or os.environ.get("KIBITZ_LLM_PRESETS")
-    if own:
+    if own := os.environ.get("KIBITZ_LLM_PRESETS"):
         files.append(find(own))
     elif (file := config_folder() / "llm_presets.yaml").is_file():
         files.append(file)
@@ -149,7 +145,7 @@ def _read(file: Path) -> dict[str, Preset]:
     return {str(name): Preset.read(values, f"setting of preset {name}") for name, values in presets.items()}
 
 
-def get_preset(name: str, path: str | Path | None = None, *, game: str = "", settings: Any = None) -> Preset:
+def get_preset(name: str, *, game: str = "", settings: Any = None) -> Preset:
     """By name, with `provider: auto` resolved; a GGUF file is a preset of its own.
 
     `game` and `settings` say what the model will be asked about. A taught model that was not taught that, or that is
@@ -159,13 +155,13 @@ def get_preset(name: str, path: str | Path | None = None, *, game: str = "", set
         file = weights.locate(name)
         taught = weights.is_taught(file)
         return Preset(name=name, provider="embedded", model=str(file), limits=LOCAL_LIMITS, taught=taught)
-    known = read_presets(path)
+    known = read_presets()
     if name not in known:
         raise BadInput(f"There is no preset {name!r}; choose one of {', '.join(sorted(known))}.")
-    chosen = resolve_auto(known[name], known, TAUGHT if game else PLAIN)
+    chosen = _resolve_auto(known[name], known, TAUGHT if game else PLAIN)
     if game and (reason := why_plain(chosen, game, settings)):
         log_once(log, f"llm:{chosen.name} {reason}; using llm:{PLAIN}")
-        return resolve_auto(known[PLAIN], known)
+        return _resolve_auto(known[PLAIN], known)
     return chosen
 
 
@@ -187,7 +183,7 @@ def why_plain(preset: Preset, game: str, settings: Any = None) -> str:
     return ""
 
 
-def resolve_auto(preset: Preset, known: Mapping[str, Preset], local: str = PLAIN) -> Preset:
+def _resolve_auto(preset: Preset, known: Mapping[str, Preset], local: str = PLAIN) -> Preset:
     """`provider: auto` means Groq when its key is set, otherwise the preset `local`."""
     if preset.provider == "groq" and not preset.key_env:
         return preset.model_copy(update={"key_env": GROQ_KEY})
@@ -197,7 +193,7 @@ def resolve_auto(preset: Preset, known: Mapping[str, Preset], local: str = PLAIN
     log_once(log, f"provider auto: using {chosen} ({GROQ_KEY} is {'' if chosen == 'groq' else 'not '}set)")
     if known[chosen].provider == "auto":  # the shipped file has all of them, but a user may override them
         raise BadInput(f"The preset {chosen} has provider auto, which resolves to itself; name another provider.")
-    return resolve_auto(known[chosen], known)
+    return _resolve_auto(known[chosen], known)
 
 
 def why_not(preset: Preset, probe: float = 0.0) -> str:

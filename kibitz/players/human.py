@@ -27,7 +27,7 @@ class HumanPlayer:
     def choose(self, turn: Turn) -> Choice:
         self._show(self._game.words.position_text(turn.view))
         if turn.hint is not None:
-            self._show(f"Your adviser: {hint_text(self._game, turn.hint)}")
+            self._show(f"Your adviser: {_hint_text(self._game, turn.hint)}")
         self._show(f"You may type: {self._game.words.choices_text(turn.view, turn.masks)}")
         while True:
             try:
@@ -38,7 +38,7 @@ class HumanPlayer:
                 self._show("This input cannot be read; try again.")
 
 
-def hint_text(game: Game, hint: Choice) -> str:
+def _hint_text(game: Game, hint: Choice) -> str:
     """A hint in one line: the act, how sure the adviser is, and why."""
     sure = "" if hint.confidence is None else f" ({hint.confidence:.0%} sure)"
     return f"{game.words.act_text(hint.act)}{sure}" + (f". {hint.reason}" if hint.reason else "")

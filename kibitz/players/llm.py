@@ -17,7 +17,9 @@ from kibitz.core.game import Game
 from kibitz.core.play.player import Choice, Exchange, PlayerFailed, Turn
 from kibitz.core.play.resolve import InvalidName, PlayerInfo, PlayerKind, Resolver
 from kibitz.llm.client.types import Failure, Usage
-from kibitz.llm.presets import not_listening, read_presets, why_not, why_plain
+from kibitz.llm.presets import Preset, not_listening, read_presets, why_not, why_plain
+
+PROVIDERS = {"groq": " on Groq", "openai": " on an OpenAI-compatible server"}  # by the preset's provider
 
 
 class NoAnswer(PlayerFailed):
@@ -34,7 +36,7 @@ class LLMPlayer:
     Where a taught model was not taught an episode's settings, the plain one answers, and the choice names it.
     """
 
-    is_slow = True  # watchers are told that it is being asked
+    is_slow = True  # the page shows that it is being asked
 
     def __init__(self, name: str, asker: PositionAsker) -> None:
         self.name, self.asker = f"llm:{name}", asker
@@ -107,9 +109,13 @@ def _presets(game: Game, resolver: Resolver) -> list[PlayerInfo]:
     except BadInput as error:  # an invalid file of the user's own hides its presets, nothing else
         return [PlayerInfo("llm:", "llm", str(error))]
     return [
-        PlayerInfo(f"llm:{name}", "llm", why_not(preset) or not_listening(preset), preset.note or preset.model)
+        PlayerInfo(f"llm:{name}", "llm", why_not(preset) or not_listening(preset), _about(preset))
         for name, preset in presets.items()
     ]
+
+
+def _about(preset: Preset) -> str:
+    return preset.note or f"{preset.model}{PROVIDERS.get(preset.provider, '')}"
 
 
 def _make(game: Game, name: str, resolver: Resolver) -> LLMPlayer:

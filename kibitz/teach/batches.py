@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from kibitz.core.errors import BadInput
-from kibitz.core.paths import named
+from kibitz.core.system.paths import named
 from kibitz.teach.job import JobOptions, cosine
 from kibitz.teach.libraries import load_tokenizer, require
 
@@ -37,14 +37,14 @@ class RowOptions(JobOptions):
         return found
 
 
-class Batch(NamedTuple):
+class TokenBatch(NamedTuple):
     """Padded on the right: causal attention never reaches the padding, so no attention mask is needed."""
 
     tokens: NDArray[np.int64]  # i64[rows, length]
     taught: NDArray[np.bool_]  # bool[rows, length], the tokens of the answers
 
 
-def count_rows(files: Sequence[Path]) -> int:
+def _count_rows(files: Sequence[Path]) -> int:
     total = 0
     for file in files:
         with file.open("rb") as stream:
@@ -64,7 +64,7 @@ class Encoder:
         if tokenizer.chat_template is None or tokenizer.eos_token_id is None:
             raise BadInput("The model's tokenizer has no chat template or no end token; choose a chat model as --base.")
         self.tokenizer, self.max_tokens = tokenizer, max_tokens
-        self.end: int = tokenizer.eos_token_id
+        self.end = _end(tokenizer)
 
     @classmethod
     def of(cls, base: str, max_tokens: int) -> Self:
@@ -82,7 +82,7 @@ class Encoder:
 
     def answers(self, line: bytes) -> tuple[list[Mapping[str, str]], tuple[str, ...]]:
         """A row's question and its answers."""
-        *asked, last = read_row(line)
+        *asked, last = _read_row(line)
         return asked, (last["content"],)
 
     def encode(self, lines: Sequence[bytes]) -> list[tuple[Encoded, ...]]:
@@ -96,11 +96,20 @@ class Encoder:
         return [row for row in rows if longest(row) <= self.max_tokens]
 
 
+def _end(tokenizer: Any) -> int:
+    """The token that the template writes after an answer; readers of GGUF files disagree about the end token."""
+    chat = [{"role": "user", "content": "question"}, {"role": "assistant", "content": "answer"}]
+    after = tokenizer.apply_chat_template(chat, tokenize=False).rpartition("answer")[2]
+    tokens: list[int] = tokenizer(after, add_special_tokens=False).input_ids
+    special = {*tokenizer.all_special_ids, *tokenizer.added_tokens_decoder}
+    return tokens[0] if tokens and tokens[0] in special else int(tokenizer.eos_token_id)
+
+
 def longest(row: tuple[Encoded, ...]) -> int:
     return max(len(tokens) for tokens, _ in row)
 
 
-def read_row(line: bytes) -> list[Mapping[str, str]]:
+def _read_row(line: bytes) -> list[Mapping[str, str]]:
     """The conversation of a row, the answer last."""
     try:
         row = json.loads(line)
@@ -134,15 +143,15 @@ class RowStream:
 
     def __init__(self, options: RowOptions, encoder: Encoder) -> None:
         self.options, self.encoder, self.files = options, encoder, options.files()
-        self.steps = max(1, math.ceil(count_rows(self.files) / options.batch)) * options.epochs
+        self.steps = max(1, math.ceil(_count_rows(self.files) / options.batch)) * options.epochs
 
-    def batches(self, first: int) -> Iterator[Batch]:
+    def batches(self, first: int) -> Iterator[TokenBatch]:
         """Of all epochs, without the first ones."""
         (data,) = require("torch.utils.data")
         options, files, encoder = self.options, self.files, self.encoder
 
         class Stream(data.IterableDataset):  # type: ignore[misc, name-defined]
-            def __iter__(self) -> Iterator[Batch]:
+            def __iter__(self) -> Iterator[TokenBatch]:
                 info = data.get_worker_info()
                 share = (0, 1) if info is None else (info.id, info.num_workers)
                 for epoch in range(options.epochs):
@@ -163,7 +172,7 @@ class RowStream:
 
 def batches(
     files: Sequence[Path], encoder: Encoder, size: int, seed: int, share: tuple[int, int] = (0, 1)
-) -> Iterator[Batch]:
+) -> Iterator[TokenBatch]:
     """One pass over the files; `share` (i, n) takes every n-th row from the i-th on."""
     chance = random.Random(f"{seed}:{share[0]}")
     lines = itertools.islice(_lines(files), *(share[0], None, share[1]))
@@ -193,7 +202,7 @@ def _lines(files: Sequence[Path]) -> Iterator[bytes]:
             stream.close()
 
 
-def _padded(rows: list[tuple[Encoded, ...]], end: int) -> Batch:
+def _padded(rows: list[tuple[Encoded, ...]], end: int) -> TokenBatch:
     """The first answers of all rows, then the second ones."""
     flat = [one for group in zip(*rows, strict=True) for one in group]
     tokens = np.full((len(flat), max(map(longest, rows))), end, np.int64)
@@ -201,4 +210,4 @@ def _padded(rows: list[tuple[Encoded, ...]], end: int) -> Batch:
     for i, (row, start) in enumerate(flat):
         tokens[i, : len(row)] = row
         taught[i, start : len(row)] = True
-    return Batch(tokens, taught)
+    return TokenBatch(tokens, taught)

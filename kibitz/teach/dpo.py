@@ -13,8 +13,8 @@ from typing import Any
 from pydantic import Field
 
 from kibitz.teach import job
-from kibitz.teach.batches import Batch, Encoder, RowOptions, RowStream, read_pair
-from kibitz.teach.job import Learner
+from kibitz.teach.batches import Encoder, RowOptions, RowStream, TokenBatch, read_pair
+from kibitz.teach.job import ModelLearner
 
 
 class DpoOptions(RowOptions):
@@ -34,12 +34,12 @@ class Preference(RowStream):
 
     name, metric_steps = "dpo", 20
 
-    def __init__(self, options: DpoOptions, learner: Learner) -> None:
+    def __init__(self, options: DpoOptions, learner: ModelLearner) -> None:
         super().__init__(options, PairEncoder.of(options.base, options.max_tokens))
         self.beta, self.learner = options.beta, learner
         self.before = learner.copy()
 
-    def gradients(self, batch: Batch) -> dict[str, Any]:
+    def gradients(self, batch: TokenBatch) -> dict[str, Any]:
         """`accuracy`: the share of pairs in which training raised the chosen answer above the rejected one."""
         torch, learner = self.learner.torch, self.learner
         tokens, taught = (torch.from_numpy(x).to(learner.device, non_blocking=True) for x in batch)

@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 from safetensors.numpy import load_file
 
 from kibitz.core.errors import BadInput
-from kibitz.core.paths import named
-from kibitz.llm.providers import gguf, weights
+from kibitz.llm.providers import gguf
 from kibitz.llm.providers.gguf import LowRank
-from kibitz.teach.libraries import EMBEDDED, load_model, load_tokenizer, require, taught_folder
+from kibitz.teach.libraries import EMBEDDED, load_model, load_tokenizer, model_path, require, taught_folder
 
 # matrices of a layer, as transformers and llama.cpp name them
 MATRICES = {
@@ -89,7 +88,7 @@ def base_of(folder: Path) -> str:
 def _gguf_file(base: str) -> Path:
     if (taught := taught_folder(base)) is not None:
         return _gguf_file(taught[0])
-    source = weights.locate() if base == EMBEDDED else named(base)
+    source = model_path(base)
     if not source.is_file() or source.suffix != ".gguf":
         raise BadInput(f"{base!r} is no GGUF file; --base must name the one to merge into, or {EMBEDDED}.")
     return source

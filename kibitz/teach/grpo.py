@@ -26,10 +26,10 @@ from kibitz.core.play.resolve import bot_for
 from kibitz.llm.answers.prompt import Prompt
 from kibitz.teach import job
 from kibitz.teach.batches import Encoder
-from kibitz.teach.job import JobOptions, Learner
-from kibitz.teach.play.lockstep import Lockstep, Played
+from kibitz.teach.examples.rows import RowWriter
+from kibitz.teach.job import JobOptions, ModelLearner
+from kibitz.teach.play.lockstep import Lockstep, PlayedBatch
 from kibitz.teach.play.sampler import Answered, Sampler, gathered
-from kibitz.teach.rows import RowWriter
 
 SELF = "self"  # as an opponent: a frozen copy of the model
 
@@ -52,7 +52,9 @@ class Reinforcement:
 
     name, metric_steps = "grpo", 1
 
-    def __init__(self, options: GrpoOptions, game: Game, rules: Any, opponent: Bot | None, learner: Learner) -> None:
+    def __init__(
+        self, options: GrpoOptions, game: Game, rules: Any, opponent: Bot | None, learner: ModelLearner
+    ) -> None:
         learner.model.eval()  # no dropout: the model that learns is the model that plays
         self.options, self.game, self.learner, self.steps = options, game, learner, options.steps
         writer = RowWriter(game, Prompt(options.prompt) if options.prompt else None)
@@ -90,7 +92,7 @@ class Reinforcement:
         numbers = {"return": played.returns[:, 0].mean(), "loss": loss, "decided": likely} | _measured(played)
         return numbers | {"same_return": float((spread == 0).mean()), "rows": len(played.decisions)}
 
-    def play(self, step: int) -> tuple[Played, list[Answered]]:
+    def play(self, step: int) -> tuple[PlayedBatch, list[Answered]]:
         """The episodes of one step, and the answers behind seat 0's decisions."""
         options, answered = self.options, list[Answered]()
         chance = np.random.default_rng([options.seed, step])
@@ -131,7 +133,7 @@ class Reinforcement:
         return total, likely / max(len(taken), 1)
 
 
-def _measured(played: Played) -> dict[str, float]:
+def _measured(played: PlayedBatch) -> dict[str, float]:
     """The game's measures, as `kibitz evaluate` names them; NaN where no episode has one."""
     mean = {
         name: float(x[np.isfinite(x)].mean()) if np.isfinite(x).any() else np.nan for name, x in played.measures.items()
@@ -147,7 +149,7 @@ def train(options: GrpoOptions, game: Game, rules: Any, out: Path, *more: Any, *
     spec = options.opponent or game.default_players[1]
     opponent = None if spec == SELF else bot_for(game, spec)
 
-    def method(learner: Learner) -> Reinforcement:
+    def method(learner: ModelLearner) -> Reinforcement:
         return Reinforcement(options, game, rules, opponent, learner)
 
     return job.train(options, out, method, *more, **named)

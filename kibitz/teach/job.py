@@ -1,7 +1,7 @@
 """A training job: what `kibitz teach sft`, `dpo` and `grpo` share.
 
 `train` owns the folder: its lock, metrics, checkpoints, the end by Ctrl-C or by the clock, and the final export. A
-`Learner` is a model with its optimiser. A `Method` says where gradients come from; it is the only part that differs.
+`ModelLearner` is a model with its optimiser. A `Method` says where gradients come from; only this part differs.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from typing import Any, Protocol
 
 from pydantic import Field
 
-from kibitz.core import interrupt
 from kibitz.core.errors import BadInput
 from kibitz.core.options import Options
-from kibitz.core.paths import write_whole
-from kibitz.teach.libraries import find_device, fuse, load_model, load_tokenizer, require
-from kibitz.train.folder import new_folder, written_by_us
-from kibitz.train.logs import Rows, Tensorboard
+from kibitz.core.system import interrupt
+from kibitz.core.system.paths import write_whole
+from kibitz.teach.libraries import find_device, fuse, load_model, load_tokenizer, require, with_adapter
+from kibitz.train.run.folder import new_folder, written_by_us
+from kibitz.train.run.logs import CsvRows, Tensorboard
 
 JOB, CHECKPOINT = "job.json", "checkpoint"
 FREE = {"device", "checkpoint_steps", "lr"}  # may differ when a job resumes; see `JobOptions.fixed`
@@ -33,6 +33,7 @@ FREE = {"device", "checkpoint_steps", "lr"}  # may differ when a job resumes; se
 class JobOptions(Options):
     base: str = "embedded"  # or a GGUF file, a folder of transformers, or one of an earlier `kibitz teach`
     rank: int | None = Field(16, ge=1)  # of the LoRA adapter; None: all weights
+    adapter: str = ""  # an adapter of this base and rank to train further; empty: a new one
     lr: float = Field(1e-3, gt=0)
     seed: int = Field(0, ge=0)
     device: str = "auto"
@@ -66,7 +67,7 @@ class Method(Protocol):
 def train(
     options: JobOptions,
     out: Path,
-    method_of: Callable[[Learner], Method],
+    method_of: Callable[[ModelLearner], Method],
     resume: bool = False,
     minutes: float | None = None,
     report: Callable[[dict[str, Any]], None] = lambda metrics: None,
@@ -79,12 +80,12 @@ def train(
     saved = out / CHECKPOINT
     with written_by_us(out):
         if not saved.is_dir() and (old := _old(saved)).is_dir():
-            old.rename(saved)  # a process was killed between the two renames of `Learner.save`
+            old.rename(saved)  # a process was killed between the two renames of `ModelLearner.save`
         if resume != saved.is_dir():
             there = "has no checkpoint; omit --resume" if resume else "already holds a checkpoint; add --resume"
             raise BadInput(f"{out} {there} or name another folder with --out.")
         torch.manual_seed(options.seed)
-        learner = Learner(options, torch)
+        learner = ModelLearner(options, torch)
         method = method_of(learner)
         if resume:
             method.restore(learner.load(saved))
@@ -92,7 +93,7 @@ def train(
 
 
 def _train(
-    learner: Learner, method: Method, out: Path, minutes: float | None, report: Callable[..., None], stopping: Any
+    learner: ModelLearner, method: Method, out: Path, minutes: float | None, report: Callable[..., None], stopping: Any
 ) -> dict[str, Any]:
     saved, first, options = out / CHECKPOINT, learner.steps, learner.options
 
@@ -108,7 +109,7 @@ def _train(
     began, rows, stopped = time.monotonic(), 0, False
     with (
         interrupt.rescue(rescue),
-        closing(Rows(out / "metrics.csv", first)) as table,
+        closing(CsvRows(out / "metrics.csv", first)) as table,
         closing(Tensorboard(out, notes)) as board,
     ):
         recent: list[dict[str, Any]] = []  # since the last row of metrics
@@ -163,7 +164,7 @@ def _old(checkpoint: Path) -> Path:
     return checkpoint.with_name(f".{checkpoint.name}.old")
 
 
-class Learner:
+class ModelLearner:
     """A model and its optimiser."""
 
     def __init__(self, options: JobOptions, torch: Any) -> None:
@@ -174,11 +175,7 @@ class Learner:
         frozen = options.rank is not None and self.mixed
         model = load_model(options.base, torch.bfloat16 if frozen else torch.float32)
         if options.rank is not None:
-            (peft,) = require("peft")
-            config = peft.LoraConfig(
-                r=options.rank, lora_alpha=2 * options.rank, target_modules="all-linear", task_type="CAUSAL_LM"
-            )
-            model = peft.get_peft_model(model, config, autocast_adapter_dtype=False)
+            model = with_adapter(model, options.base, options.rank, options.adapter)
         self.model = model.to(self.device).train()
         if self.mixed:
             fuse(self.model)
@@ -250,7 +247,9 @@ class Learner:
             state = self.torch.load(folder / "state.pt", map_location=self.device, weights_only=True)
         except Exception as error:  # a damaged file raises whatever its reader meets first
             raise BadInput(f"Cannot read the checkpoint {folder} ({type(error).__name__}); start again.") from None
-        job, then = self.options.fixed(), about["job"]
+        job = self.options.fixed()
+        # an earlier version did not know every option, and did what is the default now
+        then = {name: type(self.options).model_fields[name].default for name in job} | about["job"]
         differs = [name for name in {**then, **job} if name not in FREE and job.get(name) != then.get(name)]
         if differs:
             name = differs[0]

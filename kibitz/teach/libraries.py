@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from kibitz.core.errors import BadInput
-from kibitz.core.paths import named
+from kibitz.core.system.paths import named
 from kibitz.llm.providers import weights
 
 NEEDED = ("torch", "transformers", "peft", "accelerate", "gguf")
-EMBEDDED = "embedded"
+EMBEDDED, TAUGHT = "embedded", "taught"  # the models in the box
 
 
 def require(*names: str) -> list[Any]:
@@ -45,7 +45,7 @@ def find_device(name: str) -> str:
 def taught_folder(base: str) -> tuple[str, Path] | None:
     """The base and the adapter of a folder that an earlier `kibitz teach` trained; None for any other model."""
     folder = named(base)
-    if base == EMBEDDED or not (folder / "adapter" / "adapter_config.json").is_file():
+    if base in (EMBEDDED, TAUGHT) or not (folder / "adapter" / "adapter_config.json").is_file():
         return None
     try:
         return str(json.loads((folder / "job.json").read_text(encoding="utf-8"))["base"]), folder / "adapter"
@@ -53,25 +53,30 @@ def taught_folder(base: str) -> tuple[str, Path] | None:
         raise BadInput(f"{folder}/job.json does not name the adapter's base; name that model as --base.") from None
 
 
-def base_source(base: str) -> dict[str, str]:
+def model_path(base: str) -> Path:
+    """The file of a model in the box, or what another base names."""
+    own = {EMBEDDED: weights.SMOLLM2, TAUGHT: weights.TAUGHT}
+    return weights.locate(own[base]) if base in own else named(base)
+
+
+def _base_source(base: str) -> dict[str, str]:
     """Where transformers finds a base model: the embedded weights, a GGUF file, or a folder."""
     if (taught := taught_folder(base)) is not None:
-        return base_source(taught[0])
-    path = weights.locate() if base == EMBEDDED else named(base)
+        return _base_source(taught[0])
+    path = model_path(base)
     if (path / "model" / "config.json").is_file():  # all weights, trained by `kibitz teach`
         path /= "model"
     if path.suffix == ".gguf" and path.is_file():
         return {"pretrained_model_name_or_path": str(path.parent), "gguf_file": path.name}
     if (path / "config.json").is_file():
         return {"pretrained_model_name_or_path": str(path)}
-    raise BadInput(
-        f"{base!r} is not a model; name {EMBEDDED}, a GGUF file, or a folder of transformers or of `kibitz teach`."
-    )
+    known = f"{EMBEDDED}, {TAUGHT}, a GGUF file, or a folder of transformers or of `kibitz teach`"
+    raise BadInput(f"{base!r} is not a model; name {known}.")
 
 
 def load_tokenizer(base: str) -> Any:
     (transformers,) = require("transformers")
-    source = base_source(base)
+    source = _base_source(base)
     with _readable(base):
         return transformers.AutoTokenizer.from_pretrained(**source)
 
@@ -84,13 +89,31 @@ def load_model(base: str, dtype: Any) -> Any:
     if (taught := taught_folder(base)) is not None:
         with _readable(base):
             return peft.PeftModel.from_pretrained(load_model(taught[0], dtype), taught[1]).merge_and_unload()
-    source = base_source(base)
+    source = _base_source(base)
     with _readable(base):
         model = transformers.AutoModelForCausalLM.from_pretrained(**source, dtype=dtype)
     if "gguf_file" in source:  # these are ordinary weights now, which transformers would still refuse to train
         model.is_quantized, model.hf_quantizer = False, None
         if hasattr(model.config, "quantization_config"):
             del model.config.quantization_config
+    return model
+
+
+def with_adapter(model: Any, base: str, rank: int, further: str) -> Any:
+    """The model of this base with a new adapter, or with one to train further: of `kibitz teach` or of peft."""
+    (peft,) = require("peft")
+    if not further:
+        config = peft.LoraConfig(r=rank, lora_alpha=2 * rank, target_modules="all-linear", task_type="CAUSAL_LM")
+        return peft.get_peft_model(model, config, autocast_adapter_dtype=False)
+    below, folder = taught_folder(further) or (base, named(further))
+    if not (folder / "adapter_config.json").is_file():
+        raise BadInput(f"{further!r} holds no adapter; name a folder of `kibitz teach` or of peft.")
+    if below != base:
+        raise BadInput(f"The adapter {further} belongs to {below}; name that model as --base.")
+    with _readable(further):
+        model = peft.PeftModel.from_pretrained(model, folder, is_trainable=True, autocast_adapter_dtype=False)
+    if (own := model.peft_config["default"].r) != rank:
+        raise BadInput(f"The adapter {further} has rank {own}; add --rank {own}.")
     return model
 
 
@@ -126,6 +149,6 @@ def _readable(base: str) -> Iterator[None]:
     """Turns what transformers raises for a damaged model into BadInput."""
     try:
         yield
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, RuntimeError) as error:
         reason = str(error).partition("\n")[0] or type(error).__name__
         raise BadInput(f"transformers cannot read {base!r} ({reason:.200}); name a complete model.") from None

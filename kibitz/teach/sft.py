@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from kibitz.teach import job
-from kibitz.teach.batches import Batch, Encoder, RowOptions, RowStream
-from kibitz.teach.job import Learner
+from kibitz.teach.batches import Encoder, RowOptions, RowStream, TokenBatch
+from kibitz.teach.job import ModelLearner
 
 
 class Supervised(RowStream):
@@ -20,11 +20,11 @@ class Supervised(RowStream):
 
     name, metric_steps = "sft", 20
 
-    def __init__(self, options: RowOptions, learner: Learner) -> None:
+    def __init__(self, options: RowOptions, learner: ModelLearner) -> None:
         super().__init__(options, Encoder.of(options.base, options.max_tokens))
         self.learner = learner
 
-    def gradients(self, batch: Batch) -> dict[str, Any]:
+    def gradients(self, batch: TokenBatch) -> dict[str, Any]:
         """`agreement`: the share of rows whose every answer token is the most likely one."""
         torch, device = self.learner.torch, self.learner.device
         tokens, taught = (torch.from_numpy(x).to(device, non_blocking=True) for x in batch)

@@ -15,7 +15,7 @@ from kibitz.cli.train import _summary
 from kibitz.train.config import Job
 from kibitz.train.llm_hints.plan import announcement, fitted, whole_updates
 from kibitz.train.phase import build_phases
-from kibitz.train.run import Run
+from kibitz.train.run.run import Run
 from tests.llm.fake_server import FakeServer
 from tests.train import toy
 from tests.train.conftest import tiny_job

@@ -14,28 +14,28 @@ from kibitz.games import get_game
 from tests.advice.conftest import KEY, Prompts
 
 GAME = get_game("deal_or_no_deal")
-STATES = 16  # the same everywhere, so that they share compiled programs
+STATES = 64  # the same everywhere, so that they share compiled programs
 
 
 @pytest.mark.conformance
 def test_the_reference_as_a_source_is_perfect_and_random_is_not() -> None:
-    best = evaluate_hints(GAME, GAME.options(), "expert", 64)
+    best = evaluate_hints(GAME, GAME.options(), "expert", STATES)
     assert (best["agreement"], best["hint_regret_mean"], best["distance"], best["brier"]) == (1.0, 0.0, 0.0, 0.0)
-    poor = evaluate_hints(GAME, GAME.options(), "random", 64)
+    poor = evaluate_hints(GAME, GAME.options(), "random", STATES)
     assert poor["legal_share"] == 1.0
     assert poor["agreement"] < 0.3
     assert best["agreement_or_same_return"] == 1.0
     assert poor["agreement"] < poor["agreement_or_same_return"] < 0.5
     assert poor["hint_regret_mean"] > 3
     assert poor["brier"] == pytest.approx(1 - poor["agreement"])
-    assert poor == evaluate_hints(GAME, GAME.options(), "random", 64)
+    assert poor == evaluate_hints(GAME, GAME.options(), "random", STATES)
 
 
 @pytest.mark.conformance
 def test_a_position_comes_with_the_dialogue_that_led_to_it() -> None:
-    settings, drawn = draw_positions(GAME, GAME.options(), 64, "heuristic", 1)
+    settings, drawn = draw_positions(GAME, GAME.options(), STATES, "heuristic", 1)
     lengths = set()
-    for i in range(64):
+    for i in range(STATES):
         asked = position(GAME, settings, drawn, i)
         theirs = [entry["act"] for entry in asked.history if entry["seat"] == 1]
         lengths.add(len(asked.history))
@@ -46,6 +46,7 @@ def test_a_position_comes_with_the_dialogue_that_led_to_it() -> None:
     assert len(lengths) > 3
 
 
+@pytest.mark.conformance
 def test_the_score_of_a_model_includes_failures_and_cost(prompts: Prompts) -> None:
     found = evaluate_hints(GAME, GAME.options(), "llm:fake-good", STATES)
     assert 0 < found["legal_share"] < 1  # it always keeps 1, 0 and 2, which not every pool allows
@@ -58,6 +59,7 @@ def test_the_score_of_a_model_includes_failures_and_cost(prompts: Prompts) -> No
     assert KEY not in json.dumps(found)
 
 
+@pytest.mark.conformance
 @pytest.mark.usefixtures("presets")
 def test_an_unreachable_model_gives_a_result_not_an_error() -> None:
     found = evaluate_hints(GAME, GAME.options(), "llm:refused", STATES)

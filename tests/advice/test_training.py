@@ -25,7 +25,7 @@ from kibitz.train import phase as train_phase
 from kibitz.train.llm_hints import loop
 from kibitz.train.llm_hints.plan import whole_updates
 from kibitz.train.llm_hints.rollout import HostHintPractice, max_lines
-from kibitz.train.run import Run
+from kibitz.train.run.run import Run
 from tests.llm import fake_server
 from tests.llm.fake_server import FakeServer, mood
 from tests.train import toy

@@ -24,7 +24,7 @@ from kibitz.hints import (
     HintObservationEnv,
     HintObservationVectorEnv,
 )
-from kibitz.train.run import Run
+from kibitz.train.run.run import Run
 from tests.advice.conftest import Prompts
 from tests.train import toy
 from tests.train.conftest import tiny_job

@@ -44,14 +44,6 @@ def test_tokens_that_contain_more_than_the_value_count() -> None:
     assert found == {"act_type": 0.5}
 
 
-def test_text_from_the_prompt_is_skipped() -> None:
-    answer = Answer.of({"act_type": [0, 1]})
-    completion = Completion(
-        '{"act_type":0}', tokens=[Token("0", {"0": math.log(0.3), "1": math.log(0.3)}), plain("}")], prefix_chars=12
-    )
-    assert likelihood(answer, completion) == {"act_type": 0.5}
-
-
 def test_without_log_probabilities_there_is_no_likelihood() -> None:
     answer = Answer.of({"act_type": [0, 1]})
     assert likelihood(answer, Completion('{"act_type":0}')) == {}

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kibitz.core.errors import BadInput
-from kibitz.core.logs import log_once
+from kibitz.core.system.logs import log_once
 from kibitz.games import get_game
 from kibitz.games.cricket.options import CricketOptions
 from kibitz.games.deal_or_no_deal.options import NegotiationOptions
@@ -122,11 +122,18 @@ def test_user_presets_extend_and_override_the_shipped_ones(tmp_path: Path, monke
         get_preset("mine")
 
 
-def test_auto_that_resolves_to_itself_is_bad_input(tmp_path: Path) -> None:
-    (tmp_path / "p.yaml").write_text("presets: {embedded: {provider: auto}}")
+@pytest.fixture
+def own_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The user's own file of presets."""
+    monkeypatch.setenv("KIBITZ_LLM_PRESETS", str(tmp_path / "p.yaml"))
+    return tmp_path / "p.yaml"
+
+
+def test_auto_that_resolves_to_itself_is_bad_input(own_file: Path) -> None:
+    own_file.write_text("presets: {embedded: {provider: auto}}")
     for name in ("auto", "embedded"):
         with pytest.raises(BadInput, match="The preset embedded has provider auto"):
-            get_preset(name, tmp_path / "p.yaml")
+            get_preset(name)
 
 
 @pytest.mark.parametrize(
@@ -142,10 +149,10 @@ def test_auto_that_resolves_to_itself_is_bad_input(tmp_path: Path) -> None:
         ("presets: {a: {provider: groq, model: x, limits: {attempts: 0}}}", "attempts"),
     ],
 )
-def test_an_invalid_preset_is_bad_input(text: str, message: str, tmp_path: Path) -> None:
-    (tmp_path / "p.yaml").write_text(text)
+def test_an_invalid_preset_is_bad_input(text: str, message: str, own_file: Path) -> None:
+    own_file.write_text(text)
     with pytest.raises(BadInput, match=message):
-        read_presets(tmp_path / "p.yaml")
+        read_presets()
 
 
 @pytest.mark.parametrize(
@@ -157,10 +164,10 @@ def test_an_invalid_preset_is_bad_input(text: str, message: str, tmp_path: Path)
         "base_url: 'http://h/?k=sk-secret'",
     ],
 )
-def test_a_key_in_a_preset_is_refused_and_not_echoed(setting: str, tmp_path: Path) -> None:
-    (tmp_path / "p.yaml").write_text(f"presets: {{a: {{provider: groq, model: x, {setting}}}}}")
+def test_a_key_in_a_preset_is_refused_and_not_echoed(setting: str, own_file: Path) -> None:
+    own_file.write_text(f"presets: {{a: {{provider: groq, model: x, {setting}}}}}")
     with pytest.raises(BadInput) as error:
-        read_presets(tmp_path / "p.yaml")
+        read_presets()
     assert "sk-secret" not in str(error.value)
 
 

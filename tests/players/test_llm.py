@@ -19,9 +19,9 @@ from kibitz.advice.ask import PositionAsker
 from kibitz.cli.output import evaluation_table
 from kibitz.core.errors import BadInput
 from kibitz.core.game import Game
-from kibitz.core.logs import log_once
 from kibitz.core.play.episode import play_episode, table_for
 from kibitz.core.play.player import Choice, Turn
+from kibitz.core.system.logs import log_once
 from kibitz.evaluate.match import evaluate
 from kibitz.evaluate.packs import evaluate_pack
 from kibitz.games import get_game, get_pack

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kibitz.teach import data, sft
-from kibitz.teach.data import Lesson, write_rows
-from kibitz.train.folder import written_by_us
+from kibitz.teach import sft
+from kibitz.teach.examples import data
+from kibitz.teach.examples.data import Lesson, write_rows
+from kibitz.train.run.folder import written_by_us
 from tests.teach.test_export import write_adapter
 from tests.train import toy
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kibitz.games import get_game
-from kibitz.teach.data import Lesson, write_rows
+from kibitz.teach.examples.data import Lesson, write_rows
 from tests.advice.conftest import embedded
 from tests.teach.models import tiny_model
 from tests.train import toy

@@ -13,7 +13,7 @@ import pytest
 from kibitz.core.errors import BadInput
 from kibitz.core.game import Game
 from kibitz.games import get_game
-from kibitz.teach.data import Lesson, write_rows
+from kibitz.teach.examples.data import Lesson, write_rows
 from tests.train import toy
 
 

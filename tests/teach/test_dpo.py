@@ -66,14 +66,14 @@ def test_the_loss_is_that_of_trl(lesson: tuple[Path, Path], tmp_path: Path) -> N
     from trl import DPOConfig, DPOTrainer
 
     from kibitz.teach.dpo import Preference, train
-    from kibitz.teach.job import Learner
+    from kibitz.teach.job import ModelLearner
 
     base, pairs = lesson
     rows = tmp_path / "pairs.jsonl"
     rows.write_text("\n".join(pairs.read_text().splitlines()[:8]) + "\n")
     train(options(lesson, batch=24), tmp_path / "run")
     moved = tmp_path / "run" / "model"
-    learner = Learner(options(lesson), torch)
+    learner = ModelLearner(options(lesson), torch)
     method = Preference(options(lesson, data=(str(rows),), batch=8), learner)
     trained = AutoModelForCausalLM.from_pretrained(moved)
     for name, weight in trained.named_parameters():

@@ -15,8 +15,9 @@ from kibitz.core.errors import BadInput
 from kibitz.core.play.resolve import Resolver
 from kibitz.games import get_game
 from kibitz.llm.presets import get_preset
-from kibitz.llm.providers import gguf
+from kibitz.llm.providers import gguf, weights
 from kibitz.teach.export import read_adapter, to_gguf
+from kibitz.teach.libraries import model_path
 
 HEADS, ROWS, COLUMNS = 2, 64, 32
 
@@ -78,6 +79,16 @@ def test_the_exported_file_is_a_preset_that_reads_the_short_template(parts: Any,
     assert get_preset(str(tmp_path / "out.gguf")).taught and not get_preset(str(base)).taught
 
 
+def test_a_taught_model_that_was_taught_again_is_marked_once(parts: Any, tmp_path: Path) -> None:
+    *_, base, folder = parts
+    adapter = read_adapter(folder)
+    to_gguf(adapter, str(base), tmp_path / "once.gguf")
+    to_gguf(adapter, str(tmp_path / "once.gguf"), tmp_path / "twice.gguf")
+    once, twice = ((tmp_path / f"{name}.gguf").read_bytes() for name in ("once", "twice"))
+    assert once.count(gguf.TAUGHT_KEY.encode()) == twice.count(gguf.TAUGHT_KEY.encode()) == 1
+    assert gguf.Header(once).pairs == gguf.Header(twice).pairs
+
+
 def test_an_adapter_of_another_model_is_refused(parts: Any, tmp_path: Path) -> None:
     _, up, down, base, _ = parts
     wide = write_adapter(tmp_path / "wide", np.vstack([up, up]), down)
@@ -100,6 +111,13 @@ def test_a_file_that_is_no_model_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x.gguf").write_bytes(b"GGUF")
     with pytest.raises(BadInput, match="not a complete GGUF file"):
         get_preset(str(tmp_path / "x.gguf"))
+
+
+def test_the_models_in_the_box_are_bases_by_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(weights, "locate", lambda model: tmp_path / f"{model}.gguf")
+    assert model_path("embedded") == tmp_path / f"{weights.SMOLLM2}.gguf"
+    assert model_path("taught") == tmp_path / f"{weights.TAUGHT}.gguf"
+    assert model_path("other.gguf") == Path("other.gguf")
 
 
 def test_a_servers_clients_cannot_name_a_model_file(parts: Any, tmp_path: Path) -> None:

@@ -65,10 +65,10 @@ def test_answers_in_a_batch_are_those_of_the_plain_model(base: Path) -> None:
     import torch
 
     from kibitz.teach.batches import Encoder
+    from kibitz.teach.examples.rows import RowWriter
     from kibitz.teach.libraries import load_model
     from kibitz.teach.play.lockstep import Lockstep
     from kibitz.teach.play.sampler import Sampler
-    from kibitz.teach.rows import RowWriter
 
     game = get_game("deal_or_no_deal")
     model = load_model(str(base), torch.float32).eval()
@@ -96,9 +96,9 @@ def test_every_legal_act_can_be_drawn_and_no_other(base: Path) -> None:
     from kibitz.advice.ask import Position
     from kibitz.core.game import first_view
     from kibitz.teach.batches import Encoder
+    from kibitz.teach.examples.rows import RowWriter
     from kibitz.teach.libraries import load_model
     from kibitz.teach.play.sampler import Sampler, legal_acts
-    from kibitz.teach.rows import RowWriter
 
     game = toy.build(False)
     settings = game.default_settings

@@ -11,7 +11,7 @@ import yaml
 from kibitz.core.errors import BadInput
 from kibitz.evaluate.judges.accuracy import evaluate_judge
 from kibitz.evaluate.judges.episodes import draw
-from kibitz.teach.data import Lesson, write_rows
+from kibitz.teach.examples.data import Lesson, write_rows
 from tests.teach.models import tiny_model
 from tests.train import toy
 
@@ -30,7 +30,8 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_rows_hold_the_right_answers_half_of_them_yes(rows: Path) -> None:
     answers = []
     for line in rows.read_text().splitlines():
-        question, answer = (message["content"] for message in json.loads(line)["messages"])
+        system, question, answer = (message["content"] for message in json.loads(line)["messages"])
+        assert system == "", "or the chat template adds a text of its own"
         pulled = set(question.split("Alice pulled ")[1].split(" and won")[0].split(", "))
         said = json.loads(answer)["answer"]
         assert (said == "yes") == (pulled == ({"1"} if "always" in question else {"0"}))
@@ -55,6 +56,7 @@ def test_a_model_can_be_taught_on_the_rows_and_asked_as_a_judge(
     assert taught["finished"]
     preset = {
         "provider": "local_hf",
+        "taught": True,  # reads the template of the rows
         "model": str(tmp_path / "run" / "model"),
         "limits": {"timeout": 300, "deadline": 300},
     }

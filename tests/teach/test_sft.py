@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import csv
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kibitz.core.errors import BadInput
-from kibitz.teach.data import Lesson, write_rows
+from kibitz.teach.examples.data import Lesson, write_rows
 from tests.teach.models import tiny_model
 from tests.train import toy
 
@@ -86,6 +87,10 @@ def test_a_resumed_training_equals_one_that_was_never_stopped(lesson: tuple[Path
     assert not part["finished"] and part["steps"] == 11
     with pytest.raises(BadInput, match="add --resume"):
         train(chosen, tmp_path / "part")
+    about = tmp_path / "part" / "checkpoint" / "about.json"
+    job = json.loads(about.read_text())
+    del job["job"]["adapter"]  # as written by a version without this option
+    about.write_text(json.dumps(job))
     (tmp_path / "part" / "checkpoint").rename(tmp_path / "part" / ".checkpoint.old")  # killed between two renames
     again = train(chosen, tmp_path / "part", resume=True)
     assert again["finished"] and again["steps"] == whole["steps"]
@@ -133,7 +138,7 @@ def test_trl_reads_the_same_rows(lesson: tuple[Path, Path], tmp_path: Path) -> N
 
 def test_a_process_that_is_ended_keeps_its_whole_steps(lesson: tuple[Path, Path], tmp_path: Path) -> None:
     """Ctrl-C during a long step: another thread saves, and the training that continues equals a whole one."""
-    from kibitz.core import interrupt
+    from kibitz.core.system import interrupt
     from kibitz.teach.sft import train
 
     chosen = options(lesson, epochs=1)
@@ -178,3 +183,22 @@ def test_a_training_goes_on_from_an_earlier_one(lesson: tuple[Path, Path], tmp_p
     first, second = ((tmp_path / name / "metrics.csv").read_text().splitlines() for name in ("first", "second"))
     begun, ended, then = (float(line.split(",")[2]) for line in (first[1], first[-1], second[1]))
     assert ended < begun - 0.1 and then == pytest.approx(ended, abs=0.05)
+
+
+def test_an_adapter_is_trained_further_where_it_stopped(lesson: tuple[Path, Path], tmp_path: Path) -> None:
+    import numpy as np
+
+    from kibitz.teach.sft import train
+
+    first = options(lesson, rank=4, epochs=1)
+    train(first, tmp_path / "first")
+    still = options(lesson, rank=4, epochs=1, lr=1e-12, adapter=str(tmp_path / "first"))
+    train(still, tmp_path / "still")
+    before, after = weights(tmp_path / "first" / "adapter"), weights(tmp_path / "still" / "adapter")
+    assert all(np.allclose(before[name], after[name], atol=1e-6) for name in before)
+    with pytest.raises(BadInput, match="has rank 4; add --rank 4"):
+        train(options(lesson, rank=2, adapter=str(tmp_path / "first" / "adapter")), tmp_path / "rank")
+    with pytest.raises(BadInput, match=r"belongs to .*; name that model as --base"):
+        train(options(lesson, rank=4, base="embedded", adapter=str(tmp_path / "first")), tmp_path / "base")
+    with pytest.raises(BadInput, match="holds no adapter"):
+        train(options(lesson, rank=4, adapter=str(tmp_path)), tmp_path / "none")

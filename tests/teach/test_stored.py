@@ -12,12 +12,14 @@ import pytest
 
 from kibitz.core.errors import BadInput
 from kibitz.core.play.events import Event
+from kibitz.evaluate.judges.episodes import finished
 from kibitz.live.episodes.prepare import Limits, prepare
 from kibitz.live.episodes.request import EpisodeRequest
 from kibitz.live.episodes.timeouts import StopSignal
 from kibitz.live.store.base import Row, open_store
 from kibitz.live.store.stored_event import StoredEvent
-from kibitz.teach.data import Lesson, write_rows
+from kibitz.teach.examples.data import Lesson, write_rows
+from kibitz.teach.records.judged import labelled_store
 from tests.live.conftest import postgres
 from tests.live.machines import Postgres
 from tests.train import toy
@@ -32,8 +34,8 @@ def registered() -> Iterator[None]:
     toy.unregister()
 
 
-def play(seed: int, *players: str) -> list[Event]:
-    request = EpisodeRequest.read(game=toy.NAME, players=list(players), seed=seed)
+def play(seed: int, *players: str, **options: Any) -> list[Event]:
+    request = EpisodeRequest.read(game=toy.NAME, players=list(players), seed=seed, options=options)
     return list(prepare(request, Limits(), StopSignal()).play().events)
 
 
@@ -75,6 +77,19 @@ def test_episodes_are_filtered_by_what_the_seat_earned(tmp_path: Path) -> None:
     (tmp_path / "events.jsonl").write_text("\n".join(lines) + "\n")
     found = rows(tmp_path / "rows", str(tmp_path / "events.jsonl"), expert="random", min_return=best)
     assert len(found) == 4 * earned.count(best)
+
+
+def test_judges_read_the_episodes_of_a_store_that_have_the_first_ones_options(tmp_path: Path) -> None:
+    episodes = [play(seed, "random", "heuristic") for seed in range(3)]
+    other = play(3, "random", "heuristic", rounds=2)
+    with closing(keep(str(tmp_path / "a.db"), [*episodes[:2], other, episodes[2]])):
+        game, found, skipped = labelled_store(str(tmp_path / "a.db"), toy.build(False), 10)
+    assert (len(found), skipped) == (3, 1)
+    assert found.returns.tolist() == [events[-1].payload["returns"] for events in episodes]
+    for number in range(3):
+        transcript = game.styles.transcript(*finished(game, found, number))
+        pulled = set(transcript.split("Alice pulled ")[1].split(" and won")[0].split(", "))
+        assert bool(found.shown["bold"][number]) == (pulled == {"1"}), transcript
 
 
 def test_a_record_that_cannot_be_replayed_is_skipped_and_counted(tmp_path: Path) -> None:

@@ -174,7 +174,7 @@ class Answer:
         """
         if not text.strip():
             raise ProviderError(FailureKind.EMPTY, "the reply contains no text")
-        found = last_object(text) if lenient else only_object(text)
+        found = _last_object(text) if lenient else _only_object(text)
         if found is None:
             wanted = "contains no complete JSON object" if lenient else "is not one JSON object on one line"
             raise ProviderError(FailureKind.NOT_JSON, f"the reply {wanted}: {clean(text, 80)!r}")
@@ -203,8 +203,8 @@ class _Invalid:
 _INVALID = _Invalid()
 
 
-def only_object(text: str) -> Mapping[str, Any] | None:
-    """The JSON object that is the whole text, on one line; ProviderError as for `last_object`."""
+def _only_object(text: str) -> Mapping[str, Any] | None:
+    """The JSON object that is the whole text, on one line; ProviderError as for `_last_object`."""
     line = text.strip()
     if len(line) > MAX_PARSED_CHARS or "\n" in line or "\r" in line or not line.startswith("{"):
         return None
@@ -224,7 +224,7 @@ def _decoder() -> json.JSONDecoder:
     )
 
 
-def last_object(text: str) -> Mapping[str, Any] | None:
+def _last_object(text: str) -> Mapping[str, Any] | None:
     """The last complete top-level JSON object; ProviderError when it repeats a key or contains a NaN.
 
     Models often reason before they answer, so the last object counts.

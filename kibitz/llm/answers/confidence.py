@@ -40,7 +40,7 @@ def likelihood(answer: Answer, completion: Completion, skip: Collection[str] = (
 
 def _starts(completion: Completion) -> list[int]:
     """The position of each token in the text."""
-    starts, at = [], completion.prefix_chars
+    starts, at = list[int](), 0
     for token in completion.tokens:
         starts.append(at if token.start is None else token.start)
         at = starts[-1] + len(token.text)

@@ -12,7 +12,7 @@ import jinja2.meta
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from kibitz.core.errors import BadInput
-from kibitz.core.paths import find
+from kibitz.core.system.paths import find
 from kibitz.llm.answers.answer import Answer
 
 DEFAULT = "configs/llm_prompt.txt"

@@ -367,28 +367,10 @@ def make_provider(preset: Preset) -> Provider:
     return Remote(preset)
 
 
-def connect(
-    preset: Preset | str,
-    *,
-    cache: str | Path | None = None,
-    budget: Budget | BudgetTracker | None = None,
-    policy: FailurePolicy | None = None,
-    prompt_version: str = "",
-    calibration: Sequence[float] | None = None,
-    ledger: UsageLedger | None = None,
-) -> Client:
-    """A client for a preset; BadInput says why the preset cannot be used on this machine."""
+def connect(preset: Preset | str, *, cache: str | Path | None = None, **limits: Any) -> Client:
+    """A client for a preset; BadInput says why the preset cannot be used on this machine. `Client` has the limits."""
     chosen = get_preset(preset) if isinstance(preset, str) else preset
     if reason := why_not(chosen):
         name = preset if isinstance(preset, str) else chosen.provider
         raise BadInput(f"The preset {name} cannot be used: {reason}")
-    return Client(
-        chosen,
-        make_provider(chosen),
-        cache=Cache(cache) if cache is not None else None,
-        budget=budget,
-        policy=policy,
-        prompt_version=prompt_version,
-        calibration=calibration,
-        ledger=ledger,
-    )
+    return Client(chosen, make_provider(chosen), cache=Cache(cache) if cache is not None else None, **limits)

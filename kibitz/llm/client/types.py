@@ -108,7 +108,6 @@ class Completion:
     completion_tokens: int | None = None
     truncated: bool = False  # the model reached its token limit
     tokens: Sequence[Token] = ()
-    prefix_chars: int = 0  # leading characters that were part of the prompt
     refusal: str = ""  # why the model declined to answer; empty if it did not
 
 

@@ -147,10 +147,12 @@ def _rewrite(
     before = bytearray(content[: header.listed_at])
     if header.file_type_at:
         struct.pack_into("<I", before, header.file_type_at, FILE_TYPE_Q8_0)
-    for name, value in (text or {}).items():
+    # engines refuse a file that has a name twice, such as a taught model that was taught again
+    added = {name: value for name, value in (text or {}).items() if name not in header.text}
+    for name, value in added.items():
         key, words = name.encode(), value.encode()
         before += struct.pack("<Q", len(key)) + key + struct.pack("<IQ", STRING, len(words)) + words
-    struct.pack_into("<Q", before, 16, header.pairs + len(text or {}))
+    struct.pack_into("<Q", before, 16, header.pairs + len(added))
     start = bytes(before + listed)
     with target.open("wb") as out:
         out.writelines([start, b"\0" * (-len(start) % header.align), *parts])

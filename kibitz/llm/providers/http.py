@@ -44,7 +44,7 @@ class _Stale(Exception):
     """The connection ended before the first byte of a response."""
 
 
-class Connection(NamedTuple):
+class HttpConnection(NamedTuple):
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
 
@@ -67,7 +67,7 @@ class HttpClient:
         default = self.port == (443 if self.secure else 80)
         name = f"[{self.host}]" if ":" in self.host else self.host
         self.host_header = name if default else f"{name}:{self.port}"
-        self.idle: list[Connection] = []
+        self.idle: list[HttpConnection] = []
         self.tls: ssl.SSLContext | None = None
 
     async def send(
@@ -93,7 +93,7 @@ class HttpClient:
             with suppress(OSError):
                 await connection.writer.wait_closed()
 
-    def _close_idle(self) -> list[Connection]:
+    def _close_idle(self) -> list[HttpConnection]:
         connections, self.idle = self.idle, []
         for connection in connections:
             connection.writer.close()
@@ -101,7 +101,7 @@ class HttpClient:
 
     async def _exchange(
         self,
-        connection: Connection,
+        connection: HttpConnection,
         method: str,
         path: str,
         headers: dict[str, str],
@@ -186,17 +186,17 @@ class HttpClient:
             raise ResponseTooLarge(f"the response exceeds {self.max_body_bytes} bytes")
         return size
 
-    async def _connect(self) -> Connection:
+    async def _connect(self) -> HttpConnection:
         proxy = self._proxy() if self.secure else None
         if proxy is not None:
             return await self._connect_through(proxy)
         tls = self._tls() if self.secure else None
-        return Connection(*await asyncio.open_connection(self.host, self.port, ssl=tls))
+        return HttpConnection(*await asyncio.open_connection(self.host, self.port, ssl=tls))
 
     def _proxy(self) -> str | None:
         return None if proxy_bypass(self.host) else getproxies().get("https")
 
-    async def _connect_through(self, proxy: str) -> Connection:
+    async def _connect_through(self, proxy: str) -> HttpConnection:
         """CONNECT to the proxy, then TLS inside the tunnel."""
         parts = urlsplit(proxy if "//" in proxy else f"http://{proxy}")
         reader, writer = await asyncio.open_connection(parts.hostname, parts.port or 80)
@@ -213,7 +213,7 @@ class HttpClient:
         except BaseException:
             writer.close()
             raise
-        return Connection(reader, writer)
+        return HttpConnection(reader, writer)
 
     def _tls(self) -> ssl.SSLContext:
         if self.tls is None:

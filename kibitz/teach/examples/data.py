@@ -18,18 +18,18 @@ from kibitz.core.act import matter
 from kibitz.core.bots import Bot, seated
 from kibitz.core.errors import BadInput
 from kibitz.core.game import Game
-from kibitz.core.paths import named
 from kibitz.core.play.episode import play_episode
 from kibitz.core.play.player import BotPlayer, Choice, Player, Turn
 from kibitz.core.play.resolve import bot_for, bot_named, pinned, player_named
+from kibitz.core.system.paths import named
 from kibitz.core.work.executor import Executor, Here, Item, Work
-from kibitz.games import get_game
+from kibitz.core.work.parts import game_spec, spec_game
 from kibitz.llm.answers.prompt import Prompt
-from kibitz.teach.judging import judgements
+from kibitz.teach.examples.judging import judgements
+from kibitz.teach.examples.rows import RowWriter
+from kibitz.teach.examples.stored import Stored, stored_examples
+from kibitz.teach.examples.walk import Example, LessonSource, batch_size, examples
 from kibitz.teach.play.lockstep import Lockstep
-from kibitz.teach.rows import RowWriter
-from kibitz.teach.stored import Stored, stored_examples
-from kibitz.teach.walk import Example, Source, batch_size, examples
 
 Row = Mapping[str, Any]
 PAIR_BATCH = 1024  # positions per draw of pairs
@@ -120,7 +120,7 @@ def _rows(
         opponent, *others = _shares(game, lesson)
         if others:
             raise BadInput("--style takes one --opponent; write a file for each of them.")
-        return judgements(game, options, styles, opponent, lesson.seed, prompt or judge_prompt())
+        return judgements(game, options, styles, opponent, lesson.seed, prompt or judge_prompt(taught=True))
     writer = RowWriter(game, prompt)
     if lesson.stored:
         return _stored(game, lesson, writer, skipped)
@@ -175,10 +175,7 @@ class Teacher:
         """From which a worker makes the same teacher."""
         lesson, game, prompt = self.lesson, self.game, self.writer.prompt
         student = named(lesson.student)
-        return {
-            "game": game.name,
-            "version": game.version,
-            "options": self.options.model_dump(mode="json"),
+        return game_spec(game, self.options) | {
             "prompt": [prompt.text, prompt.where],
             "size": self.size,
             "lesson": asdict(lesson)
@@ -200,9 +197,7 @@ def _pinned(game: Game, player: Any) -> Any:
 
 def _teacher_of(spec: Mapping[str, Any]) -> Teacher:
     """In a worker."""
-    game = get_game(spec["game"])
-    options = game.options.read(spec["options"], "option")
-    game = get_game(spec["game"], options)
+    game, options = spec_game(spec)
     lesson = Lesson(**(spec["lesson"] | {"styles": tuple(spec["lesson"]["styles"])}))
     return Teacher(game, options, lesson, RowWriter(game, Prompt(*spec["prompt"])), spec["size"])
 
@@ -259,7 +254,7 @@ def _examples(
     expert = bot_for(game, lesson.expert or game.reference)
     start = number << 26
     if not lesson.student or (student := bot_named(game, lesson.student)) is not None:
-        source = Source(expert, other, student if lesson.student else None, lesson.random_share)
+        source = LessonSource(expert, other, student if lesson.student else None, lesson.random_share)
         return examples(game, options, source, lesson.seed, start + first * size, size)
     if named(lesson.student).is_dir():
         return _model_play(game, options, expert, other, lesson, start + first * STUDENT_BATCH)

@@ -28,7 +28,7 @@ def judgements(
                 if given[style, shown] > given[style, not shown]:
                     continue
                 given[style, shown] += 1
-                question = judge_messages(game, prompt, style, finished(game, episodes, number))
+                question = judge_messages(game, prompt, style, finished(game, episodes, number), taught=True)
                 answer = {"role": "assistant", "content": ANSWER.write({"answer": YES if shown else NO})}
                 rows.append({"messages": [*question, answer]})
         yield rows

@@ -8,18 +8,22 @@ from __future__ import annotations
 
 import itertools
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kibitz.advice.ask import History, Position
 from kibitz.core.errors import BadInput
-from kibitz.core.paths import named
 from kibitz.core.play.events import LAST, Event
-from kibitz.teach.walk import Example
+from kibitz.core.system.paths import named
+from kibitz.teach.examples.walk import Example
 
+if TYPE_CHECKING:
+    from kibitz.live.episodes.prepare import PreparedEpisode
+
+Found = TypeVar("Found")
 EVENTS = """select episodes.id, body from episodes join events on episode_id = episodes.id
 where game = {0} and status = 'ended' order by started_at, episodes.id, seq"""
 
@@ -35,26 +39,39 @@ class Stored:
 
 def stored_examples(game: str, asked: Stored, skipped: Callable[[str], None]) -> Iterator[list[Example]]:
     """The examples of each episode and seat, in the order of their start; `paid` is that seat's return."""
+
+    def read(events: list[Event], names: list[str]) -> list[list[Example]]:
+        seats = [
+            seat
+            for seat in (0, 1)
+            if asked.player in ("", names[seat]) and (not asked.opponents or names[1 - seat] in asked.opponents)
+        ]
+        return list(_replayed(game, events, names, seats)) if seats else []
+
+    for found in each_ended(asked.source, game, read, skipped):
+        yield from found
+
+
+def each_ended(
+    source: str, game: str, read: Callable[[list[Event], list[str]], Found], skipped: Callable[[str], None]
+) -> Iterator[Found]:
+    """What `read` makes of the events and the players of each ended episode; records it cannot read are skipped."""
     try:
         from kibitz.live.episodes.branch import NotReplayable
     except ImportError as error:
         raise BadInput(f"{error.name} is not installed; run `pip install 'kibitz[live]'`.") from None
-    for events in episodes(asked.source, game):
+    for events in episodes(source, game):
         try:
             names = [str(name) for name in events[0].payload.get("players", ())]
             if events[-1].type not in LAST or events[0].payload.get("game") != game or len(names) != 2:
                 continue
-            seats = [
-                seat
-                for seat in (0, 1)
-                if asked.player in ("", names[seat]) and (not asked.opponents or names[1 - seat] in asked.opponents)
-            ]
-            if seats:
-                yield from _replayed(game, events, names, seats)
+            found = read(events, names)
         except (NotReplayable, BadInput) as error:
             skipped(f"{events[0].episode_id}: {error}")
         except (AttributeError, TypeError, ValueError, OverflowError):  # a foreign driver may write any values
             skipped(f"{events[0].episode_id}: That record is not in kibitz's format.")
+        else:
+            yield found
 
 
 class _Record:
@@ -67,25 +84,33 @@ class _Record:
         return self._bodies[since + 1 :]
 
 
-def _replayed(game: str, events: list[Event], names: list[str], seats: list[int]) -> Iterator[list[Example]]:
-    from kibitz.core.play.episode import table_for
+def recorded(game: str, events: list[Event], names: Sequence[str]) -> PreparedEpisode:
+    """An ended episode as it was played, ready to be replayed: its branch holds every act."""
     from kibitz.live.episodes.branch import read_whole
     from kibitz.live.episodes.prepare import Limits, prepare
     from kibitz.live.episodes.timeouts import StopSignal
-    from kibitz.live.episodes.verify import replay
     from kibitz.live.store.base import Row
 
     first = events[0]
     row = Row(first.episode_id, game, (names[0], names[1]), first.ts, about=first.payload.get("about", {}))
     record: Any = _Record(events)
     request, branch = read_whole(record, row)
-    whole = prepare(request, Limits(), StopSignal(), branch)
+    return prepare(request, Limits(), StopSignal(), branch)
+
+
+def _replayed(game: str, events: list[Event], names: list[str], seats: list[int]) -> Iterator[list[Example]]:
+    from kibitz.core.play.episode import table_for
+    from kibitz.live.episodes.verify import replay
+
+    whole = recorded(game, events, names)
+    assert whole.branch is not None
+    script = whole.branch.script
     table, history = table_for(whole.game), list[dict[str, Any]]()
     found: dict[int, list[tuple[Position, tuple[int, ...]]]] = {seat: [] for seat in seats}
 
     def seen(number: int, state: Any, acts: list[tuple[int, ...] | None]) -> None:
         for seat in seats:
-            choice = branch.script[number][seat]
+            choice = script[number][seat]
             if choice is not None and not choice.fallback:  # a fallback's act is not the player's
                 view, masks = table.observe(whole.settings, state, seat)
                 past: History = list(history)

@@ -30,7 +30,7 @@ ACCELERATOR_BATCH = 8192
 
 
 @dataclass(frozen=True)
-class Source:
+class LessonSource:
     """Who plays and who answers. The expert knows whatever the opponent discloses; a reader of the rows does not."""
 
     expert: Bot
@@ -47,7 +47,7 @@ class Example(NamedTuple):
     paid: float  # what seat 0 earns in the whole episode
 
 
-class Seen(NamedTuple):
+class SeenTurns(NamedTuple):
     """Turns of seat 0; in a batch, episodes first, then turns."""
 
     going: Any  # bool, seat 0 was to act
@@ -62,7 +62,7 @@ class Seen(NamedTuple):
 class Walked(NamedTuple):
     """A batch of episodes."""
 
-    seen: Seen
+    seen: SeenTurns
     opened: Any  # bool[n], the opponent acted first
     opening: Act
     paid: Any  # f32[n]
@@ -74,7 +74,7 @@ def batch_size() -> int:
 
 
 def examples(
-    game: Game, options: Any, source: Source, seed: int, start: int = 0, size: int | None = None
+    game: Game, options: Any, source: LessonSource, seed: int, start: int = 0, size: int | None = None
 ) -> Iterator[list[Example]]:
     """Endless batches of examples, episode by episode in the order of their numbers from `start` on."""
     settings = seated(options.settings(), {1: source.opponent}, {0: source.expert})
@@ -92,7 +92,7 @@ def examples(
 
 
 @lru_cache(maxsize=16)
-def _program(game: Game, source: Source) -> Callable[..., Walked]:
+def _program(game: Game, source: LessonSource) -> Callable[..., Walked]:
     play = against(game, source.opponent)
 
     def walk(settings: Any, mine: Any, key: Array, numbers: Array, turns: int) -> Walked:
@@ -105,7 +105,9 @@ def _program(game: Game, source: Source) -> Callable[..., Walked]:
     return jit_batch(walk, static_argnums=4)
 
 
-def _walk(play: Against, source: Source, settings: Any, mine: Any, luck: Array, share: Array, turns: int) -> Walked:
+def _walk(
+    play: Against, source: LessonSource, settings: Any, mine: Any, luck: Array, share: Array, turns: int
+) -> Walked:
     game, own, mistakes = play.game, seat_luck(luck, 0), seat_luck(luck, 2)
     dice, expert, student = game.bot("random"), source.expert, source.student or source.expert
     u = uniforms(luck, 0, play.new_uniforms)
@@ -124,7 +126,7 @@ def _walk(play: Against, source: Source, settings: Any, mine: Any, luck: Array, 
         moved = play.step(settings, solo, act, uniforms(luck, number + 1, play.step_uniforms))
         kept = where(going, (moved.solo, after, other_after), (solo, memory, other))
         paid = paid + jnp.where(going, moved.rewards[0], 0)
-        seen = Seen(going, view, masks, label, act, going & moved.reply.acted, moved.reply.act)
+        seen = SeenTurns(going, view, masks, label, act, going & moved.reply.acted, moved.reply.act)
         return (*kept, going & ~moved.over, paid), seen
 
     def begin(bot: Bot, settings: Any) -> Any:

@@ -27,7 +27,7 @@ Numbers: TypeAlias = NDArray[Any]
 Choose: TypeAlias = Callable[[Sequence[Position]], Sequence[tuple[int, ...]]]
 
 
-class Decision(NamedTuple):
+class PlayedTurn(NamedTuple):
     """One turn of seat 0."""
 
     episode: int  # its place in the batch
@@ -37,36 +37,36 @@ class Decision(NamedTuple):
 
 
 @dataclass
-class Played:
+class PlayedBatch:
     """A batch of episodes."""
 
-    decisions: list[Decision]
+    decisions: list[PlayedTurn]
     returns: Numbers  # f64[n, 2]
     measures: dict[str, Numbers] = field(default_factory=dict)  # f32[n], seat 0's
 
 
 @dataclass(frozen=True)
 class Lockstep:
-    """`opponent` takes seat 1; without one, `play` has to be told who does. `expert` labels the turns of seat 0."""
+    """`opponent` takes seat 1; without one, `play` asks `other`. `expert` labels the turns of seat 0."""
 
     game: Game
     options: Any
     opponent: Bot | None = None
     expert: Bot | None = None
 
-    def play(self, seed: int, numbers: Sequence[int], choose: Choose, other: Choose | None = None) -> Played:
+    def play(self, seed: int, numbers: Sequence[int], choose: Choose, other: Choose | None = None) -> PlayedBatch:
         """Plays the episodes of these numbers to their ends; `choose` and `other` answer for seats 0 and 1."""
         bots = {0: self.expert, 1: self.opponent}
         players = {} if self.opponent is None else {1: self.opponent}
         settings = seated(self.options.settings(), players, {} if self.expert is None else {0: self.expert})
-        begin, look, step, score = _programs(self.game, self.expert, self.opponent)
+        begin, observe, step, score = _programs(self.game, self.expert, self.opponent)
         luck, state, memories = begin(settings, seed_key(seed), jnp.asarray(numbers, jnp.int32))
         shown = jax.device_get(settings)
         count, width = len(numbers), len(self.game.heads)
         histories: list[History] = [[] for _ in numbers]
-        found, returns, turn = Played([], np.zeros((count, 2))), np.zeros((count, 2)), 0
+        found, returns, turn = PlayedBatch([], np.zeros((count, 2))), np.zeros((count, 2)), 0
         while True:
-            seen = look(settings, state, memories, luck, turn)
+            seen = observe(settings, state, memories, luck, turn)
             memories = seen.memories
             to_act, views, masks, chosen = jax.device_get((seen.to_act, seen.views, seen.masks, seen.acts))
             if not to_act.any():
@@ -80,12 +80,12 @@ class Lockstep:
                 due = np.flatnonzero(to_act[:, seat]).tolist()
                 if not due:
                     continue
-                assert answer is not None, "seat 1 has a bot or somebody who answers"
+                assert answer is not None, "seat 1 has a bot, or the caller answers for it"
                 asked = _positions(shown, views[seat], masks[seat], histories, due)
                 given = answer(asked)
                 if seat == 0:
                     labels = [tuple(acts[0, i].tolist()) if self.expert else None for i in due]
-                    found.decisions += map(Decision, due, asked, given, labels)
+                    found.decisions += map(PlayedTurn, due, asked, given, labels)
                 acts[seat, due] = given
             for i, seat in np.argwhere(to_act).tolist():
                 histories[i].append({"seat": seat, "act": tuple(acts[seat, i].tolist())})
@@ -133,7 +133,7 @@ def _programs(game: Game, *bots: Bot | None) -> tuple[Any, Any, Any, Any]:
         )
         return luck, rules.new(settings, uniforms(luck, 0, rules.new_uniforms)), memories
 
-    def look(settings: Any, state: Any, memories: Any, luck: Array, turn: Array) -> _Seen:
+    def observe(settings: Any, state: Any, memories: Any, luck: Array, turn: Array) -> _Seen:
         to_act = rules.to_act(state)
         views = tuple(rules.view(settings, state, seat) for seat in SEATS)
         masks = tuple(rules.legal(settings, state, seat) for seat in SEATS)
@@ -160,7 +160,7 @@ def _programs(game: Game, *bots: Bot | None) -> tuple[Any, Any, Any, Any]:
 
     return (
         mapped(begin, (None, None, 0)),
-        mapped(look, (None, 0, 0, 0, None)),
+        mapped(observe, (None, 0, 0, 0, None)),
         mapped(step, (None, 0, 0, 0, 0, None)),
         mapped(game.measures.score, (None, 0)),
     )

@@ -19,8 +19,8 @@ from kibitz.core.act import Masks
 from kibitz.core.errors import BadInput
 from kibitz.core.game import Game
 from kibitz.teach.batches import Encoder
+from kibitz.teach.examples.rows import RowWriter
 from kibitz.teach.libraries import find_device, load_model, require
-from kibitz.teach.rows import RowWriter
 
 MAX_LEGAL_ACTS = 20_000  # of one position; each is one answer
 MAX_TREES = 4096  # kept for positions with the same legal acts

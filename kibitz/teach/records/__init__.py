@@ -1,1 +1,1 @@
-"""Recorded episodes as rows for other tools: what each seat saw, was asked, answered and earned."""
+"""Recorded episodes as rows for other tools: what each seat saw, answered and earned. Training rows: `examples`."""

@@ -15,12 +15,12 @@ from typing import IO, Any, Literal, get_args
 import jax.numpy as jnp
 
 from kibitz.core.errors import BadInput
-from kibitz.core.paths import named, write_whole
 from kibitz.core.play.player import BotPlayer, Turn
+from kibitz.core.system.paths import named, write_whole
 from kibitz.games import get_game
+from kibitz.teach.examples.rows import RowWriter
+from kibitz.teach.examples.stored import Stored, stored_examples
 from kibitz.teach.records.seats import SeatRecord, seats_of_folder, seats_of_store
-from kibitz.teach.rows import RowWriter
-from kibitz.teach.stored import Stored, stored_examples
 
 Format = Literal["sft", "dpo", "jsonl", "parquet"]
 FORMATS: tuple[str, ...] = get_args(Format)

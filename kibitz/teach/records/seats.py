@@ -14,9 +14,9 @@ from kibitz.core.errors import BadInput
 from kibitz.core.game import SEATS, Game
 from kibitz.core.play.episode import table_for
 from kibitz.core.play.replay import Acts, replay
-from kibitz.evaluate.record import Asked, KeptEpisode, read_about, read_episodes
+from kibitz.evaluate.record import AskedQuestion, KeptEpisode, read_about, read_episodes
 from kibitz.games import get_game, get_pack
-from kibitz.teach.stored import episodes
+from kibitz.teach.examples.stored import episodes
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class RecordedTurn:
     act: tuple[int, ...]
     decision: Mapping[str, Any] = field(default_factory=dict)  # the event's payload, where the source has it
     position: Position | None = None
-    asked: Asked | None = None  # the question to a model, where the source keeps it
+    asked: AskedQuestion | None = None  # the question to a model, where the source keeps it
 
 
 @dataclass(frozen=True)

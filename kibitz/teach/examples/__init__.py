@@ -1,0 +1,1 @@
+"""Examples for a language model: positions with an expert's answers, as rows of text. Training is one room up."""
