@@ -16,7 +16,7 @@ from kibitz.core.play.player import BotPlayer, Player
 from kibitz.core.play.resolve import HintChoice
 from kibitz.evaluate import match, packs
 from kibitz.evaluate.match import Progress, side_of
-from kibitz.games import get_game, get_pack
+from kibitz.games import DEFAULT_GAME, get_game, get_pack
 
 GameLike = str | Game
 
@@ -25,7 +25,7 @@ def evaluate(
     player: str | PlayerLike,
     opponent: str | PlayerLike | None = None,
     *,
-    game: GameLike = "deal_or_no_deal",
+    game: GameLike = DEFAULT_GAME,
     episodes: int | None = None,
     pack: str | None = None,
     options: Mapping[str, Any] | None = None,
@@ -56,7 +56,7 @@ def play_episode(
     player: str | PlayerLike,
     opponent: str | PlayerLike | None = None,
     *,
-    game: GameLike = "deal_or_no_deal",
+    game: GameLike = DEFAULT_GAME,
     options: Mapping[str, Any] | None = None,
     seed: int = 0,
     number: int = 0,
@@ -73,14 +73,14 @@ def play_episode(
     return episode.play_episode(record, seated(chosen.settings(), bots), players, seed=seed, number=number)
 
 
-def player_named(name: str | PlayerLike, game: GameLike = "deal_or_no_deal") -> Player:
+def player_named(name: str | PlayerLike, game: GameLike = DEFAULT_GAME) -> Player:
     """The player of a name (`bayes`, `policy:RUN`, `llm:PRESET`, `module:NAME`) or of a function, ready to be asked."""
     record = game if isinstance(game, Game) else get_game(game)
     found = resolve.ANY_PATH.find(record, name) if isinstance(name, str) else as_player(record, name)
     return BotPlayer(record, found) if isinstance(found, Bot) else found
 
 
-def load_policy(run: str | Path, game: GameLike = "deal_or_no_deal", *, hint: HintChoice | None = None) -> Player:
+def load_policy(run: str | Path, game: GameLike = DEFAULT_GAME, *, hint: HintChoice | None = None) -> Player:
     """The policy of a run's folder or of a checkpoint file; `RUN#2` is the third learner of a run with several seeds.
 
     `hint` says whether a policy that was trained with hints hears them, as in `evaluate`.

@@ -26,7 +26,7 @@ class Lucks(NamedTuple):
     seats: tuple[Array, Array]
 
 
-class Ended(NamedTuple):
+class EndedMatches(NamedTuple):
     returns: Array  # f32[n, 2]
     scores: dict[str, Array]  # f32[n, 2] each
     steps: Array  # i32[n]
@@ -58,7 +58,7 @@ def pack_program(game: Game, bots: tuple[Bot, Bot], regret: Regret | None) -> An
     """settings, judge's tables, keys u32[n, 2], numbers, swapped bool[n], first positions -> Ended; to be compiled."""
     play = Loop(game, bots, regret)
 
-    def run(settings: Any, tables: Any, keys: Array, numbers: Array, swapped: Array, states: Any) -> Ended:
+    def run(settings: Any, tables: Any, keys: Array, numbers: Array, swapped: Array, states: Any) -> EndedMatches:
         lucks = lucks_of(keys, numbers, swapped)
         return play(settings, lucks, states, (numbers[0] >= 0).astype(jnp.int32), tables)
 
@@ -95,14 +95,14 @@ class Loop:
         act = (zero,) * len(bits)
         self.choices = Layout(((bits, bits), widths), ((act, act), (first, second)))
 
-    def __call__(self, settings: Any, lucks: Lucks, states: Any, one: Array, tables: Any = None) -> Ended:
+    def __call__(self, settings: Any, lucks: Lucks, states: Any, one: Array, tables: Any = None) -> EndedMatches:
         """`one` is the number 1, unknown to the compiler; `tables` are the judge's."""
         last, returns, lost = self.play(settings, lucks, states, one, tables)
         scores = dict(jax.vmap(lambda state: self.game.measures.score(settings, state))(last.state))
         if self.styles:
             notes = tuple(memory[1] for memory in last.memories)
             scores |= jax.vmap(lambda own, state: style_scores(self.game, settings, own, state))(notes, last.state)
-        return Ended(returns, scores, last.number, lost)
+        return EndedMatches(returns, scores, last.number, lost)
 
     def play(
         self, settings: Any, lucks: Lucks, states: Any, one: Array, tables: Any = None

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache, partial
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,14 +17,14 @@ from kibitz.core.bots import NO_HINTS, Bot, seated
 from kibitz.core.chance import seed_key
 from kibitz.core.errors import BadInput
 from kibitz.core.game import SEATS, Game
-from kibitz.core.interrupt import finishing
 from kibitz.core.play.custom import PlayerLike, as_player
 from kibitz.core.play.episode import play_episode
 from kibitz.core.play.player import BotPlayer, Player
 from kibitz.core.play.resolve import HintChoice, Resolver, pinned, player_and_bot
-from kibitz.core.statistics import mean_ci95
+from kibitz.core.statistics import finite, mean_ci95
+from kibitz.core.system.interrupt import finishing
 from kibitz.core.work.executor import Executor, Work
-from kibitz.core.work.parts import in_parts
+from kibitz.core.work.parts import game_spec, in_parts, spec_game
 from kibitz.core.xla.jit import jit_batch
 from kibitz.evaluate import parts
 from kibitz.evaluate.loop import match_program
@@ -179,7 +179,7 @@ def evaluate(
             raise BadInput("--styles cannot be combined with --out; evaluate twice.")
     parts.check_out(out, executor)
     with recorded(out, lambda: about_evaluation(game, options, sides, seed)) as record:
-        found = _evaluate(game, options, sides, episodes, seed, progress, styles, record, executor)
+        found = _Evaluation(game, options, sides, episodes, seed, progress, styles, record, executor).result()
         if record:
             record.finish(found)
     return found
@@ -207,33 +207,80 @@ def _checkpoint(game: Game, name: str) -> str | None:
     return None if file == name else file.rpartition("/")[2]
 
 
-def _evaluate(
-    game: Game,
-    options: Any,
-    sides: tuple[Side, Side],
-    episodes: int,
-    seed: int,
-    progress: Progress,
-    styles: bool,
-    record: EvaluationRecord | None,
-    executor: Executor | None,
-) -> dict[str, Any]:
-    began = time.perf_counter()
-    played = _play(game, options, sides, episodes, seed, progress, styles, record, executor)
-    seconds = time.perf_counter() - began
-    found = []
-    for seat in SEATS:
-        reference = _reference(game, options, sides, seat, episodes, seed, played, progress, executor)
-        found.append(sides[seat].about | _summary(game, played, seat, reference))
-    result: dict[str, Any] = {
-        "game": game.name,
-        "episodes": len(played.returns),
-        "seed": seed,
-        "seconds": round(seconds, 3),
-        "episodes_per_s": round(len(played.returns) / seconds, 1),
-        "interrupted": played.interrupted,
-    }
-    return result | found[0] | {"opponent": found[1]}
+@dataclass(frozen=True)
+class _Evaluation:
+    """What is played. `record` keeps the episodes, `executor` shares them among workers."""
+
+    game: Game
+    options: Any
+    sides: tuple[Side, Side]
+    episodes: int
+    seed: int
+    progress: Progress = lambda count: None
+    styles: bool = False
+    record: EvaluationRecord | None = None
+    executor: Executor | None = None
+
+    def result(self) -> dict[str, Any]:
+        began = time.perf_counter()
+        played = self.play()
+        seconds = time.perf_counter() - began
+        one, other = (
+            self.sides[seat].about | _summary(self.game, played, seat, self._reference(seat, played)) for seat in SEATS
+        )
+        result: dict[str, Any] = {
+            "game": self.game.name,
+            "episodes": len(played.returns),
+            "seed": self.seed,
+            "seconds": round(seconds, 3),
+            "episodes_per_s": round(len(played.returns) / seconds, 1),
+            "interrupted": played.interrupted,
+        }
+        return result | one | {"opponent": other}
+
+    def play(self) -> Played:
+        if self.executor is None or not parts.can_share(self.executor, self.sides):
+            return self.play_range()
+        chosen = {"sides": parts.found_as(self.game, self.sides), "seed": self.seed, "styles": self.styles}
+        work = Work(_in_worker, _play_part, game_spec(self.game, self.options) | chosen)
+        size = parts.size_of(self.executor, self.sides, self.episodes)
+        played, interrupted = in_parts(self.executor, work, self.episodes, size, self.progress)
+        joined: Played = parts.joined(played)
+        return joined._replace(interrupted=interrupted)
+
+    def play_range(self, start: int = 0) -> Played:
+        """Episodes from number `start` on, in this process."""
+        game, episodes, seed, progress = self.game, self.episodes, self.seed, self.progress
+        one, other = (side.bot for side in self.sides)
+        bots = {seat: side.bot for seat, side in enumerate(self.sides) if side.bot is not None}
+        settings = seated(self.options.settings(), bots)
+        if one is None or other is None or self.record is not None:
+            about = {"task": "evaluation", "options": self.options.model_dump(mode="json")}
+            players = [side.player for side in self.sides]
+            return play_hosts(game, settings, players, episodes, seed, progress, self.record, about, start)
+        return play_bots(game, settings, (one, other), episodes, seed, progress, self.styles, start)
+
+    def _reference(self, seat: int, played: Played) -> NDArray[np.float64] | None:
+        """The reference player's returns in this seat of the same episodes; None if the other player is slow to ask."""
+        if self.sides[seat].name == self.game.reference:
+            return played.returns[:, seat]
+        if self.sides[1 - seat].bot is None or played.interrupted:
+            return None
+        reference = side_of(self.game, self.game.reference)
+        instead = (reference, self.sides[1]) if seat == 0 else (self.sides[0], reference)
+        return replace(self, sides=instead, styles=False, record=None).play().returns[:, seat]
+
+
+def _in_worker(spec: dict[str, Any]) -> _Evaluation:
+    game, options = spec_game(spec)
+    one, other = spec["sides"]
+    sides = side_of(game, *one), side_of(game, *other)
+    return _Evaluation(game, options, sides, 0, spec["seed"], styles=spec["styles"])
+
+
+def _play_part(evaluation: _Evaluation, part: dict[str, int], report: Callable[[Any], None]) -> Played:
+    """An item of work."""
+    return replace(evaluation, episodes=part["count"]).play_range(part["start"])
 
 
 def runs_of(game: Game, player: str | Side, opponent: str | Side) -> int:
@@ -242,80 +289,6 @@ def runs_of(game: Game, player: str | Side, opponent: str | Side) -> int:
     return 1 + sum(
         side.name != game.reference and facing.bot is not None for side, facing in ((one, other), (other, one))
     )
-
-
-def _play(
-    game: Game,
-    options: Any,
-    sides: tuple[Side, Side],
-    episodes: int,
-    seed: int,
-    progress: Progress,
-    styles: bool = False,
-    record: EvaluationRecord | None = None,
-    executor: Executor | None = None,
-) -> Played:
-    if executor is None or not parts.can_share(executor, sides):
-        return play_range(game, options, sides, episodes, seed, progress, styles, record)
-    spec = parts.spec_of(game, sides) | {"options": options.model_dump(mode="json"), "seed": seed, "styles": styles}
-    work = Work(_range_of, _play_part, spec)
-    played, interrupted = in_parts(executor, work, episodes, parts.size_of(executor, sides, episodes), progress)
-    joined: Played = parts.joined(played)
-    return joined._replace(interrupted=interrupted)
-
-
-def _range_of(spec: dict[str, Any]) -> Callable[..., Played]:
-    """In a worker: plays some of the episodes."""
-    game, options, names = parts.game_of(spec)
-    sides = (side_of(game, *names[0]), side_of(game, *names[1]))
-    return partial(play_range, game, options, sides, seed=spec["seed"], styles=spec["styles"])
-
-
-def _play_part(play: Callable[..., Played], part: dict[str, int], report: Callable[[Any], None]) -> Played:
-    """An item of work."""
-    return play(part["count"], progress=lambda count: None, start=part["start"])
-
-
-def play_range(
-    game: Game,
-    options: Any,
-    sides: tuple[Side, Side],
-    episodes: int,
-    seed: int,
-    progress: Progress,
-    styles: bool = False,
-    record: EvaluationRecord | None = None,
-    start: int = 0,
-) -> Played:
-    """Episodes from number `start` on, in this process."""
-    one, other = (side.bot for side in sides)
-    settings = seated(options.settings(), {seat: side.bot for seat, side in enumerate(sides) if side.bot is not None})
-    if one is None or other is None or record is not None:
-        about = {"task": "evaluation", "options": options.model_dump(mode="json")}
-        players = [side.player for side in sides]
-        return play_hosts(game, settings, players, episodes, seed, progress, record, about, start)
-    return play_bots(game, settings, (one, other), episodes, seed, progress, styles, start)
-
-
-def _reference(
-    game: Game,
-    options: Any,
-    sides: tuple[Side, Side],
-    seat: int,
-    episodes: int,
-    seed: int,
-    played: Played,
-    progress: Progress,
-    executor: Executor | None = None,
-) -> NDArray[np.float64] | None:
-    """The reference player's returns in this seat of the same episodes; None if the other player is slow to ask."""
-    if sides[seat].name == game.reference:
-        return played.returns[:, seat]
-    if sides[1 - seat].bot is None or played.interrupted:
-        return None
-    reference = side_of(game, game.reference)
-    instead = (reference, sides[1]) if seat == 0 else (sides[0], reference)
-    return _play(game, options, instead, episodes, seed, progress, executor=executor).returns[:, seat]
 
 
 def _summary(game: Game, played: Played, seat: int, reference: NDArray[np.float64] | None) -> dict[str, Any]:
@@ -332,16 +305,10 @@ def _summary(game: Game, played: Played, seat: int, reference: NDArray[np.float6
     for name, values in played.scores.items():
         if name not in ("ceiling", "payoff"):
             summary[name] = mean_ci95(values[:, seat])[0]
-    return {name: nan_to_none(value) for name, value in (summary | played.tallies.seats[seat].as_dict()).items()}
+    found: dict[str, Any] = finite(summary | played.tallies.seats[seat].as_dict())
+    return found
 
 
 def _share(part: float, whole: float) -> float | None:
     """None where the whole is a loss: 60 % of it would be better than all of it."""
     return part / whole if whole > 0 else None
-
-
-def nan_to_none(value: Any) -> Any:
-    """NaN as None, because JSON has no NaN."""
-    if isinstance(value, list):
-        return [nan_to_none(x) for x in value]
-    return None if isinstance(value, float) and math.isnan(value) else value

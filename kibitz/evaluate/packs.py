@@ -17,16 +17,16 @@ from kibitz.core.bots import Bot, seated
 from kibitz.core.chance import episode_luck, seed_key
 from kibitz.core.errors import BadInput
 from kibitz.core.game import SEATS, Game
-from kibitz.core.interrupt import finishing
 from kibitz.core.play.episode import play_episode, table_for
 from kibitz.core.play.packs import Pack, Regret, Scenario
-from kibitz.core.statistics import mean_ci95, win_share_ci95
+from kibitz.core.statistics import finite, mean_ci95, win_share_ci95
+from kibitz.core.system.interrupt import finishing
 from kibitz.core.work.executor import Executor, Work
-from kibitz.core.work.parts import in_parts
+from kibitz.core.work.parts import game_spec, in_parts, spec_game
 from kibitz.core.xla.jit import jit_batch
 from kibitz.evaluate import parts
 from kibitz.evaluate.loop import pack_program
-from kibitz.evaluate.match import CHUNK, Progress, Side, about_evaluation, nan_to_none, side_of
+from kibitz.evaluate.match import CHUNK, Progress, Side, about_evaluation, side_of
 from kibitz.evaluate.record import EvaluationRecord, KeptEpisode, ListeningPlayer, recorded
 from kibitz.evaluate.tally import Tallies
 from kibitz.games import get_pack
@@ -74,43 +74,31 @@ def evaluate_pack(
     sides = (side_of(game, player), side_of(game, opponent))
     parts.check_out(out, executor)
     with recorded(out, lambda: about_evaluation(game, game.default_options, sides, seed, pack.name)) as record:
-        found = _evaluate(game, pack, sides, count, seed, progress, record, executor)
+        began = time.perf_counter()
+        if executor is None or not parts.can_share(executor, sides):
+            results = play_range(game, pack, sides, count, seed, progress, record)
+        else:
+            chosen = {"sides": parts.found_as(game, sides), "pack": pack.name, "seed": seed}
+            work = Work(_range_of, _play_part, game_spec(game) | chosen)
+            played, interrupted = in_parts(executor, work, count, parts.size_of(executor, sides, count), progress)
+            results = parts.joined(played)._replace(interrupted=interrupted)
+        seconds, count = time.perf_counter() - began, len(results.returns)
+        one, other = (sides[seat].about | _summary(results, seat, pack.regret) for seat in SEATS)
+        found = {
+            "game": game.name,
+            "pack": pack.name,
+            "episodes": count,
+            "pairs": count // 2,
+            "seed": seed,
+            "seconds": round(seconds, 3),
+            "episodes_per_s": round(count / seconds, 1),
+            "interrupted": results.interrupted,
+            **one,
+            "opponent": other,
+        }
         if record:
             record.finish(found)
     return found
-
-
-def _evaluate(
-    game: Game,
-    pack: Pack,
-    sides: tuple[Side, Side],
-    count: int,
-    seed: int,
-    progress: Progress,
-    record: EvaluationRecord | None,
-    executor: Executor | None,
-) -> dict[str, Any]:
-    began = time.perf_counter()
-    if executor is None or not parts.can_share(executor, sides):
-        results = play_range(game, pack, sides, count, seed, progress, record)
-    else:
-        work = Work(_range_of, _play_part, parts.spec_of(game, sides) | {"pack": pack.name, "seed": seed})
-        size = parts.size_of(executor, sides, count)
-        played, interrupted = in_parts(executor, work, count, size, progress)
-        results = parts.joined(played)._replace(interrupted=interrupted)
-    seconds, count = time.perf_counter() - began, len(results.returns)
-    about = {
-        "game": game.name,
-        "pack": pack.name,
-        "episodes": count,
-        "pairs": count // 2,
-        "seed": seed,
-        "seconds": round(seconds, 3),
-        "episodes_per_s": round(count / seconds, 1),
-        "interrupted": results.interrupted,
-    }
-    found = [sides[seat].about | _summary(results, seat, pack.regret) for seat in SEATS]
-    return about | found[0] | {"opponent": found[1]}
 
 
 def play_range(
@@ -132,8 +120,9 @@ def play_range(
 
 def _range_of(spec: dict[str, Any]) -> Callable[..., Results]:
     """In a worker: plays some of the matches."""
-    game, _, names = parts.game_of(spec)
-    sides = (side_of(game, *names[0]), side_of(game, *names[1]))
+    game, _ = spec_game(spec)
+    one, other = spec["sides"]
+    sides = (side_of(game, *one), side_of(game, *other))
     return partial(play_range, game, get_pack(game.name, spec["pack"]), sides, seed=spec["seed"])
 
 
@@ -301,7 +290,8 @@ def _summary(results: Results, seat: int, regret: Regret | None) -> dict[str, An
         turns = float(results.turns[:, seat].sum())
         summary |= {"regret": mean, "regret_ci95": list(interval)}
         summary["regret_per_turn"] = float(results.lost[:, seat].sum()) / turns if turns else None
-    return {name: nan_to_none(value) for name, value in (summary | results.tallies.seats[seat].as_dict()).items()}
+    found: dict[str, Any] = finite(summary | results.tallies.seats[seat].as_dict())
+    return found
 
 
 def paired(values: Floats) -> Floats:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,6 @@ from kibitz.core.game import Game
 from kibitz.core.play.resolve import pinned
 from kibitz.core.work.executor import Executor, Here
 from kibitz.evaluate.tally import Tallies
-from kibitz.games import get_game
 
 COMPILED_PART = 2048  # episodes of bots, about a second of a slow one
 HOST_PART = 16
@@ -28,22 +27,9 @@ def check_out(out: Any, executor: Executor | None) -> None:
         raise BadInput("--out keeps episodes of one process; omit --workers and --ray, or use `kibitz tournament`.")
 
 
-def spec_of(game: Game, sides: Sequence[Any]) -> dict[str, Any]:
-    """The game and the players, for `game_of` in a worker."""
-    found_as = [[pinned(game, side.name), side.hint] for side in sides]
-    return {"game": game.name, "version": game.version, "sides": found_as}
-
-
-def game_of(spec: Mapping[str, Any]) -> tuple[Game, Any, list[tuple[str, Any]]]:
-    """The game, its options, and each player's name and use of hints."""
-    game = get_game(spec["game"])
-    options = game.default_options if spec.get("options") is None else game.options.read(spec["options"], "option")
-    game = get_game(spec["game"], options)
-    if game.version != spec["version"]:
-        raise BadInput(
-            f"A worker has version {game.version} of {game.name}, not {spec['version']}; install one kibitz everywhere."
-        )
-    return game, options, [(name, hint) for name, hint in spec["sides"]]
+def found_as(game: Game, sides: Sequence[Any]) -> list[Any]:
+    """Each player's name for a worker, and whether it hears hints."""
+    return [[pinned(game, side.name), side.hint] for side in sides]
 
 
 def size_of(executor: Executor, sides: Sequence[Any], episodes: int) -> int:

@@ -12,17 +12,17 @@ from pathlib import Path
 from typing import Any
 
 from kibitz.core.errors import BadInput
-from kibitz.core.paths import read_json, write_whole
 from kibitz.core.play.episode import Episode
 from kibitz.core.play.json_lines import JsonLines
 from kibitz.core.play.player import Choice, Exchange, Player, PlayerFailed, Turn
+from kibitz.core.system.paths import read_json, write_whole
 
 ABOUT, EPISODES, RESULT = "evaluation.json", "episodes.jsonl", "result.json"
 FORMAT = 1  # of the folder; raise it when old ones can no longer be continued
 
 
 @dataclass(frozen=True)
-class Asked:
+class AskedQuestion:
     """One question to a model, and how it ended."""
 
     seat: int
@@ -36,7 +36,7 @@ class Asked:
 class KeptEpisode:
     number: int
     events: Sequence[Mapping[str, Any]]  # as `Event.as_dict` has them
-    asked: Sequence[Asked] = ()
+    asked: Sequence[AskedQuestion] = ()
     lost: tuple[float, float] = (0.0, 0.0)  # regret of both seats, by the pack's judge
 
     @property
@@ -70,7 +70,10 @@ class KeptEpisode:
         """Raises KeyError, TypeError or ValueError for a row that is not an episode."""
         first, second = row["lost"]
         kept = KeptEpisode(
-            int(row["number"]), row["events"], [Asked(**one) for one in row["asked"]], (float(first), float(second))
+            int(row["number"]),
+            row["events"],
+            [AskedQuestion(**one) for one in row["asked"]],
+            (float(first), float(second)),
         )
         if kept.events[-1]["type"] != "episode.ended":
             raise ValueError
@@ -86,7 +89,7 @@ class ListeningPlayer:
 
     def __init__(self, player: Player) -> None:
         self.name, self._player = player.name, player
-        self.asked: list[Asked] = []
+        self.asked: list[AskedQuestion] = []
 
     def begin(self, settings: Any, seat: int, luck: Any) -> None:
         self.asked = []
@@ -104,7 +107,7 @@ class ListeningPlayer:
     def _keep(self, turn: Turn, exchange: Exchange | None, failure: str = "") -> None:
         if exchange is not None:
             messages = [dict(message) for message in exchange.messages]
-            self.asked.append(Asked(turn.seat, turn.number, messages, exchange.answer, failure))
+            self.asked.append(AskedQuestion(turn.seat, turn.number, messages, exchange.answer, failure))
 
 
 class EvaluationRecord:

@@ -1,1 +1,1 @@
-"""Answers from many games: tournaments, hint studies, sweeps, and their reports."""
+"""Answers from many games: hint studies, sweeps, tournaments, their reports. Single evaluations are in `evaluate`."""

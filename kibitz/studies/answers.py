@@ -8,8 +8,8 @@ from typing import Any
 
 from kibitz.studies.cells import MODEL
 from kibitz.studies.findings import (
-    Comparison,
     Found,
+    PairedComparison,
     Yardstick,
     as_data,
     compared,
@@ -23,8 +23,8 @@ from kibitz.studies.findings import (
     verdicts,
     yardstick_of,
 )
-from kibitz.studies.provenance import provenance, seed_range
-from kibitz.studies.report import Report, Table, Verdict
+from kibitz.studies.reports.provenance import provenance, seed_range
+from kibitz.studies.reports.report import Report, Verdict
 from kibitz.studies.study import Study
 
 ALGORITHMS = {"ppo": "PPO", "reinforce": "REINFORCE"}
@@ -140,7 +140,7 @@ def _pairs(results: Sequence[Mapping[str, Any]]) -> list[tuple[int, int]]:
     return pairs
 
 
-def _measured(subject: str, one: Found, other: Found) -> list[Comparison]:
+def _measured(subject: str, one: Found, other: Found) -> list[PairedComparison]:
     return [
         compared(subject, FINAL, one.final, other.final),
         compared(subject, HEARD, one.final_heard, other.final_heard),
@@ -149,7 +149,7 @@ def _measured(subject: str, one: Found, other: Found) -> list[Comparison]:
 
 
 def _sweep(study: Study, results: Sequence[Mapping[str, Any]], yardstick: Yardstick) -> Any:
-    game, figures, comparisons, everything = study.asked["game"], [], list[Comparison](), list[Found]()
+    game, figures, comparisons, everything = study.asked["game"], [], list[PairedComparison](), list[Found]()
     for algo in study.asked["algos"]:
         own = [result for result in results if result["algorithm"] == algo]
         title = ALGORITHMS.get(algo, algo)
@@ -176,7 +176,3 @@ def _sweep(study: Study, results: Sequence[Mapping[str, Any]], yardstick: Yardst
         "partly lucky: train it again with other seeds before you rely on its figure."
     )
     return f"Sweep: {game}", summary, everything, family, made, figures, ()
-
-
-def tables(report: Report) -> list[Table]:
-    return [part for part in report.parts if isinstance(part, Table)]

@@ -13,11 +13,10 @@ import numpy as np
 import yaml
 
 from kibitz.core.errors import BadInput
-from kibitz.core.paths import read_json, write_whole
-from kibitz.core.statistics import Floats, band_ci95, holm, mean_ci95, paired_difference
-from kibitz.evaluate.match import nan_to_none
-from kibitz.studies.plot import DASHES, LIGHT
-from kibitz.train.logs import read_rows
+from kibitz.core.statistics import Floats, band_ci95, finite, holm, mean_ci95, paired_difference
+from kibitz.core.system.paths import read_json, write_whole
+from kibitz.studies.reports.plot import DASHES, LIGHT
+from kibitz.train.run.logs import read_rows
 
 FORMATS = ("pdf", "svg", "png")
 DEFAULT_METRICS = ("share_of_ceiling", "return_mean")  # the first that every run has
@@ -63,7 +62,7 @@ class Comparison:
             row |= {"difference": None, "difference_ci95": None, "p_holm": None}
             if line is not self.lines[0]:
                 row |= {"difference": difference.mean, "difference_ci95": list(difference.ci95), "p_holm": p}
-            rows.append({key: nan_to_none(value) for key, value in row.items()})
+            rows.append(finite(row))
         return {"metric": self.metric, "runs": rows}
 
     def figure(self) -> Any:

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kibitz.core import statistics
-from kibitz.studies import plot
-from kibitz.studies.report import Column, Figure, Interval, Kind, Table, Verdict
+from kibitz.studies.reports import plot
+from kibitz.studies.reports.report import Column, Figure, Interval, Kind, ReportTable, Verdict
 
 Floats = NDArray[np.float64]
 THRESHOLDS = (0.90, 0.95)
@@ -136,7 +136,7 @@ def curve_figure(title: str, cells: Sequence[Found], yardstick: Yardstick, heard
     return Figure(title, plot.curves(lines, "steps of the learner", yardstick.name, percent=yardstick.percent), note)
 
 
-def final_table(cells: Sequence[Found], yardstick: Yardstick) -> Table:
+def final_table(cells: Sequence[Found], yardstick: Yardstick) -> ReportTable:
     kind = yardstick.kind
     columns = [
         Column("cell"), Column("seeds", "count"), Column("alone", kind), Column("alone, middle half", kind),
@@ -151,10 +151,10 @@ def final_table(cells: Sequence[Found], yardstick: Yardstick) -> Table:
         f"At the end of training, {yardstick.name} and return: greedy acts on fresh deals, "
         "mean over seeds with its 95 % t interval; the middle half is the interquartile mean with a bootstrap interval."
     )
-    return Table("Final results", columns, rows, note)
+    return ReportTable("Final results", columns, rows, note)
 
 
-def threshold_table(cells: Sequence[Found], yardstick: Yardstick) -> Table:
+def threshold_table(cells: Sequence[Found], yardstick: Yardstick) -> ReportTable:
     columns = [Column("cell")]
     for threshold in THRESHOLDS:
         for how in ("alone", "hints heard"):
@@ -172,10 +172,10 @@ def threshold_table(cells: Sequence[Found], yardstick: Yardstick) -> Table:
         f"Steps of the learner until an evaluation first reaches 90 % and 95 % ({yardstick.name}): the median over "
         "seeds, and how many of them reached it. No number where half of the seeds or more did not."
     )
-    return Table("Steps to a threshold", columns, rows, note)
+    return ReportTable("Steps to a threshold", columns, rows, note)
 
 
-def cost_table(cells: Sequence[Found]) -> Table:
+def cost_table(cells: Sequence[Found]) -> ReportTable:
     names = ("asked", "calls", "failed", "prompt_tokens", "completion_tokens", "money")
     columns = [Column("cell"), Column("steps", "count"), Column("seconds", "seconds")]
     columns += [Column(name.replace("_", " "), "money" if name == "money" else "count") for name in names]
@@ -189,11 +189,11 @@ def cost_table(cells: Sequence[Found]) -> Table:
         "final evaluation; `calls` are those that no cache could answer. A cell that comes later finds answers of "
         "earlier cells in the study's cache."
     )
-    return Table("Cost", columns, rows, note)
+    return ReportTable("Cost", columns, rows, note)
 
 
 @dataclass(frozen=True)
-class Comparison:
+class PairedComparison:
     """One measure of two cells over their common seeds: the first less the second."""
 
     subject: str  # who is compared, in words
@@ -208,27 +208,27 @@ class Comparison:
         return self.corrected < SIGNIFICANT
 
 
-def compared(subject: str, measure: str, one: Floats, other: Floats) -> Comparison:
+def compared(subject: str, measure: str, one: Floats, other: Floats) -> PairedComparison:
     """Seeds are consecutive from the same first one, so the first pairs with the first."""
     count = min(len(one), len(other))
     mine, theirs = one[:count], other[:count]
     improvement = statistics.improvement_ci95(mine[:, None], theirs[:, None])
-    return Comparison(subject, measure, count, statistics.paired_difference(mine, theirs), improvement)
+    return PairedComparison(subject, measure, count, statistics.paired_difference(mine, theirs), improvement)
 
 
-def corrected(comparisons: Sequence[Comparison]) -> list[Comparison]:
+def corrected(comparisons: Sequence[PairedComparison]) -> list[PairedComparison]:
     """All of them as one family, by Holm's method; omits what was not measured."""
     known = [one for one in comparisons if not math.isnan(one.difference.mean)]
     adjusted = statistics.holm([one.difference.p for one in known])
     return [
-        Comparison(one.subject, one.measure, one.pairs, one.difference, one.improvement, p)
+        PairedComparison(one.subject, one.measure, one.pairs, one.difference, one.improvement, p)
         for one, p in zip(known, adjusted, strict=True)
     ]
 
 
-def verdicts(comparisons: Sequence[Comparison], yardstick: Yardstick) -> list[Verdict]:
+def verdicts(comparisons: Sequence[PairedComparison], yardstick: Yardstick) -> list[Verdict]:
     """One for each subject: what was shown, then what was not."""
-    by_subject: dict[str, list[Comparison]] = {}
+    by_subject: dict[str, list[PairedComparison]] = {}
     for one in comparisons:
         by_subject.setdefault(one.subject, []).append(one)
     made = []
@@ -245,12 +245,12 @@ def verdicts(comparisons: Sequence[Comparison], yardstick: Yardstick) -> list[Ve
     return made
 
 
-def _size(one: Comparison, yardstick: Yardstick) -> str:
+def _size(one: PairedComparison, yardstick: Yardstick) -> str:
     value = yardstick.change(one.difference.mean)
     return f"{abs(value):.2f} {yardstick.unit} {'higher' if value > 0 else 'lower'} {_limits(one, yardstick)}"
 
 
-def _limits(one: Comparison, yardstick: Yardstick) -> str:
+def _limits(one: PairedComparison, yardstick: Yardstick) -> str:
     """The interval and the corrected p-value."""
     value, low, high = (yardstick.change(x) for x in (one.difference.mean, *one.difference.ci95))
     if math.isnan(one.corrected):
@@ -259,7 +259,7 @@ def _limits(one: Comparison, yardstick: Yardstick) -> str:
     return f"({'' if one.shown else f'{value:+.2f}, '}95 % interval {low:+.2f} to {high:+.2f}, {p})"
 
 
-def comparison_table(comparisons: Sequence[Comparison], yardstick: Yardstick) -> Table:
+def comparison_table(comparisons: Sequence[PairedComparison], yardstick: Yardstick) -> ReportTable:
     columns = [
         Column("comparison"), Column("measure"), Column("pairs", "count"), Column("difference", "number"),
         Column("p", "number", 4), Column("corrected p", "number", 4), Column("probability of improvement", "number"),
@@ -275,10 +275,10 @@ def comparison_table(comparisons: Sequence[Comparison], yardstick: Yardstick) ->
         f"Holm's method over all {len(comparisons)} comparisons of the study. The probability of improvement is the "
         "chance that a random seed of the first beats a random seed of the second."
     )
-    return Table("Comparisons", columns, rows, note)
+    return ReportTable("Comparisons", columns, rows, note)
 
 
-def as_data(cells: Sequence[Found], comparisons: Sequence[Comparison]) -> dict[str, Any]:
+def as_data(cells: Sequence[Found], comparisons: Sequence[PairedComparison]) -> dict[str, Any]:
     """Everything in the tables and figures, for machines."""
     reached = [
         {

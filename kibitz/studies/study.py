@@ -21,21 +21,21 @@ import numpy as np
 from kibitz.advice.ask import PositionAsker
 from kibitz.core.bots import NO_HINTS, seated
 from kibitz.core.errors import BadInput
-from kibitz.core.paths import write_whole
 from kibitz.core.play.player import BotPlayer
+from kibitz.core.statistics import finite
+from kibitz.core.system.paths import write_whole
 from kibitz.core.work.executor import Executor, Here, Item, Work
 from kibitz.evaluate import match
 from kibitz.studies.cells import Cell, hint_cells, sweep_cells
-from kibitz.studies.report import finite
-from kibitz.train import checkpoint
 from kibitz.train.config import Job
-from kibitz.train.evaluation import WITHOUT_HINTS
-from kibitz.train.folder import written_by_us
 from kibitz.train.llm_hints.player import HintedPolicy
-from kibitz.train.logs import read_rows
 from kibitz.train.opponents import game_of, policy_of, preset_of, prompt_of
 from kibitz.train.phase import EVALUATION_SEED, TrainingPhase, build_phases
-from kibitz.train.run import Run
+from kibitz.train.run import checkpoint
+from kibitz.train.run.evaluation import WITHOUT_HINTS
+from kibitz.train.run.folder import written_by_us
+from kibitz.train.run.logs import read_rows
+from kibitz.train.run.run import Run
 
 COSTS = ("asked", "calls", "hits", "failed", "prompt_tokens", "completion_tokens", "money")
 Report = Callable[[Cell, dict[str, Any]], None]
@@ -99,7 +99,7 @@ class Study:
     def run(self, executor: Executor | None = None) -> bool:
         """Trains every cell that has not finished; False if Ctrl-C stopped it."""
         cells = {cell.name: cell for cell in self.cells if not self._finished(cell)}
-        work = Work(opened, train_cell, {"folder": str(self.folder.resolve())}, trains=True, here=self)
+        work = Work(opened, _train_cell, {"folder": str(self.folder.resolve())}, trains=True, here=self)
         items = (Item({"name": name, "job": cell.job.model_dump(mode="json")}) for name, cell in cells.items())
         with written_by_us(self.folder):
             trained = (executor or Here()).run(
@@ -147,7 +147,7 @@ def opened(spec: Mapping[str, Any]) -> Study:
     return Study.resumed(Path(spec["folder"]), {})
 
 
-def train_cell(study: Study, item: Mapping[str, Any], report: Callable[[Any], None]) -> bool:
+def _train_cell(study: Study, item: Mapping[str, Any], report: Callable[[Any], None]) -> bool:
     """An item of work."""
     return study.train(next(cell for cell in study.cells if cell.name == item["name"]), report)
 

@@ -12,10 +12,10 @@ import numpy as np
 from kibitz.core.game import Game
 from kibitz.core.statistics import mean_ci95
 from kibitz.core.styles import PREFIX
-from kibitz.studies.provenance import provenance, seed_range
-from kibitz.studies.report import Column, Interval, Report, Table
+from kibitz.studies.reports.provenance import provenance, seed_range
+from kibitz.studies.reports.report import Column, Interval, Report, ReportTable
 from kibitz.studies.study import training_seconds
-from kibitz.train.run import Run
+from kibitz.train.run.run import Run
 from kibitz.train.start import prepare
 
 Train = Callable[[Run, bool], dict[str, Any]]  # trains a run, or resumes it, and returns its summary
@@ -69,7 +69,7 @@ def _report(game: Game, found: dict[str, dict[str, Any]]) -> Report:
             f"episodes each, after {one['steps']:,} steps. Intervals are over learners."
         ),
         facts=provenance(seed_range(one["seed"], seeds), sum(run["seconds"] for run in found.values())),
-        parts=[Table("Styles", columns, rows)],
+        parts=[ReportTable("Styles", columns, rows)],
         data={"styles": {style: {k: v for k, v in s.items() if k != "run"} for style, s in found.items()}},
     )
 

@@ -38,6 +38,7 @@ def test_a_batched_episode_equals_the_episode_loops(names: tuple[str, str]) -> N
         assert one.scores["turns"][0] == batch.scores["turns"][number, 0] == one.steps
 
 
+@pytest.mark.optimised
 @pytest.mark.conformance  # a long evaluation, and the quick tests compile without optimisation
 def test_bayes_reaches_its_expected_share_of_the_ceiling() -> None:
     found = evaluate(GAME, OPTIONS, "bayes", "heuristic", 2000)
@@ -56,6 +57,7 @@ def test_bayes_reaches_its_expected_share_of_the_ceiling() -> None:
     json.dumps(found, allow_nan=False)
 
 
+@pytest.mark.optimised
 @pytest.mark.conformance
 def test_random_and_heuristic_stand_below_bayes() -> None:
     shares = {

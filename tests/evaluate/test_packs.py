@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from kibitz.cli.evaluate import evaluate
 from kibitz.cli.output import pack_table
+from kibitz.cli.studies.evaluate import evaluate
 from kibitz.core.errors import BadInput
 from kibitz.core.play.packs import Pack
 from kibitz.core.statistics import win_share_ci95
@@ -184,7 +184,7 @@ def test_the_command_prints_one_object_and_refuses_an_unknown_pack(
 ) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text("about: Two overs.\nscenarios: [{seed: 3, overs: 2, count: 2}]\n", encoding="utf-8")
-    words = ("evaluate", "--game", "cricket", "--player", "random", "--opponent", "random", "--json")
+    words = ("evaluate", "--game", "cricket", "--player", "aggressive", "--opponent", "random", "--json")
     done = kibitz(*words, "--pack", str(path))
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)

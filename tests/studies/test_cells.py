@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kibitz.cli.study import DEFAULTS, HINT_DEFAULTS
+from kibitz.cli.studies.study import DEFAULTS, HINT_DEFAULTS
 from kibitz.core.errors import BadInput
 from kibitz.studies.cells import configured_game, hint_cells, sweep_cells
 from kibitz.train.config import read_job

@@ -14,7 +14,7 @@ from kibitz.core.statistics import holm
 from kibitz.studies.answers import study_report
 from kibitz.studies.cells import Cell
 from kibitz.studies.findings import median_steps, steps_to
-from kibitz.studies.report import Report
+from kibitz.studies.reports.report import Report
 from kibitz.studies.study import Study
 from kibitz.train.config import Job
 

@@ -13,9 +13,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from kibitz.studies.plot import Curve, curves, intervals
-from kibitz.studies.provenance import command_line, machine, provenance
-from kibitz.studies.report import Column, Figure, Interval, Report, Table, Verdict
+from kibitz.studies.reports.plot import Curve, curves, intervals
+from kibitz.studies.reports.provenance import command_line, machine, provenance
+from kibitz.studies.reports.report import Column, Figure, Interval, Report, ReportTable, Verdict
 
 HOSTILE = "<script>alert('x')</script>|&"
 VOID = {"meta", "path", "circle", "polyline", "polygon", "br"}
@@ -31,9 +31,11 @@ def report() -> Report:
         facts=provenance("0 to 9", 75.0, ["study", "hints", "--out", "/secret/folder/x"]),
         verdicts=[Verdict("A difference.", True), Verdict("Nothing was shown.", False)],
         parts=[
-            Figure("The curves", curves(lines, "steps", "share", percent=True, marks={"90 %": 0.9}), "A note."),
-            Figure("Ratings", intervals([(HOSTILE, 1.0, 0.5, 1.5), ("b", 0.0, None, None)], "rating", zero=True)),
-            Table("All cells", [Column("cell"), Column("share", "percent"), Column("steps", "count")], rows, "Note."),
+            Figure("The curves", curves(lines, "steps", "share", percent=True), "A note."),
+            Figure("Ratings", intervals([(HOSTILE, 1.0, 0.5, 1.5), ("b", 0.0, None, None)], "rating")),
+            ReportTable(
+                "All cells", [Column("cell"), Column("share", "percent"), Column("steps", "count")], rows, "Note."
+            ),
         ],
         notes=["Read with care."],
         data={"cells": [{"value": math.nan}]},

@@ -13,7 +13,7 @@ import pytest
 
 from kibitz.core.errors import BadInput
 from kibitz.studies.study import Study
-from kibitz.train.folder import written_by_us
+from kibitz.train.run.folder import written_by_us
 from tests.studies.conftest import TINY
 from tests.train.conftest import Command
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kibitz.core.errors import BadInput
-from kibitz.studies.report import Table
+from kibitz.studies.reports.report import ReportTable
 from kibitz.studies.styles import study_styles
 from tests.train import toy
 
@@ -33,14 +33,14 @@ def test_the_table_has_a_row_for_each_style_and_the_papers_figures_beside_ours(t
     game = replace(TOY, styles=replace(TOY.styles, published={"bold": {"ones": 3.5}}))
     trained: list[bool] = []
 
-    def study(style: list[str]) -> Table:
+    def study(style: list[str]) -> ReportTable:
         report = study_styles(
             game, tmp_path, style, SMALL, lambda run, resume: trained.append(resume) or run.train(resume),  # type: ignore[func-returns-value]
             seeds=2, steps=4000,
         )  # fmt: skip
         assert report is not None
         (table,) = report.parts
-        assert isinstance(table, Table)
+        assert isinstance(table, ReportTable)
         return table
 
     study(["bold"])

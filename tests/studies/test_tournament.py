@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +19,16 @@ import numpy as np
 import pytest
 import yaml
 
+from kibitz.cli.studies.tournament import _table
 from kibitz.core.errors import BadInput
 from kibitz.core.play.player import Choice, PlayerFailed
 from kibitz.evaluate.match import Side
 from kibitz.players.llm import llm_player
-from kibitz.studies import field
-from kibitz.studies.journal import FILE, Journal
-from kibitz.studies.ratings import MEAN_RATING, rate
-from kibitz.studies.standings import report, standings
-from kibitz.studies.tournament import Plan, play, stored_header
+from kibitz.studies.tournaments import field
+from kibitz.studies.tournaments.journal import FILE, Journal
+from kibitz.studies.tournaments.ratings import MEAN_RATING, rate
+from kibitz.studies.tournaments.standings import report, standings
+from kibitz.studies.tournaments.tournament import TournamentPlan, play, stored_header
 from tests.conftest import ROOT, Finished
 from tests.llm.fake_server import MODELS, CannedResponse, FakeServer, Request, obliging
 from tests.train import toy
@@ -88,6 +90,20 @@ def test_an_unfinished_tournament_of_groups_that_never_met_is_rated_without_inte
     assert not any(np.isnan(rating.ci95).any() for rating in met)
 
 
+def test_a_tournament_says_whose_hints_its_players_heard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    adviser = "the reference player 'oracle'"
+    monkeypatch.setitem(GAME.bots, "advised", replace(GAME.bots["heuristic"], name="advised", hints_from=adviser))  # type: ignore[arg-type]
+    plan = TournamentPlan(GAME, OPTIONS, ("advised", "random"), 2)
+    played = play(plan, tmp_path / "out")
+    found = standings(plan.players, 2, played.rows, played.hints_from)
+    assert {one["name"]: one["hints_from"] for one in found.players} == {"advised": adviser, "random": "none"}
+    about = {"game": toy.NAME, "unfinished": ""}
+    report(found, "A", {"command": "kibitz"}, about).write(tmp_path, "tournament")
+    assert adviser in (tmp_path / "tournament.md").read_text(encoding="utf-8")
+    told = _table(found.as_dict() | about | {"episodes": 2, "pack": None, "seed": 0})
+    assert [column.header for column in told.columns][-1] == "hints from"
+
+
 def test_a_few_wins_are_no_proof_of_who_is_better() -> None:
     few = standings(["a", "b"], 4, rows_of({("a", "b"): [(1.0, 0.0)] * 4}))
     many = standings(["a", "b"], 40, rows_of({("a", "b"): [(1.0, 0.0)] * 40}))
@@ -106,6 +122,16 @@ def test_the_order_agrees_with_the_pairwise_results() -> None:
     shares = [one["win_share"] for one in found.players]
     assert shares == sorted(shares, reverse=True)
     json.dumps(found.as_dict(), allow_nan=False)
+
+
+def test_the_summary_names_the_player_that_earns_most_if_another_one_wins_most() -> None:
+    def summary(*games: tuple[float, float]) -> str:
+        found = standings(["a", "b"], len(games), rows_of({("a", "b"): list(games)}))
+        return report(found, "A", {"command": "kibitz"}, {"unfinished": ""}).summary
+
+    won = (3.0, 2.0)
+    assert summary(won, won, won, (0.0, 9.0)) == "a leads 2 players. b earns most: 3.75 a game against 2.25."
+    assert summary(won, won) == "a leads 2 players."
 
 
 def test_a_player_whose_turns_the_fallback_played_is_listed_and_not_rated() -> None:
@@ -175,7 +201,7 @@ def test_an_interrupted_tournament_continues_and_asks_nothing_twice(
         return host if name == "paid" else resolve(game, name)
 
     monkeypatch.setattr(field, "side_of", side)
-    plan = Plan(GAME, OPTIONS, ("paid", "oracle", "heuristic"), 4)
+    plan = TournamentPlan(GAME, OPTIONS, ("paid", "oracle", "heuristic"), 4)
     whole = standings(plan.players, 4, play(plan, tmp_path / "whole").rows)
     asked = questions.copy()
     assert asked.total() == 8 * 2 and whole.players[-1]["name"] != "paid"
@@ -201,13 +227,13 @@ def test_a_tournament_refuses_what_it_cannot_play(tmp_path: Path) -> None:
         (("random", "human"), 4, "person"),
     ):
         with pytest.raises(BadInput, match=message):
-            play(Plan(GAME, OPTIONS, players, episodes), tmp_path / "out")
+            play(TournamentPlan(GAME, OPTIONS, players, episodes), tmp_path / "out")
     assert not (tmp_path / "out").exists()
     with pytest.raises(BadInput, match="no tournament to resume"):
-        play(Plan(GAME, OPTIONS, ("random", "oracle"), 4), tmp_path / "out", resume=True)
+        play(TournamentPlan(GAME, OPTIONS, ("random", "oracle"), 4), tmp_path / "out", resume=True)
     (tmp_path / "notes.txt").touch()
     with pytest.raises(BadInput, match="not empty"):
-        play(Plan(GAME, OPTIONS, ("random", "oracle"), 4), tmp_path)
+        play(TournamentPlan(GAME, OPTIONS, ("random", "oracle"), 4), tmp_path)
     with pytest.raises(BadInput, match="no tournament to resume"):
         stored_header(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
@@ -215,7 +241,7 @@ def test_a_tournament_refuses_what_it_cannot_play(tmp_path: Path) -> None:
 
 def test_a_start_that_was_killed_before_its_first_line_can_begin_again(tmp_path: Path) -> None:
     (tmp_path / FILE).write_bytes(b'{"kind":"tournament","ga')
-    played = play(Plan(GAME, OPTIONS, ("oracle", "heuristic"), 2), tmp_path)
+    played = play(TournamentPlan(GAME, OPTIONS, ("oracle", "heuristic"), 2), tmp_path)
     assert len(played.rows) == 1
 
 
@@ -229,7 +255,7 @@ def test_the_command_writes_every_form_and_resumes_with_more_games(
     found = json.loads(done.stdout)
     assert [one["name"] for one in found["players"]] == ["oracle", "heuristic"]
     assert {"rating", "rating_ci95", "games", "win_share", "return_mean", "illegal_share", "fallback_share", "tokens",
-            "money", "seconds", "rated"} <= set(found["players"][0])  # fmt: skip
+            "money", "seconds", "hints_from", "rated"} <= set(found["players"][0])  # fmt: skip
     assert found["matrix"]["oracle"]["heuristic"]["games"] == 4 and found["seed"] == 0 and found["version"]
     stored = json.loads((tmp_path / "out" / "tournament.json").read_text(encoding="utf-8"))
     assert stored["players"] == found["players"] and stored["command"].startswith("kibitz ")
@@ -265,10 +291,10 @@ def test_a_model_is_asked_within_a_budget_and_a_failing_one_is_not_rated(
     monkeypatch.setenv("FAKE_KEY", "sk-fake")
     monkeypatch.setattr(field, "GAMES_AT_ONCE", 1)  # games at once share the calls of identical positions
     fake.counts.clear()
-    plan = Plan(GAME, OPTIONS, ("llm:obliging", "llm:dead", "oracle"), 2, money=0.0015)  # four answers
+    plan = TournamentPlan(GAME, OPTIONS, ("llm:obliging", "llm:dead", "oracle"), 2, money=0.0015)  # four answers
     first = play(plan, tmp_path / "out")
     assert "budget" in first.unfinished and 0 < fake.counts["obliging"] <= 4
-    rest = play(Plan(GAME, OPTIONS, plan.players, 2), tmp_path / "out", resume=True)
+    rest = play(TournamentPlan(GAME, OPTIONS, plan.players, 2), tmp_path / "out", resume=True)
     found = standings(plan.players, 2, rest.rows)
     assert not rest.unfinished and fake.counts["obliging"] == 4 * OPTIONS.rounds, "every call was made once"
     dead = found.players[-1]
@@ -286,7 +312,7 @@ def test_all_models_of_a_tournament_share_its_budget(
     monkeypatch.setenv("KIBITZ_LLM_PRESETS", str(tmp_path / "two.yaml"))
     monkeypatch.setenv("FAKE_KEY", "sk-fake")
     fake.counts.clear()
-    plan = Plan(GAME, OPTIONS, ("llm:one", "llm:two"), 8, money=0.0015)
+    plan = TournamentPlan(GAME, OPTIONS, ("llm:one", "llm:two"), 8, money=0.0015)
     played = play(plan, tmp_path / "out")
     assert "budget" in played.unfinished
     with Journal(tmp_path / "out") as journal:

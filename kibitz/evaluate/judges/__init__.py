@@ -1,1 +1,1 @@
-"""Judges of style: episodes with known labels, a supervised classifier, and how often a judge is right."""
+"""Judges of style: labelled episodes, a supervised classifier, accuracy. Rewards from a judge are in `train`."""

@@ -18,7 +18,7 @@ from safetensors.numpy import save
 
 from kibitz.core.errors import BadInput
 from kibitz.core.game import SEATS, Game
-from kibitz.core.paths import write_whole
+from kibitz.core.system.paths import write_whole
 from kibitz.evaluate.judges.episodes import Labelled
 
 HIDDEN = 64

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
-from kibitz.studies.report import Figure, Report, Table
+from kibitz.studies.reports.report import Figure, Report, ReportTable
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #1d2329; --soft: #56616d; --line: #d8dee4; --paper: #fff; --raised: #f5f7f9;
@@ -72,7 +72,7 @@ def _figure(figure: Figure) -> str:
     return f"<figure><h2>{escape(figure.title)}</h2>{figure.svg}{note}</figure>"
 
 
-def _table(table: Table) -> str:
+def _table(table: ReportTable) -> str:
     classes = ["" if column.kind == "text" else ' class="n"' for column in table.columns]
     names = "".join(f"<th{c}>{escape(column.name)}</th>" for c, column in zip(classes, table.columns, strict=True))
     rows = "\n".join(

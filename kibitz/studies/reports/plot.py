@@ -6,7 +6,7 @@ Drawn here rather than with matplotlib: a few kilobytes each, text stays text, a
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
@@ -42,18 +42,10 @@ class Curve:
     high: Sequence[float] = ()
 
 
-def curves(
-    lines: Sequence[Curve],
-    x_label: str,
-    y_label: str,
-    *,
-    percent: bool = False,
-    marks: Mapping[str, float] | None = None,
-) -> str:
-    """Curves with bands, a legend below them, and labelled horizontal lines (`marks`)."""
-    marks = marks or {}
+def curves(lines: Sequence[Curve], x_label: str, y_label: str, *, percent: bool = False) -> str:
+    """Curves with bands, and a legend below them."""
     values = [v for line in lines for v in (*line.y, *line.low, *line.high) if math.isfinite(v)]
-    bottom, top, ticks = _scale([*values, *marks.values()] or [0.0, 1.0])
+    bottom, top, ticks = _scale(values or [0.0, 1.0])
     last = max((x for line in lines for x in line.x), default=1.0) or 1.0
     right_edge, down_edge = WIDTH - RIGHT, HEIGHT - BOTTOM
 
@@ -70,10 +62,6 @@ def curves(
     for tick in _scale([0.0, last], count=4)[2]:
         if tick <= last:
             drawn.append(_text(across(tick), down_edge + 17, _short(tick), "middle"))
-    for name, value in marks.items():
-        style = 'class="line" stroke="var(--t)" stroke-width="1" stroke-dasharray="1 3"'
-        drawn.append(f'<path {style} d="M{LEFT} {down(value):.1f}H{right_edge}"/>')
-        drawn.append(_text(right_edge, down(value) - 4, name, "end"))
     for number, line in enumerate(lines):
         band = [(x, low, high) for x, low, high in zip(line.x, line.low, line.high, strict=False) if math.isfinite(low)]
         if len(band) > 1:
@@ -99,10 +87,10 @@ def curves(
     return _svg(height, f"{y_label} by {x_label}: {', '.join(line.name for line in lines)}", drawn)
 
 
-def intervals(rows: Sequence[tuple[str, float, float | None, float | None]], label: str, *, zero: bool = False) -> str:
-    """Values with their intervals, one row each; `zero` marks the line of no difference."""
+def intervals(rows: Sequence[tuple[str, float, float | None, float | None]], label: str) -> str:
+    """Values with their intervals, one row each."""
     known = [v for _, *three in rows for v in three if v is not None and math.isfinite(v)]
-    lowest, highest, ticks = _scale([*known, *([0.0] if zero else [])] or [0.0, 1.0])
+    lowest, highest, ticks = _scale(known or [0.0, 1.0])
     left = min(220, 16 + 7 * max((len(name) for name, *_ in rows), default=0))
     right_edge, down_edge = WIDTH - RIGHT, TOP + ROW * len(rows)
 
@@ -113,8 +101,6 @@ def intervals(rows: Sequence[tuple[str, float, float | None, float | None]], lab
     for tick in ticks:
         drawn.append(_grid(across(tick), TOP, across(tick), down_edge))
         drawn.append(_text(across(tick), down_edge + 17, f"{tick:,.6g}", "middle"))
-    if zero:
-        drawn.append(f'<path class="line" stroke="var(--t)" stroke-width="1" d="M{across(0):.1f} {TOP}V{down_edge}"/>')
     for number, (name, value, low, high) in enumerate(rows):
         y = TOP + ROW * (number + 0.5)
         drawn.append(_text(left - 8, y + 4, name if len(name) <= 30 else name[:29] + "…", "end"))

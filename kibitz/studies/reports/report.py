@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from kibitz.core.paths import write_whole
+from kibitz.core.statistics import finite
+from kibitz.core.system.paths import write_whole
 
 Kind = Literal["text", "number", "count", "percent", "money", "seconds"]
 
@@ -56,7 +57,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Table:
+class ReportTable:
     title: str
     columns: Sequence[Column]
     rows: Sequence[Sequence[Any]]  # str, number, None or Interval
@@ -101,18 +102,21 @@ class Report:
     summary: str  # one or two sentences
     facts: dict[str, str]  # command, seeds, versions, machine: see `provenance`
     verdicts: Sequence[Verdict] = ()
-    parts: Sequence[Table | Figure] = ()
+    parts: Sequence[ReportTable | Figure] = ()
     notes: Sequence[str] = ()  # how to read it, and what it does not show
     data: dict[str, Any] = field(default_factory=dict)  # all figures, for machines
 
+    @property
+    def tables(self) -> list[ReportTable]:
+        return [part for part in self.parts if isinstance(part, ReportTable)]
+
     def write(self, folder: Path, name: str = "report") -> list[Path]:
         """NAME.html, NAME.md and NAME.json, a CSV file for each table and an SVG file for each figure."""
-        from kibitz.studies.page import page  # it needs the records of this module
+        from kibitz.studies.reports.page import page  # it needs the records of this module
 
-        tables = [part for part in self.parts if isinstance(part, Table)]
         figures = [part for part in self.parts if isinstance(part, Figure)]
         files = {f"{name}.html": page(self), f"{name}.md": self.as_markdown(name), f"{name}.json": self.as_json()}
-        files |= {_file(name, table, "csv"): table.as_csv() for table in tables}
+        files |= {_file(name, table, "csv"): table.as_csv() for table in self.tables}
         files |= {_file(name, figure, "svg"): figure.svg + "\n" for figure in figures}
         folder.mkdir(parents=True, exist_ok=True)
         for file, text in files.items():
@@ -132,7 +136,7 @@ class Report:
             parts += ["## Verdicts", "\n".join(lines)]
         for part in self.parts:
             parts.append(f"## {part.title}")
-            if isinstance(part, Table):
+            if isinstance(part, ReportTable):
                 parts.append(_markdown_table(part))
             else:
                 parts.append(f"![{part.title}]({_file(name, part, 'svg')})")
@@ -146,16 +150,7 @@ class Report:
         return "\n\n".join(parts) + "\n"
 
 
-def finite(value: Any) -> Any:
-    """NaN and infinity as None, because JSON has neither."""
-    if isinstance(value, dict):
-        return {str(key): finite(part) for key, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [finite(part) for part in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _file(name: str, part: Table | Figure, ending: str) -> str:
+def _file(name: str, part: ReportTable | Figure, ending: str) -> str:
     slug = re.sub("[^a-z0-9]+", "_", part.title.lower()).strip("_")
     return f"{name}_{slug}.{ending}"
 
@@ -174,7 +169,7 @@ def _raw(value: Any) -> Any:
     return value if isinstance(value, str) or _is_number(value) else ""
 
 
-def _markdown_table(table: Table) -> str:
+def _markdown_table(table: ReportTable) -> str:
     rows = [[column.name for column in table.columns]]
     rows.append(["---" if column.kind == "text" else "---:" for column in table.columns])
     rows += table.shown()

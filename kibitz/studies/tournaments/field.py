@@ -25,14 +25,15 @@ from kibitz.core.play.episode import play_episode
 from kibitz.core.play.packs import Pack
 from kibitz.core.play.player import BotPlayer, Player
 from kibitz.core.play.resolve import pinned
+from kibitz.core.work.parts import game_spec, spec_game
 from kibitz.evaluate import match, packs
 from kibitz.evaluate.match import side_of
 from kibitz.evaluate.tally import Tallies
-from kibitz.games import get_game, get_pack
+from kibitz.games import get_pack
 from kibitz.llm.client.limits import Budget, BudgetTracker
 from kibitz.llm.client.usage import UsageLedger
 from kibitz.players.llm import LLMPlayer
-from kibitz.studies.journal import GameId, JournalledPlayer, Row
+from kibitz.studies.tournaments.journal import GameId, JournalledPlayer, Row
 
 FORMAT = 1  # of the record; raise it when old records can no longer be continued
 GAMES_AT_ONCE = 16  # with players on the host: the most calls that a preset makes at a time by default
@@ -43,7 +44,7 @@ Add = Callable[[Row], None]
 
 
 @dataclass(frozen=True)
-class Plan:
+class TournamentPlan:
     """What is played; `episodes` is the number of games of every pairing, an even number."""
 
     game: Game
@@ -60,9 +61,7 @@ class Plan:
         return {
             "kind": "tournament",
             "format": FORMAT,
-            "game": self.game.name,
-            "game_version": self.game.version,
-            "options": None if self.pack else self.options.model_dump(mode="json"),
+            **game_spec(self.game, None if self.pack else self.options),
             "pack": None if self.pack is None else self.pack.name,
             "players": list(self.players),
             "seed": self.seed,
@@ -87,10 +86,10 @@ class Plan:
             raise BadInput(f"--budget-money is {self.money}; it must be at least 0.")
 
 
-class Field:
+class TournamentField:
     """The players of a plan. Raises BadInput for one that cannot play."""
 
-    def __init__(self, plan: Plan, found_as: Sequence[str] = (), spent: float = 0.0) -> None:
+    def __init__(self, plan: TournamentPlan, found_as: Sequence[str] = (), spent: float = 0.0) -> None:
         """`found_as` are the names under which the players are found here; `spent` is money of earlier sessions."""
         self.plan = plan
         self.found_as = dict(zip(plan.players, found_as or plan.players, strict=True))
@@ -101,6 +100,10 @@ class Field:
         self._budget = BudgetTracker(Budget(money=plan.money))  # of all models and all sessions together
         self._budget.ledgers.append(UsageLedger(money=spent))
         self._models = {name: self._within_budget(side.player) for name, side in self.sides.items()}
+
+    @property
+    def hints_from(self) -> dict[str, str]:
+        return {name: str(side.about["hints_from"]) for name, side in self.sides.items()}
 
     def compiled(self, one: str, other: str) -> bool:
         return self.sides[one].bot is not None and self.sides[other].bot is not None
@@ -203,7 +206,7 @@ def _rows(returns: NDArray[np.float64]) -> list[list[float]]:
 class _HostSession:
     """Games that threads of one process play at the same time."""
 
-    def __init__(self, field: Field, known: Mapping[GameId, Sequence[Row]], add: Add) -> None:
+    def __init__(self, field: TournamentField, known: Mapping[GameId, Sequence[Row]], add: Add) -> None:
         self.field, self.known, self.add = field, known, add
         self.stopping = threading.Event()
         self.unfinished = ""
@@ -248,22 +251,15 @@ class _HostSession:
             raise Stopped("the tournament stops", "interrupted")
 
 
-def field_of(spec: Mapping[str, Any]) -> Field:
-    """In a worker: the field of `Plan.spec`."""
-    name, pack = spec["game"], spec["pack"]
-    game = get_game(name)
-    options = game.default_options if spec["options"] is None else game.options.read(spec["options"], "option")
-    game = get_game(name, options)
-    if game.version != spec["game_version"]:
-        raise BadInput(
-            f"A worker has version {game.version} of {name}, not {spec['game_version']}; install one kibitz everywhere."
-        )
-    found = None if pack is None else get_pack(name, pack)
-    plan = Plan(game, options, tuple(spec["players"]), 2, spec["seed"], found)
-    return Field(plan, spec["found_as"])
+def field_of(spec: Mapping[str, Any]) -> TournamentField:
+    """In a worker: the field of `TournamentPlan.spec`."""
+    game, options = spec_game(spec)
+    found = None if spec["pack"] is None else get_pack(game.name, spec["pack"])
+    plan = TournamentPlan(game, options, tuple(spec["players"]), 2, spec["seed"], found)
+    return TournamentField(plan, spec["found_as"])
 
 
-def play_part(field: Field, part: Mapping[str, Any], report: Callable[[Any], None]) -> Any:
+def play_part(field: TournamentField, part: Mapping[str, Any], report: Callable[[Any], None]) -> Any:
     """An item of work: a batch of compiled games, or games on the host, whose rows it reports."""
     if "games" not in part:
         return field.batch(part["one"], part["other"], part["first"], part["count"], report)

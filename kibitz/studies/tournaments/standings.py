@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, pairwise
 from typing import Any
@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kibitz.core.bots import NO_HINTS
 from kibitz.core.play.events import mostly_fallback
-from kibitz.core.statistics import holm, mean_ci95, win_share_ci95, win_share_p
-from kibitz.studies.plot import intervals
-from kibitz.studies.ratings import DRAWN_GAMES, Rating, rate
-from kibitz.studies.report import Column, Figure, Interval, Report, Table, Verdict, finite
+from kibitz.core.statistics import finite, holm, mean_ci95, win_share_ci95, win_share_p
+from kibitz.studies.reports.plot import intervals
+from kibitz.studies.reports.report import Column, Figure, Interval, Report, ReportTable, Verdict
+from kibitz.studies.tournaments.ratings import DRAWN_GAMES, Rating, rate
 
 # an answer came, but no legal act
 ILLEGAL_KINDS = ("illegal", "not_json", "wrong_shape", "empty")
@@ -111,11 +112,14 @@ class Standings:
         return {"players": self.players, "matrix": self.matrix}
 
 
-def standings(players: Sequence[str], episodes: int, rows: Iterable[dict[str, Any]]) -> Standings:
-    """From the rows of a tournament's record."""
+def standings(
+    players: Sequence[str], episodes: int, rows: Iterable[dict[str, Any]], hints_from: Mapping[str, str] | None = None
+) -> Standings:
+    """From the rows of a tournament's record. `hints_from` says whose hints a player heard; default: none."""
     results = _Results(players, episodes, rows)
     rated = results.ratings()
-    listed = [_player(results, name, rated.get(name)) for name in players]
+    heard = dict.fromkeys(players, NO_HINTS) | dict(hints_from or {})
+    listed = [_player(results, name, rated.get(name)) | {"hints_from": heard[name]} for name in players]
     listed.sort(key=lambda one: (not one["rated"], -(one["rating"] or 0.0), one["name"]))
     points = {(a, b): won(results.of(a, b)) for a in players for b in players if a != b}
     matrix = {
@@ -162,19 +166,23 @@ def report(found: Standings, title: str, facts: dict[str, str], about: dict[str,
     rated = [one for one in found.players if one["rated"]]
     replaced = [one["name"] for one in found.players if not one["rated"] and one["games_by_fallback"]]
     summary = f"{rated[0]['name']} leads {len(found.players)} players." if rated else "No player could be rated."
+    earner = max(rated, key=lambda one: one["return_mean"], default=None)
+    if earner is not None and earner["return_mean"] > rated[0]["return_mean"]:
+        means = f"{earner['return_mean']:.2f} a game against {rated[0]['return_mean']:.2f}"
+        summary += f" {earner['name']} earns most: {means}."
     if replaced:
         summary += f" Not rated, because the fallback mostly played for them: {', '.join(replaced)}."
     if about["unfinished"]:
         summary += f" The tournament is unfinished, because {about['unfinished']}."
-    parts: list[Table | Figure] = []
+    parts: list[ReportTable | Figure] = []
     if rated:
         lines = [(one["name"], one["rating"], *(one["rating_ci95"])) for one in rated]
         parts.append(Figure("Ratings", intervals(lines, "rating (Elo's scale)")))
     parts += [_players_table(found.players), _matrix_table(found)]
     notes = [
         "Every deal is played twice with the same luck and the seats swapped; each pair is one observation.",
-        "A win is a higher return than the opponent's, so ratings say who out-earns whom. Where both can gain, as in a "
-        "negotiation, the return says who earns most.",
+        "A win is a higher return than the opponent's, so ratings say who out-earns whom. Where both can gain, the "
+        "return says who earns most.",
         "Ratings are Bradley-Terry's on Elo's scale (mean 1500; 400 points are odds of ten to one), with "
         f"{DRAWN_GAMES:g} drawn game added to every pairing. Intervals are 95 % and come from a bootstrap over pairs.",
         "Tokens and money include those of failed answers. Seconds are the time that decisions took; bots in compiled "
@@ -202,11 +210,12 @@ def _verdicts(rated: list[dict[str, Any]], points: dict[tuple[str, str], Floats]
     return verdicts
 
 
-def _players_table(players: list[dict[str, Any]]) -> Table:
+def _players_table(players: list[dict[str, Any]]) -> ReportTable:
     columns = [
         Column("player"), Column("rating", "number", 0), Column("games", "count"), Column("win share", "percent"),
         Column("return", "number"), Column("illegal", "percent"), Column("fallback", "percent"),
-        Column("tokens", "count"), Column("money", "money"), Column("seconds", "seconds"), Column("rated"),
+        Column("tokens", "count"), Column("money", "money"), Column("seconds", "seconds"), Column("hints from"),
+        Column("rated"),
     ]  # fmt: skip
     rows = []
     for one in players:
@@ -215,20 +224,23 @@ def _players_table(players: list[dict[str, Any]]) -> Table:
             [
                 one["name"], rating, one["games"], _interval(one, "win_share"), _interval(one, "return_mean", "return"),
                 one["illegal_share"], one["fallback_share"], one["tokens"], one["money"], one["seconds"],
+                one["hints_from"],
                 "yes" if one["rated"] else "no: played by its fallback" if one["games_by_fallback"] else "no",
             ]
         )  # fmt: skip
-    return Table("Players", columns, rows)
+    return ReportTable("Players", columns, rows)
 
 
-def _matrix_table(found: Standings) -> Table:
+def _matrix_table(found: Standings) -> ReportTable:
     names = [one["name"] for one in found.players]
     columns = [Column("won by"), *(Column(f"against {name}", "percent") for name in names)]
     rows = [
         [one, *(_interval(found.matrix[one][other], "win_share") if one != other else None for other in names)]
         for one in names
     ]
-    return Table("Head to head", columns, rows, "The row's share of the games against the column; a tie is half a win.")
+    return ReportTable(
+        "Head to head", columns, rows, "The row's share of the games against the column; a tie is half a win."
+    )
 
 
 def _interval(record: dict[str, Any], name: str, prefix: str = "") -> Interval | None:

@@ -15,39 +15,40 @@ from typing import Any
 from kibitz.core.errors import BadInput
 from kibitz.core.work.executor import Executor, Here, Item, Work
 from kibitz.evaluate.match import Progress
-from kibitz.studies.field import GAMES_AT_ONCE, Field, Plan, field_of, play_part
-from kibitz.studies.journal import FILE, GameId, Journal, Row, is_begun
-from kibitz.train.folder import new_folder, written_by_us
+from kibitz.studies.tournaments.field import GAMES_AT_ONCE, TournamentField, TournamentPlan, field_of, play_part
+from kibitz.studies.tournaments.journal import FILE, GameId, Journal, Row, is_begun
+from kibitz.train.run.folder import new_folder, written_by_us
 
-__all__ = ["Plan", "Played", "play", "stored_header"]
+__all__ = ["PlayedTournament", "TournamentPlan", "play", "stored_header"]
 
 BATCH_GAMES = 2048  # of bots, between two commits: about a second of a slow one
 
 
 @dataclass
-class Played:
+class PlayedTournament:
     """Every row of the record, in a fixed order."""
 
     rows: list[dict[str, Any]]
     command: str  # that began the tournament
+    hints_from: dict[str, str]  # by player: whose hints it hears
     unfinished: str = ""  # why games are missing
 
 
 def play(
-    plan: Plan,
+    plan: TournamentPlan,
     folder: Path,
     resume: bool = False,
     progress: Progress = lambda count: None,
     executor: Executor | None = None,
-) -> Played:
+) -> PlayedTournament:
     """Plays what the record in the folder lacks. Raises BadInput before anything is played."""
     plan.check()
-    field = Field(plan)
+    field = TournamentField(plan)
     _prepare(folder, resume)
     with written_by_us(folder), Journal(folder) as journal:
         _continue(journal, plan, folder)
         if plan.money is not None:
-            field = Field(plan, spent=journal.money)
+            field = TournamentField(plan, spent=journal.money)
         try:
             return _Session(field, journal, progress, executor or Here()).run()
         finally:
@@ -75,7 +76,7 @@ def _prepare(folder: Path, resume: bool) -> None:
         folder.mkdir(parents=True, exist_ok=True)
 
 
-def _continue(journal: Journal, plan: Plan, folder: Path) -> None:
+def _continue(journal: Journal, plan: TournamentPlan, folder: Path) -> None:
     """More or fewer games may be wanted than at first, and another budget; everything else must be the same."""
     wanted, more = plan.header(), {"episodes": plan.episodes, "money": plan.money}
     if not journal.header:
@@ -94,7 +95,7 @@ def _continue(journal: Journal, plan: Plan, folder: Path) -> None:
 class _Session:
     """Plays the missing games of a plan."""
 
-    def __init__(self, field: Field, journal: Journal, progress: Progress, executor: Executor) -> None:
+    def __init__(self, field: TournamentField, journal: Journal, progress: Progress, executor: Executor) -> None:
         self.field, self.plan, self.journal, self.progress = field, field.plan, journal, progress
         self.executor = executor
         self.done = {
@@ -103,7 +104,7 @@ class _Session:
         self.shown: dict[Item, int] = {}  # games of a batch that the progress bar counts already
         self.unfinished = ""
 
-    def run(self) -> Played:
+    def run(self) -> PlayedTournament:
         pairings = list(combinations(self.plan.players, 2))
         self.progress(len([game for game in self.done if game[2] < self.plan.episodes]))
         compiled = [pairing for pairing in pairings if self.field.compiled(*pairing)]
@@ -126,7 +127,7 @@ class _Session:
         places = {pairing: place for place, pairing in enumerate(pairings)}
         rows = [row for row in self.journal.games if row["first"] < self.plan.episodes]
         rows.sort(key=lambda row: (places[row["one"], row["other"]], row["first"]))
-        return Played(rows, self.journal.header.get("command", ""), self.unfinished)
+        return PlayedTournament(rows, self.journal.header.get("command", ""), self.field.hints_from, self.unfinished)
 
     def _batches(self, pairings: list[tuple[str, str]]) -> Iterator[Item]:
         """The missing games of bots; what was played before may have gaps, as workers finish in any order."""
