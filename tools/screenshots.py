@@ -17,6 +17,7 @@ import time
 import urllib.request
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 ROOT = Path(__file__).resolve().parents[1]
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
@@ -24,6 +25,8 @@ FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "-
 ANIMATION_SIZE = (1120, 700)  # pixels of the window; the animation has three quarters of them
 ANIMATED_BALLS = 30
 FRAME_MS = 650
+LOSER = "llm:embedded"  # `kibitz llm install` installs it
+LOST_SEED, BRANCH_TURN = 4, 2
 MATCH, TALK, GENERIC = "ep-picture-match", "ep-picture-talk", "ep-picture-generic"
 
 
@@ -193,11 +196,15 @@ def journeys(camera: Camera, record: dict[str, list[str]]) -> None:
     started = {"episode_id": page.url.rpartition("/")[2].partition("?")[0]}
     camera.keep(page, "journey-visitor")
     camera.stop(started)
-    game = {"game": "deal_or_no_deal", "players": ["partner:stubborn", "bayes"], "seed": 5, "pace": 0}
+    game = {"game": "deal_or_no_deal", "players": [LOSER, "bayes"], "seed": LOST_SEED, "pace": 0}
     lost = camera.play("/custom/start_episode", game)
-    camera.take("journey-researcher-1", "/players/partner%3Astubborn", "a.episode", 1280, 800)
-    branch = camera.play(f"/episodes/{lost}/branch", {"turn": 2, "players": ["bayes", "bayes"], "pace": 0})
-    camera.take("journey-researcher-2", f"/compare?a={lost}&b={branch}", ".boardscore .side", 1280, 900)
+    camera.take("journey-researcher-1", f"/players/{quote(LOSER)}", "a.episode", 1280, 800)
+    page = camera.open(f"/e/{lost}", ".endcard .lines p:nth-child(3)", 1280, 800, "light")
+    page.get_by_role("tab", name="Thinking").click()
+    page.wait_for_timeout(300)
+    camera.keep(page, "journey-researcher-2")
+    branch = camera.play(f"/episodes/{lost}/branch", {"turn": BRANCH_TURN, "players": ["bayes", "bayes"], "pace": 0})
+    camera.take("journey-researcher-3", f"/compare?a={lost}&b={branch}", ".boardscore .side", 1280, 900)
     page = camera.open(f"/e/{MATCH}", ".status.ended", 1280, 900, "light")
     page.keyboard.press("Shift+ArrowLeft")
     page.get_by_role("button", name="Share this moment").click()
@@ -255,6 +262,7 @@ def main() -> None:
     episodes = record()
     with tempfile.TemporaryDirectory() as place:
         command = [sys.executable, "-m", "kibitz", "serve", "--port", "0", "--json", "--store", f"{place}/pictures.db"]
+        command += ["--player-timeout", "300"]  # a model must be loaded before it answers
         server = subprocess.Popen([*command, "--runs", str(ROOT / "runs")], stdout=subprocess.PIPE, text=True, cwd=ROOT)
         try:
             assert server.stdout is not None

@@ -17,12 +17,12 @@ from typing import Any
 
 import uvicorn
 
-from kibitz.core import interrupt
 from kibitz.core.errors import BadInput
+from kibitz.core.system import interrupt
 from kibitz.live.app import create_app, shut_down
 from kibitz.live.config import LiveConfig
-from kibitz.live.http.fast_socket import fast_socket
-from kibitz.live.http.plain_socket import plain_socket
+from kibitz.live.http.sockets.fast_socket import fast_socket
+from kibitz.live.http.sockets.plain_socket import plain_socket
 
 MAX_MESSAGE_BYTES = 1 << 20  # of one WebSocket message
 CLOSE_SECONDS = 0.1  # in which sockets close with our reason before uvicorn closes them with its own

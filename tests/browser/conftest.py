@@ -15,8 +15,10 @@ from typing import Any
 
 import pytest
 
-from kibitz.studies.report import Report, Verdict
+from kibitz.studies.reports.report import Report, Verdict
 from tests.live.conftest import Served, start_server
+from tests.live.test_tournaments import written
+from tests.llm.fake_server import FakeServer
 
 FLAGS = [
     "--no-sandbox",
@@ -92,7 +94,7 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture(scope="session")
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A server with the usual limit of one episode at a time."""
+    """A server with the usual limit of one episode at a time, and `llm:muse`, a model that answers at random."""
     folder = tmp_path_factory.mktemp("stage")
     points = [f"{step},{seed},{0.9 - 0.5 / (1 + step / 1000)}" for step in range(0, 9000, 1000) for seed in (0, 1)]
     for name, seed in (("second-try", 7), ("first-try", 0)):
@@ -108,10 +110,15 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         (run / "evaluations.csv").write_text("\n".join(["step,seed,share_of_ceiling", *points]), encoding="utf-8")
     made = Report("Do hints help?", "Two cells.", {"command": "x"}, [Verdict("It rose.", True), Verdict("No.", False)])
     made.write(folder / "runs" / "study")
-    quick = {"KIBITZ_SPEECH": "espeak"}  # the fastest voice
-    one = start_server(folder / "kibitz.db", "--no-warm", "--pace", "0.05", "--runs", str(folder / "runs"), env=quick)
+    written(folder / "runs", "cup", game="cricket")
+    models = FakeServer()
+    muse = {"provider": "openai", "base_url": models.url, "model": "obliging", "structure": "schema"}
+    (folder / "presets.yaml").write_text(json.dumps({"presets": {"muse": muse}}), encoding="utf-8")
+    env = {"KIBITZ_SPEECH": "espeak", "KIBITZ_LLM_PRESETS": str(folder / "presets.yaml")}  # the fastest voice
+    one = start_server(folder / "kibitz.db", "--no-warm", "--pace", "0.05", "--runs", str(folder / "runs"), env=env)
     yield one
     assert one.stop() == 0
+    models.stop()
 
 
 @pytest.fixture(scope="session")

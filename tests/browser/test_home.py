@@ -21,6 +21,9 @@ PAGES = {
     "/players/heuristic": "a.episode",
     "/studies": ".page .card",
     "/runs": ".page .card",
+    "/tournaments/cup": ".page .card",
+    "/no/such/page": ".empty .primary",
+    "/e/ep-nothing": ".empty .primary",
 }
 SHIFTS = """window.shifted = 0;
   new PerformanceObserver((list) => { for (const one of list.getEntries()) window.shifted += one.value; })
@@ -33,8 +36,22 @@ IN_PLACE = """() => {
   return board.x === score.x && board.bottom <= bar.top + 1;
 }"""
 
-CUT_OFF = """() => [...document.querySelectorAll('nav, .episode b')]
-  .filter(node => node.clientWidth && node.scrollWidth > node.clientWidth).map(node => node.textContent)"""
+# on a phone the less important words end in an ellipsis; names never do
+CUT_OFF = """() => [...document.querySelectorAll('nav, .meta > *, .score .who b, .episode b, .bowling, .batters li')]
+  .filter(node => node.clientWidth && node.scrollWidth > node.clientWidth)
+  .concat([...document.querySelectorAll('.feature .who b, .bowling > span')].filter(node =>
+    node.getBoundingClientRect().right > node.parentElement.getBoundingClientRect().right + 1))
+  .map(node => node.textContent)"""
+
+# on a desktop nothing does: whatever an element hides of its own content, and words outside the window
+CLIPPED = """() => [...document.querySelectorAll('body *')].filter(node => {
+  if (!node.checkVisibility() || !node.textContent.trim() || node.closest('.sr, .skip, svg')) return false;
+  const { overflowX, overflowY } = getComputedStyle(node);
+  const box = node.getBoundingClientRect();
+  return (/hidden|clip/.test(overflowX) && node.scrollWidth > node.clientWidth + 1)
+    || (/hidden|clip/.test(overflowY) && node.scrollHeight > node.clientHeight + 1)
+    || (!node.closest('.scroll, .scroller, .panel') && (box.left < -1 || box.right > innerWidth + 1));
+}).map(node => `${node.tagName}.${node.className}: ${node.textContent.slice(0, 80)}`)"""
 
 
 def shift(page: Any) -> float:
@@ -85,15 +102,37 @@ def test_home_follows_a_game_and_shows_real_scores_and_the_course_of_each(stage:
     stage.wait_for_end(talk_id)
     episode_id = stage.start(game="cricket", max_overs=1, seed=4)
     stage.wait_for_end(episode_id)
+    # so does a game that started later, although none was in play meanwhile
     match = page.locator(f"a.episode[href='/e/{episode_id}']")
-    page.reload()
+    match.get_by_text("finished").wait_for()
+    feature.get_by_text("finished").wait_for()
     assert len(re.findall(r"\d+/\d+ \(\d+\.\d\)", match.inner_text())) == 2, "runs, wickets and overs of both sides"
     assert re.search(
         r"win probability of the first side: \d+ %", match.locator("svg.spark").get_attribute("aria-label")
     )
-    page.get_by_role("region", name="Latest game").locator(".glimpse svg").first.wait_for()
-    page.get_by_role("button", name="Play this side").first.click()
+    feature.locator(".glimpse .ground").wait_for()
+    feature.get_by_role("button", name="Play this side").first.click()
     page.locator(".seat.mine").wait_for()
+
+
+# counts the lists that the page asks for, and never gives it a game in play, as if eight newer games were over already
+OLD_LIST = """window.asked = 0;
+  const real = fetch;
+  let first;
+  window.fetch = async (path, options) => {
+    if (!String(path).startsWith('/episodes?')) return real(path, options);
+    window.asked += 1;
+    first ||= await (await real(path, options)).json();
+    return Response.json({ ...first, episodes: first.episodes.filter(one => one.status !== 'running') });
+  };"""
+
+
+def test_a_game_in_play_that_the_list_does_not_name_is_no_news_twice(stage: Served, open_page: Open) -> None:
+    page = open_page("/", init=OLD_LIST)
+    page.locator(".feature").wait_for()
+    stage.wait_for_end(stage.start(game="deal_or_no_deal", players=["random", "heuristic"], seed=1, pace=0.2))
+    page.wait_for_function("() => window.asked > 1")
+    assert page.evaluate("() => window.asked") < 10, "once at first, once for each game, once when none is in play"
 
 
 def test_the_custom_form_folds_research_options_and_offers_only_players_that_are_there(
@@ -115,27 +154,42 @@ def test_the_custom_form_folds_research_options_and_offers_only_players_that_are
     assert form.get_by_label("Episode seed").is_visible()
 
 
-@pytest.mark.parametrize("width", [390, *(pytest.param(wide, marks=pytest.mark.conformance) for wide in (1024, 1600))])
-def test_pages_stand_still_while_they_load(open_page: Open, played: dict[str, str], width: int) -> None:
-    pair = f"/compare?a={played['cricket']}&b={played['cricket']}"
+@pytest.mark.conformance
+@pytest.mark.parametrize(("width", "height"), [(390, 844), (1024, 768), (1280, 800), (1600, 900)])
+def test_pages_stand_still_while_they_load_and_cut_nothing_off(
+    open_page: Open, played: dict[str, str], width: int, height: int
+) -> None:
+    match, talk = played["cricket"], played["deal_or_no_deal"]
+    boards = (f"/compare?a={match}&b={match}", f"/embed/{match}", f"/embed/{talk}")
+    moments, ends = (f"/e/{match}?seq=8", f"/e/{talk}?seq=4"), (f"/e/{match}", f"/e/{talk}")
     for address, wait in {
         **PAGES,
-        pair: ".boardscore .side",
-        f"/embed/{played['cricket']}": ".boardscore .side",
+        **dict.fromkeys(boards, ".boardscore .side"),
+        **dict.fromkeys(moments, ".turns > li"),
+        **dict.fromkeys(ends, ".endcard .verdict"),
     }.items():
-        page = open_page(address, width=width, height=900, init=SHIFTS)
+        page = open_page(address, width=width, height=height, init=SHIFTS)
         page.locator(wait).first.wait_for()
         assert page.get_by_text("0 : 1").count() + page.get_by_text("1 : 0").count() == 0, "points are no result"
         assert shift(page) <= MAX_SHIFT, address
         assert page.evaluate("() => document.documentElement.scrollWidth") <= width, f"{address} scrolls sideways"
-        assert not page.evaluate(CUT_OFF), f"{address} cuts off names"
+        assert not page.evaluate(CUT_OFF if width < 1280 else CLIPPED), f"{address} at {width} pixels"
         page.context.close()
+
+
+def test_on_the_narrowest_phone_every_page_and_ones_own_game_are_within_reach(open_page: Open) -> None:
+    kept = "localStorage.setItem('playing', JSON.stringify({ id: 'ep-mine', token: '0' }));"
+    page = open_page("/no/such/page", width=320, height=640, init=kept)
+    page.get_by_role("link", name="Your game").wait_for()
+    for link in page.locator("header a").all():
+        box = link.bounding_box()
+        assert box["x"] >= 0 and box["x"] + box["width"] <= 320, link.inner_text()
 
 
 def test_a_page_that_cannot_be_loaded_says_so(open_page: Open) -> None:
     page = open_page("/lobby")
     page.get_by_role("heading", name="Episodes").wait_for()
-    page.route("**/static/runs.js", lambda route: route.abort())
+    page.route("**/static/pages/runs.js", lambda route: route.abort())
     page.get_by_role("link", name="Runs", exact=True).click()
     page.get_by_role("heading", name="The server is not responding").wait_for()
     assert page.locator("kibitz-episodes").count() == 0
@@ -168,7 +222,7 @@ def test_pages_paint_within_three_tenths_and_the_first_event_comes_within_half_a
             page = open_page(address, init=HEARD)
             page.wait_for_function(f"() => ({PAINTED})() < Infinity")
             painted.append(page.evaluate(PAINTED))
-            if "/e" in address:
+            if played["cricket"] in address:
                 page.wait_for_function("() => window.heard")
                 heard.append(page.evaluate("() => window.heard"))
             page.context.close()

@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from tests.browser.conftest import Open
+from tests.browser.test_home import CUT_OFF
 from tests.live.conftest import Served, start_server
 
 FIRST_MOVE_MS = 15_000
@@ -32,15 +33,25 @@ def test_a_first_time_visitor_plays_within_fifteen_seconds_of_opening_the_page(s
     assert page.evaluate("() => performance.now()") < FIRST_MOVE_MS
 
 
-def test_a_researcher_finds_out_why_a_player_lost(stage: Served, open_page: Open) -> None:
-    lost = stage.start(game="deal_or_no_deal", players=["partner:stubborn", "bayes"], seed=5)
+def test_a_researcher_finds_out_why_a_model_lost(stage: Served, open_page: Open) -> None:
+    lost = stage.start(game="deal_or_no_deal", players=["llm:muse", "bayes"], seed=13)
     stage.wait_for_end(lost)
     page = open_page("/leaderboard")
-    page.get_by_role("link", name="partner stubborn").first.click()
-    page.get_by_role("heading", name="Partner stubborn").wait_for()
+    page.get_by_role("link", name="model muse").first.click()
+    page.get_by_role("heading", name="Model muse").wait_for()
+    page.get_by_text("obliging on an OpenAI-compatible server").wait_for()
     page.get_by_role("region", name="Record").get_by_role("link", name="bayes").wait_for()
     page.locator(f"a.episode[href='/e/{lost}']").click()
-    page.locator(".status.ended").wait_for()
+    page.locator(".score .side.seat1.won").wait_for()
+    # the card says what a better player would have got and on which turn it would first have acted otherwise
+    better = re.compile(r"In model muse.s place, .* the Bayesian player would have taken .* On turn \d+ it would ")
+    page.locator(".endcard", has_text=better).wait_for()
+    page.get_by_role("tab", name="Thinking").click()
+    answer = page.locator(".note", has_text="model muse").first
+    assert "320 tokens" in answer.inner_text() and "act_type" in answer.locator("blockquote").inner_text()
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.locator(".meta", has_text=re.compile(r"tokens")).wait_for()
+    assert not page.evaluate(CUT_OFF), "on a phone the facts are shown whole or not at all"
     # the same game from its second turn, with other players: what is kept is there at once, whatever the pace
     asked = {"turn": 2, "players": ["bayes", "bayes"], "pace": 60}
     branch = httpx.post(f"{stage.url}/episodes/{lost}/branch", json=asked, timeout=60).json()["episode_id"]

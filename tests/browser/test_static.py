@@ -10,8 +10,8 @@ from tests.browser.conftest import GAME_PAGES, PACKAGE, STATIC
 
 # unidiomatic phrases of earlier pages, which must not return
 REPLACED = (
-    "insisted on", "who sits down", "pace: the server's", "comes in next", "dots lie where", "for this seat alone",
-    "across: points", "wants its token", "whoever started", "advised by none",
+    "stands, insisted on", "who sits down", "pace: the server's", "comes in next", "dots lie where",
+    "for this seat alone", "across: points", "wants its token", "whoever started", "advised by none",
 )  # fmt: skip
 GROUNDS = ("bg", "card", "sunk")
 WORDS = ("ink", "dim", "accent", "a", "b", "bad", "good", "gold")
@@ -46,6 +46,14 @@ def test_text_has_a_contrast_of_at_least_four_and_a_half(theme: str) -> None:
     for soft in ("soft-a", "soft-b"):
         pairs |= {(word, soft): contrast(palette[word], palette[soft]) for word in ("ink", "dim")}
     assert min(pairs.values()) >= 4.5, min(pairs, key=lambda pair: pairs[pair])
+
+
+@pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
+def test_the_boundary_stands_out_from_the_grass_on_both_of_its_sides(theme: int) -> None:
+    sheet = (PACKAGE / "games" / "cricket" / "ui" / "cricket.css").read_text(encoding="utf-8")
+    colours = {name: pair[theme] for name, *pair in re.findall(r"--(\w+): light-dark\((#\w{6}), (#\w{6})\)", sheet)}
+    assert min(contrast(colours["rope"], colours[ground]) for ground in ("grass", "grass0")) >= 3, "WCAG 2, graphics"
+    assert ".rope { fill: none; stroke: var(--rope)" in sheet
 
 
 def test_the_page_loads_nothing_from_elsewhere_and_writes_no_markup() -> None:
@@ -86,12 +94,19 @@ def test_words_that_only_an_insider_understands_are_gone() -> None:
         assert not [words for words in REPLACED if words in text], path
 
 
+def test_the_journeys_have_their_pictures_and_the_animation_weighs_less_than_a_megabyte() -> None:
+    docs = PACKAGE.parent / "docs"
+    shown = re.findall(r"\((pictures/[^)]+)\)", (docs / "journeys.md").read_text(encoding="utf-8"))
+    assert len(shown) >= 5 and all((docs / name).is_file() for name in shown)
+    assert 100_000 < (docs / "pictures" / "match.webp").stat().st_size < 1_000_000
+
+
 def test_what_a_view_fetches_first_is_small_and_complete() -> None:
     """The preload header names only files that exist, the game's own ones too; test_weight.py measures the rest."""
     from kibitz.live.http import pages
 
     for view, game in [(view, "") for view in pages.ADDRESSES.values()] + [
-        ("watch.js", folder.parent.name) for folder in GAME_PAGES
+        ("episode/watch.js", folder.parent.name) for folder in GAME_PAGES
     ]:
         known = pages.files() | (pages.game_files(game) if game else {})
         names = re.findall(r"</static/([^>]+)>", pages.preloads(view, game))
@@ -105,4 +120,4 @@ def test_a_game_without_a_page_is_served_the_generic_one() -> None:
 
     assert list(pages.game_files("no_such_game")) == ["games/no_such_game.js"]
     assert b"generic.js" in pages.game_files("no_such_game")["games/no_such_game.js"].body
-    assert "generic.js" in pages.preloads("watch.js", "no_such_game")
+    assert "generic.js" in pages.preloads("episode/watch.js", "no_such_game")

@@ -12,6 +12,7 @@ import pytest
 
 from tests.browser.conftest import Open, load, start_from_page
 from tests.live.conftest import Served
+from tests.live.machines import wait_until
 
 WATCH = "document.querySelector('kibitz-watch')"
 SEQS = f"() => {WATCH}.timeline.log.map(event => event.seq)"
@@ -50,6 +51,11 @@ def test_a_cricket_match_is_started_from_the_page_and_watched_to_its_end(stage: 
     frame = record[-1]["payload"]["frame"]
     shown = page.locator(".score .main").all_inner_texts()
     assert any(text.startswith(f"{frame['score']}/{frame['wickets']}") for text in shown)
+    sides = page.evaluate(f"() => {WATCH}.timeline.live.cast.sides")
+    players = [player["name"] for side in sides for player in side["players"]]
+    assert len(set(players)) == len(players) == 22, "no two players share a name"
+    words = [word for side in sides for word in side["name"].split()]
+    assert len(set(words)) == len(words), "nor do the sides share a word"
     open_tab(page, "Scorecard")
     assert "Fall of wickets" in page.locator(".sheet").inner_text()
     open_tab(page, "Charts")
@@ -153,6 +159,35 @@ def test_a_permalink_shows_the_moment_that_the_slider_reached(open_page: Open, p
     page.wait_for_function("() => document.querySelector('kibitz-watch')?.timeline?.shown.status === 'ended'")
 
 
+# what a slow machine does for a while: all events are there, and the moment that was asked for is still being rebuilt
+REBUILDING = f"""() => new Promise(done => {{
+  const watch = {WATCH};
+  watch.timeline.job += 1;
+  watch.timeline.shown = watch.timeline.live;
+  watch.paint();
+  let frames = 5;
+  const next = () => (frames-- ? requestAnimationFrame(next) : done());
+  next();
+}})"""
+
+
+def test_a_permalink_opens_at_its_moment_and_the_end_fits_a_small_phone(
+    stage: Served, open_page: Open, played: dict[str, str]
+) -> None:
+    page = open_page(f"/e/{played['deal_or_no_deal']}?seq=8", width=320, height=640)
+    page.wait_for_function(f"() => {WATCH}?.timeline?.shown.seq === 8")
+    ended(page)
+    page.evaluate(REBUILDING)
+    assert page.get_by_role("tab", name="The talk").get_attribute("aria-selected") == "true", "not the end's own tab"
+    assert page.locator(".endcard").is_hidden()
+    page.keyboard.press("End")
+    page.get_by_role("tab", name="Payoffs", selected=True).wait_for()
+    rematch, table = page.get_by_role("button", name="Rematch"), page.locator(".table")
+    rematch.scroll_into_view_if_needed()
+    inner, outer = rematch.bounding_box(), table.bounding_box()
+    assert outer["y"] <= inner["y"] and inner["y"] + inner["height"] <= outer["y"] + outer["height"]
+
+
 def test_a_key_moment_shows_its_own_ball_and_escape_closes_the_list(open_page: Open, played: dict[str, str]) -> None:
     page = open_page(f"/e/{played['cricket']}")
     ended(page)
@@ -226,6 +261,21 @@ def test_a_branch_keeps_the_earlier_turns_and_continues(stage: Served, open_page
     )
 
 
+def test_games_of_a_single_turn_can_be_compared(stage: Served, open_page: Open) -> None:
+    request = {"game": "deal_or_no_deal", "players": ["human", "heuristic"], "options": {"agent_starts": True}}
+    started = httpx.post(f"{stage.url}/custom/start_episode", json=request, timeout=60).json()
+    episode_id, seat = started["episode_id"], {"seat_token": started["seat_token"]}
+    wait_until(lambda: stage.get(f"/episodes/{episode_id}/turn", **seat)["your_turn"])
+    httpx.post(
+        f"{stage.url}/episodes/{episode_id}/act", json=seat | {"text": "disagree"}, timeout=60
+    ).raise_for_status()
+    stage.wait_for_end(episode_id)
+    page = open_page(f"/compare?a={episode_id}&b={episode_id}")
+    page.get_by_text("turn 1 of 1").wait_for()
+    page.get_by_text("Two games, turn by turn.").wait_for()
+    page.get_by_text("No turn differs.").wait_for()
+
+
 @pytest.mark.conformance
 def test_a_second_start_names_the_running_episode_and_links_to_it(stage: Served, open_page: Open) -> None:
     page = open_page("/custom")
@@ -238,7 +288,7 @@ def test_a_second_start_names_the_running_episode_and_links_to_it(stage: Served,
     # opens the start panel as on a page that has not noticed the running episode
     answer = httpx.post(f"{stage.url}/custom/start_episode", json={"game": "cricket"})
     assert answer.status_code == 409
-    page.evaluate(f"() => import('/static/start.js').then(panel => panel.openStart({WATCH}.app))")
+    page.evaluate(f"() => import('/static/pages/start.js').then(panel => panel.openStart({WATCH}.app))")
     dialog = page.get_by_role("dialog")
     dialog.get_by_role("button", name="Start", exact=True).click()
     alert = dialog.get_by_role("alert")

@@ -37,7 +37,7 @@ def weigh(page: Any, view: str) -> None:
 
 def test_every_page_fetches_at_most_sixty_kilobytes(open_page: Open, played: dict[str, str]) -> None:
     match = played["cricket"]
-    pages = ("/", "/custom", "/lobby", "/leaderboard", "/players/heuristic", "/studies", "/runs")
+    pages = ("/", "/custom", "/lobby", "/leaderboard", "/players/heuristic", "/studies", "/runs", "/tournaments/cup")
     for address in (*pages, f"/compare?a={match}&b={match}", f"/embed/{match}"):
         page = open_page(address)
         page.locator("form .primary, .page .card, .boardscore .side").first.wait_for()

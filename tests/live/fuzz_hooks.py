@@ -14,7 +14,7 @@ import requests
 import schemathesis
 from hypothesis import strategies as st
 
-from kibitz.core.seed import LAST_SEED
+from kibitz.core.system.seed import LAST_SEED
 from tests.live import record
 
 IDS = st.from_regex(r"\A[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\Z")

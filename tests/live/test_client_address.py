@@ -14,8 +14,8 @@ import pytest
 
 from kibitz.core.errors import BadInput
 from kibitz.live.config import LiveConfig
-from kibitz.live.http.client_address import client_address, limit_key
 from kibitz.live.http.security import Guard
+from kibitz.live.http.sockets.client_address import client_address, limit_key
 from tests.live.conftest import Serve
 from tests.live.openenv_server import serving
 

@@ -16,7 +16,7 @@ from websockets.frames import CloseCode, Frame, Opcode
 from websockets.protocol import State
 from websockets.server import ServerProtocol
 
-from kibitz.live.http.fast_socket import MAX_BUFFER_BYTES, MAX_FRAGMENTS, FastSocket, ack_in, whole_messages
+from kibitz.live.http.sockets.fast_socket import MAX_BUFFER_BYTES, MAX_FRAGMENTS, FastSocket, ack_in, whole_messages
 from tests.live import record
 from tests.live.conftest import Serve, Served
 

@@ -25,6 +25,9 @@ def test_a_functions_episode_can_be_watched_on_the_server(served: Served) -> Non
     assert events[-1]["type"] == "episode.ended"
     decisions = [event["payload"] for event in events if event["type"] == "decision" and event["payload"]["seat"] == 0]
     assert decisions and not any(made["fallback"] for made in decisions)
+    assert served.get(f"/episodes/{found['episode_id']}")["open"], "as with `kibitz watch`"
+    closed = kibitz.watch(insist, server=served.url, pace=0, show=shown.append, open_table=False)
+    assert not served.get(f"/episodes/{closed['episode_id']}")["open"]
 
 
 def test_a_server_that_is_not_there_is_one_sentence() -> None:

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from kibitz.live import LiveConfig, create_app
-from kibitz.studies.report import Report, Verdict
+from kibitz.studies.reports.report import Report, Verdict
 from tests.live.openenv_server import serving
 
 

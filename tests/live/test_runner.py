@@ -166,6 +166,15 @@ def test_an_unknown_run_or_preset_is_404(served: Served, name: str, word: str) -
     assert answer.status_code == 404 and word in answer.json()["error"]
 
 
+def test_a_start_takes_a_key_of_the_opponent_presets_and_says_if_an_unknown_one_was_replaced(served: Served) -> None:
+    preset = start(served, game="cricket", captain_preset="balanced", opponent_choice="groq")
+    assert preset.status_code == 404 and "GROQ_API_KEY" in preset.json()["error"], "llm:groq, which has no key here"
+    replaced = start(served, opponent_choice="nobody", pace=0.0)
+    assert replaced.json()["players"][1] == "heuristic"
+    assert replaced.json()["note"] == "There is no opponent 'nobody'; heuristic plays."
+    served.wait_for_end(replaced.json()["episode_id"])
+
+
 def test_an_export_can_be_imported_and_branched_on_another_server(served: Served, other: httpx.Client) -> None:
     first = served.start(**BARGAIN | {"captain_preset": "bayes"}, seed=11)
     served.wait_for_end(first)

@@ -203,7 +203,7 @@ def test_idle_connections_count_towards_an_addresss_limit(guarded: Served, sent:
 
 @pytest.mark.parametrize("sent", [b"", b"GET /health HT", b"GET /health HTTP/1.1\r\nHost: x\r\n\r\nGET /hea"])
 def test_an_idle_connection_is_closed(sent: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    from kibitz.live.http import plain_socket
+    from kibitz.live.http.sockets import plain_socket
     from kibitz.live.openenv.sessions import Sessions
     from tests.live.openenv_server import NEGOTIATION, app, serving
 

@@ -17,9 +17,9 @@ from websockets.sync.client import connect
 
 from kibitz.live.app import create_app
 from kibitz.live.config import LiveConfig
-from kibitz.live.http import stalled
-from kibitz.live.http.fast_socket import fast_socket
-from kibitz.live.http.plain_socket import plain_socket
+from kibitz.live.http.sockets import stalled
+from kibitz.live.http.sockets.fast_socket import fast_socket
+from kibitz.live.http.sockets.plain_socket import plain_socket
 from kibitz.live.store.base import open_store
 from kibitz.live.store.stored_event import StoredEvent
 from kibitz.live.stream.backlog import PAGE_BYTES, Backlog

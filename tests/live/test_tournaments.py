@@ -9,7 +9,7 @@ from typing import Any
 
 from kibitz.live.http.catalogue import report_page, reports_in, tournaments_in
 from kibitz.live.http.models import TournamentList
-from kibitz.studies.standings import report, standings
+from kibitz.studies.tournaments.standings import report, standings
 
 
 def written(folder: Path, name: str, **changes: Any) -> None:

@@ -16,7 +16,7 @@ from kibitz.core.play.packs import WHOLE, is_plain
 from kibitz.core.play.player import BotPlayer, Player
 from kibitz.core.play.recorder import Commentate
 from kibitz.core.play.resolve import Resolver
-from kibitz.core.seed import fresh_seed
+from kibitz.core.system.seed import fresh_seed
 from kibitz.games import get_game, get_pack, pack_names
 from kibitz.live.episodes.branch import BranchPoint
 from kibitz.live.episodes.human_seat import JOIN_SECONDS, HumanSeat

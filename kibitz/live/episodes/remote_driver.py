@@ -14,6 +14,7 @@ from kibitz.core.play.custom import PlayerLike, as_player
 from kibitz.core.play.events import Event, spoken
 from kibitz.core.play.player import Player
 from kibitz.core.play.resolve import ANY_PATH, Resolver
+from kibitz.games import DEFAULT_GAME
 from kibitz.live.episodes.prepare import Limits, prepare
 from kibitz.live.episodes.request import HUMAN, EpisodeRequest
 from kibitz.live.episodes.runner import Pacer, new_episode_id
@@ -36,13 +37,13 @@ def watch(
     player: str | PlayerLike,
     opponent: str | PlayerLike | None = None,
     *,
-    game: str = "deal_or_no_deal",
+    game: str = DEFAULT_GAME,
     server: str = "http://127.0.0.1:8000",
     options: Mapping[str, Any] | None = None,
     seed: int | None = None,
     pace: float = 0.6,
     token: str = "",
-    open_table: bool = False,
+    open_table: bool = True,
     show: Callable[[str], None] = print,
     give_up: float = 30.0,
 ) -> dict[str, Any]:
@@ -50,6 +51,7 @@ def watch(
 
     A player is a name, a function of the turn, or an object with `begin` and `choose`. `show` gets the page's address
     and then every line of commentary. `pace` is in seconds between steps; `give_up` is in seconds without the server.
+    With `open_table=False`, watchers see both seats' private values only after the end.
     """
     given: dict[str, PlayerLike] = {}
 
@@ -64,7 +66,7 @@ def watch(
     named = {"captain_preset": name_of(player), "opponent_choice": name_of(opponent)}
     request = EpisodeRequest.read(
         **{seat: name for seat, name in named.items() if name}, game=game, options=dict(options or {}), seed=seed,
-        pace=pace, open=open_table,
+        pace=pace, open=None if open_table else False,
     )  # fmt: skip
     secret = token or os.environ.get("KIBITZ_TOKEN", "")
     return drive(request, server, secret, show, give_up=give_up, resolver=GivenPlayers(given=given))

@@ -13,7 +13,7 @@ from pydantic import Field, PrivateAttr, ValidationError, model_validator
 from kibitz.core.errors import BadInput
 from kibitz.core.options import sentence
 from kibitz.core.registry import import_jax
-from kibitz.core.seed import LAST_SEED
+from kibitz.core.system.seed import LAST_SEED
 from kibitz.live.bodies import Strict
 
 Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]

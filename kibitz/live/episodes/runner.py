@@ -235,7 +235,7 @@ class Runner:
 class Pacer:
     """Called before every step: waits for `seconds` between steps, and ends the episode once it is stopped.
 
-    The first `known` steps come from a record that people have seen, so nobody waits for them.
+    The first `known` steps come from a record that people have seen, so they need no pause.
     """
 
     def __init__(self, signal: StopSignal, seconds: float, known: int = 0) -> None:

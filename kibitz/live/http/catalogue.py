@@ -12,8 +12,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from kibitz.core.paths import read_json, read_small
 from kibitz.core.registry import import_jax
+from kibitz.core.system.paths import read_json, read_small
 from kibitz.live.episodes.request import HUMAN
 from kibitz.live.http.models import Tournament
 from kibitz.live.public_text import public_text
@@ -158,8 +158,8 @@ def tournaments_in(folder: Path) -> list[dict[str, Any]]:
     for path in _folders(folder):
         file = path / "tournament.json"
         try:
-            told = Tournament.model_validate(json.loads(read_small(file, MAX_REPORT_BYTES)))
-            found.append(told.model_dump() | {"name": clean(path.name), "changed": file.stat().st_mtime})
+            tournament = Tournament.model_validate(json.loads(read_small(file, MAX_REPORT_BYTES)))
+            found.append(tournament.model_dump() | {"name": clean(path.name), "changed": file.stat().st_mtime})
         except (ValueError, OSError, RecursionError):
             continue
     return sorted(found, key=lambda one: -one["changed"])[:MAX_TOURNAMENTS]

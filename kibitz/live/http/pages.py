@@ -26,21 +26,22 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("kibitz.live")
 STATIC = Path(__file__).parent.parent / "static"
+WATCH, EMBED = "episode/watch.js", "episode/embed.js"
 # address -> the module that draws its view
 ADDRESSES = {
-    "/": "home.js",
-    "/custom": "watch.js",
-    "/e/{episode_id}": "watch.js",
-    "/embed/{episode_id}": "embed.js",
-    "/compare": "compare.js",
-    "/lobby": "episodes.js",
-    "/leaderboard": "leaderboard.js",
-    "/players/{name:path}": "player.js",
-    "/tournaments/{name}": "tournament.js",
-    "/studies": "studies.js",
-    "/runs": "runs.js",
+    "/": "pages/home.js",
+    "/custom": WATCH,
+    "/e/{episode_id}": WATCH,
+    "/embed/{episode_id}": EMBED,
+    "/compare": "episode/compare.js",
+    "/lobby": "pages/episodes.js",
+    "/leaderboard": "pages/leaderboard.js",
+    "/players/{name:path}": "pages/player.js",
+    "/tournaments/{name}": "pages/tournament.js",
+    "/studies": "pages/studies.js",
+    "/runs": "pages/runs.js",
 }
-GENERIC = "generic.js"  # draws games without their own page
+GENERIC = "episode/generic.js"  # draws games without their own page
 GAME = re.compile(r"[a-z0-9_]{1,64}")
 MAX_GAMES = 64  # kept in memory; anyone may request a name that does not exist
 IMPORTS = re.compile(r'^(?:import|export) .*"(\.{1,2}/[\w./]+\.js)";$', re.MULTILINE)
@@ -211,14 +212,14 @@ def router() -> APIRouter:
         async def answer(request: Request) -> Response:
             row = await _row(request)
             file = files()["page.html"]
-            game = _game(request, row) if view in ("watch.js", "embed.js") else ""
-            about = row if view == "watch.js" else None
+            game = _game(request, row) if view in (WATCH, EMBED) else ""
+            about = row if view == WATCH else None
             lines, links = await asyncio.gather(head(request, about), link(view, game))
             if lines:
                 file = file_of(file.body.replace(b"</head>", lines.encode() + b"\n</head>"), file.kind)
             response = file.answer(request)
             response.headers["Link"] = links
-            if view == "embed.js" and (sites := request.app.state.config.embed):
+            if view == EMBED and (sites := request.app.state.config.embed):
                 response.headers["Content-Security-Policy"] = CONTENT_POLICY.format(ancestors=sites)
             return response
 

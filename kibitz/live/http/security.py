@@ -18,7 +18,7 @@ from kibitz.live.access.control import AccessControl
 from kibitz.live.access.limits import RateLimit
 from kibitz.live.access.roles import READING, WATCH_PATH
 from kibitz.live.config import LiveConfig
-from kibitz.live.http.client_address import client_address, is_loopback, is_this_machine
+from kibitz.live.http.sockets.client_address import client_address, is_loopback, is_this_machine
 from kibitz.live.store.base import StoreUnavailable
 from kibitz.live.stream.backlog import Backlog
 from kibitz.live.stream.calls import PeerUnavailable

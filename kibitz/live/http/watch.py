@@ -13,7 +13,7 @@ from fastapi import APIRouter, Request, WebSocket
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 from starlette.websockets import WebSocketDisconnect
 
-from kibitz.live.http.fast_socket import FAST, FastSocket
+from kibitz.live.http.sockets.fast_socket import FAST, FastSocket
 from kibitz.live.store.base import OutageLog, Row, StoreUnavailable
 from kibitz.live.store.stored_event import ID
 from kibitz.live.stream.calls import PeerUnavailable

@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from kibitz.core.envs.tool_env import models
 from kibitz.core.errors import BadInput
 from kibitz.core.registry import import_jax, is_usable
-from kibitz.core.seed import LAST_SEED
+from kibitz.core.system.seed import LAST_SEED
 from kibitz.games import get_environment, get_game
 from kibitz.live.bodies import Problem, Strict
 from kibitz.live.openenv import mcp as openenv_mcp

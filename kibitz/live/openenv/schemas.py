@@ -6,7 +6,7 @@ from typing import Any
 
 from kibitz.core.options import Options
 from kibitz.core.play.resolve import RUN_NAME, usable_kinds
-from kibitz.core.seed import LAST_SEED
+from kibitz.core.system.seed import LAST_SEED
 from kibitz.games import get_environment, get_game
 from kibitz.live.openenv import tasks
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from kibitz.core.errors import BadInput, NotFound
 from kibitz.core.options import operator_options
-from kibitz.core.seed import LAST_SEED
+from kibitz.core.system.seed import LAST_SEED
 from kibitz.games import get_environment, get_pack, pack_names
 
 MAX_SEEDS = 1_000  # tasks of a game without packs

@@ -1,1 +1,1 @@
-"""What pages show beside the episode itself: outlines of episodes, share cards, records of players."""
+"""What pages show beside the episode itself: outlines, share cards, players' records. The pages are in `static`."""

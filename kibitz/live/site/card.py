@@ -56,10 +56,11 @@ Shapes = tuple[Words | Stroke, ...]
 
 
 def called(player: str) -> str:
-    """A player's name for people: `policy:runs/first-try` becomes "policy first-try"."""
+    """A player's name for people: `policy:runs/first-try` becomes "policy first-try", `llm:auto` "model auto"."""
     if player == "human":
         return "a person"
     kind, _, rest = player.partition(":")
+    kind = "model" if kind == "llm" else kind
     return f"{kind} {rest.rstrip('/').rpartition('/')[2]}" if rest else kind
 
 

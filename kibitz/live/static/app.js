@@ -2,8 +2,8 @@
 import { button, h, icon, keepSeat, keptSeat, label, put, set } from "./dom.js";
 
 const THEMES = ["auto", "light", "dark"];
-const VIEWS = { "/": "home", "/custom": "watch", "/lobby": "episodes", "/leaderboard": "leaderboard", "/studies": "studies", "/runs": "runs", "/compare": "compare" };
-const FOLDERS = { __proto__: null, e: "watch", embed: "embed", players: "player", tournaments: "tournament" }; // by the first part of an address that has two
+const VIEWS = { "/": "pages/home", "/custom": "episode/watch", "/lobby": "pages/episodes", "/leaderboard": "pages/leaderboard", "/studies": "pages/studies", "/runs": "pages/runs", "/compare": "episode/compare" };
+const FOLDERS = { __proto__: null, e: "episode/watch", embed: "episode/embed", players: "pages/player", tournaments: "pages/tournament" }; // by the first part of an address that has two
 const ICONS = { auto: "half", light: "sun", dark: "moon" };
 const PAGES = [["/custom", "Watch"], ["/lobby", "Episodes"], ["/leaderboard", "Leaderboard"], ["/studies", "Studies"], ["/runs", "Runs"]];
 // how a connection state is shown, where its own name will not do
@@ -68,7 +68,7 @@ async function route() {
   const name = folder ? readable(rest) && FOLDERS[folder] : VIEWS[pathname];
   for (const one of document.querySelectorAll("nav a")) set(one, "aria-current", one.pathname === pathname ? "page" : null);
   app.showGame();
-  const part = await app.need(name || "pages");
+  const part = await app.need(name || "pages/pages");
   if (location.pathname !== pathname) return;
   document.title = "kibitz";
   if (!part || !name) { // the old page must not stand under the new address
@@ -76,10 +76,10 @@ async function route() {
     main.replaceChildren(part ? part.noPage(pathname) : h("div.empty", null, h("h1", null, "The server is not responding"), h("button.primary", { onclick: () => location.reload() }, "Try again")));
     return;
   }
-  const node = document.createElement(`kibitz-${name}`);
+  const node = document.createElement(`kibitz-${name.split("/")[1]}`);
   const seq = new URLSearchParams(search).get("seq");
   Object.assign(node, { app, episode: episode || null, seq: seq === null ? null : Number(seq) || 0 });
-  if (name !== "watch") app.connection("gone");
+  if (name !== "episode/watch") app.connection("gone");
   app.shown = node;
   main.replaceChildren(node);
 }
@@ -93,7 +93,8 @@ document.addEventListener("click", (event) => {
 });
 addEventListener("popstate", route);
 
-document.querySelector("nav").append(...PAGES.map(([path, name]) => h("a", { href: path }, name)), yours);
+document.querySelector("nav").append(...PAGES.map(([path, name]) => h("a", { href: path }, name)));
+document.querySelector("nav").after(yours); // on a phone the row of pages is full
 
 let theme = document.documentElement.dataset.theme || "auto"; // set by theme.js
 const themeButton = button(ICONS[theme], "Theme", () => {
@@ -109,7 +110,7 @@ function showTheme() {
 const soundButton = button("mute", "Sound", toggleSound);
 async function toggleSound() {
   if (voice) voice = voice.hush();
-  else voice = await app.need("speech");
+  else voice = await app.need("stream/speech");
   try { localStorage.setItem("sound", voice ? "on" : ""); } catch { /* lasts for this page only */ }
   showSound();
 }
@@ -122,7 +123,7 @@ showTheme();
 showSound();
 document.querySelector("#tools").append(soundButton, themeButton);
 document.addEventListener("keydown", async (event) => {
-  if (event.key === "?" && !event.target.closest("input:not([type=radio], [type=range]), textarea, dialog")) (await app.need("keys"))?.openKeys();
+  if (event.key === "?" && !event.target.closest("input:not([type=radio], [type=range]), textarea, dialog")) (await app.need("parts/keys"))?.openKeys();
   if (event.key === "m" && !event.target.closest("input, select, textarea, dialog")) toggleSound();
 });
 try { if (localStorage.getItem("sound")) toggleSound(); } catch { /* no storage: sound is off */ }

@@ -21,7 +21,7 @@ export function chart(title, height, legend) {
 
   const fill = async () => {
     if (!more.open || !spec) return;
-    const { table } = await import("./table.js");
+    const { table } = await import("./parts/table.js");
     const rows = spec.rows();
     more.replaceChildren(more.firstChild, scroll(`${title}, table`, table(spec.head, rows.slice(-MAX_ROWS), rows.length > MAX_ROWS ? `The last ${MAX_ROWS} of ${rows.length} rows` : "")));
   };

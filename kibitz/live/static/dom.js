@@ -129,7 +129,7 @@ export async function ask(path, body) {
   const data = await answer.json().catch(() => ({}));
   if (answer.status === 401 && body === undefined) sessionStorage.setItem("private", "yes");
   const barred = answer.status === 401 || (answer.status === 403 && known);
-  if (barred && (await (await import("./token.js")).askToken(known, answer.status === 403 && data.error))) return ask(path, body);
+  if (barred && (await (await import("./parts/token.js")).askToken(known, answer.status === 403 && data.error))) return ask(path, body);
   const error = answer.ok ? "" : data.error || `The server answered ${answer.status}.`;
   return { ok: answer.ok, status: answer.status, data, error };
 }
@@ -177,11 +177,11 @@ export const scroll = (label, node, cls = "") => h("div", { class: `scroll ${cls
 export const heads = (names, left = []) =>
   h("thead", null, h("tr", null, names.map((name, i) => h("th", { scope: "col", class: left.includes(i) && "left" }, name))));
 
-// A player's name for people: `policy:runs/first-try` becomes "policy first-try".
+// A player's name for people: `policy:runs/first-try` becomes "policy first-try", `llm:auto` "model auto".
 export function called(player, mine) {
   if (player === "human") return mine ? "You" : "a person";
   const [, kind, rest] = player.match(/^([^:]*):?(?:.*\/)?(.*?)\/?$/s);
-  return rest ? `${kind} ${rest}` : kind;
+  return rest ? `${kind === "llm" ? "model" : kind} ${rest}` : kind;
 }
 
 // A name from code as people write it: `max_turns` becomes "max turns", or "Max turns" as a title.

@@ -15,9 +15,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from kibitz.core import interrupt
 from kibitz.core.errors import BadInput
-from kibitz.core.paths import named
+from kibitz.core.system import interrupt
+from kibitz.core.system.paths import named
 from kibitz.live.store.base import POSTGRES, StoreUnavailable, open_store, sqlite_path
 from kibitz.live.store.schema import SELECT_VERSION, TABLES, check_version
 from kibitz.live.store.sql import Store

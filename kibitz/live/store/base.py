@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from kibitz.core.errors import BadInput
-from kibitz.core.paths import named
+from kibitz.core.system.paths import named
 
 if TYPE_CHECKING:
     from kibitz.live.store.sql import Store

@@ -178,7 +178,8 @@ def _poster(client: object, headers: dict[str, str]) -> Callable[[str, bytes], h
     if isinstance(client, httpx.Client):
         return lambda url, body: client.post(url, content=body, headers=headers, timeout=REQUEST_SECONDS)
     if not isinstance(client, httpx.AsyncClient):
-        raise BadInput(f"http_client is a {type(client).__name__}; give an httpx.AsyncClient, an httpx.Client or none.")
+        kind = type(client).__name__
+        raise BadInput(f"http_client is of type {kind}; give an httpx.AsyncClient, an httpx.Client or none.")
     try:
         loop = asyncio.get_running_loop()
     except RuntimeError:

@@ -28,7 +28,7 @@ from typing import Any
 from fastapi import APIRouter, Response
 from fastapi.responses import FileResponse, JSONResponse
 
-from kibitz.core.paths import cache_folder, write_whole
+from kibitz.core.system.paths import cache_folder, write_whole
 from kibitz.live.public_text import public_text
 from kibitz.live.voice.opus import opus_of
 from kibitz.live.voice.speakers import Cartesia, ChosenSpeaker, Speaker, SpeechError, default_speaker

@@ -14,7 +14,7 @@ from typing import Any
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.frames import CloseCode, Frame
 
-from kibitz.live.http.stalled import DropsStalledReaders
+from kibitz.live.http.sockets.stalled import DropsStalledReaders
 from kibitz.live.stream.backlog import Backlog
 
 FAST = "kibitz.fast"  # key in the ASGI scope's extensions

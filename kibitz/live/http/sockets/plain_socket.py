@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
-from kibitz.live.http.client_address import UNKNOWN, limit_key
-from kibitz.live.http.stalled import DropsStalledReaders
+from kibitz.live.http.sockets.client_address import UNKNOWN, limit_key
+from kibitz.live.http.sockets.stalled import DropsStalledReaders
 from kibitz.live.stream.backlog import Backlog
 
 IDLE_SECONDS = 20.0  # without a complete request head

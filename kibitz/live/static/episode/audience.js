@@ -1,5 +1,5 @@
-// How many people watch an episode; asked for rarely, because nobody needs it to the second.
-import { ask, put } from "./dom.js";
+// How many people watch an episode; asked for rarely: a rough number is enough.
+import { ask, put } from "../dom.js";
 
 const ASK_MS = 15000;
 

@@ -1,9 +1,9 @@
 // An episode without the page around it: the score, the game's own drawing and the caption. Used where a game is shown
 // beside other things: on the home page, embedded in another site, next to the game that it was branched from.
-import { ask, badge, crest, h, put, seatClass, style, text } from "./dom.js";
-import { Feed } from "./feed.js";
-import { fetchGame, fresh, over, reduce } from "./reduce.js";
-import { Timeline } from "./timeline.js";
+import { ask, badge, crest, h, put, seatClass, style, text } from "../dom.js";
+import { Feed } from "../stream/feed.js";
+import { fetchGame, fresh, over, reduce } from "../stream/reduce.js";
+import { Timeline } from "../stream/timeline.js";
 
 await style(import.meta.url);
 

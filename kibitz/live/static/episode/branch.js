@@ -1,7 +1,7 @@
 // Continues from the position on the page with other players.
-import { ask, h, many, put } from "./dom.js";
-import { openDialog } from "./dialog.js";
-import { field } from "./form.js";
+import { ask, h, many, put } from "../dom.js";
+import { openDialog } from "../parts/dialog.js";
+import { field } from "../parts/form.js";
 import { goTo } from "./people.js";
 
 export async function openBranch(app, timeline) {

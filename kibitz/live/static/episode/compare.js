@@ -1,7 +1,8 @@
 // Two episodes side by side, such as a branch and the one that it left. One slider moves both.
-import { ask, badge, called, h, many, put, style, text } from "./dom.js";
+import { ask, badge, called, h, many, put, style, text } from "../dom.js";
 import { Board } from "./board.js";
-import { empty } from "./pages.js";
+import { empty } from "../pages/pages.js";
+import { over } from "../stream/reduce.js";
 
 await style(import.meta.url);
 
@@ -17,12 +18,13 @@ class Compare extends HTMLElement {
     this.slider = h("input.slider", { type: "range", min: 0, max: 1, value: 1, step: 1, "aria-label": "Turn of both games", oninput: () => this.go(Number(this.slider.value)) });
     this.where = h("output.num");
     this.first = h("p.strong");
+    this.about = h("p.dim", null, "Loading…");
+    this.parted = parted;
     this.boards = ids.map((id) => new Board(id, null, () => this.changed()));
     const titles = infos.map(({ episode_id: id, players, about }) => h("div.row", null, text("b", about.branched_from ? "Branch" : "Original"), ...players.flatMap((name, seat) => [badge(seat), text("span", called(name))]), h("span.gap"), h("a", { href: `/e/${id}` }, "Open")));
-    this.append(h("div.page.compare", null, h("h1", null, "Side by side"), h("p.dim", null, parted === undefined ? "Two games, turn by turn." : `Both games are the same for the first ${many(parted, "turn")}.`), this.first,
+    this.append(h("div.page.compare", null, h("h1", null, "Side by side"), this.about, this.first,
       h("div.row", null, h("button", { onclick: () => this.go(Number(this.slider.value) - 1) }, "Back"), this.slider, h("button", { onclick: () => this.go(Number(this.slider.value) + 1) }, "Next"), this.where),
       h("div.boards", null, this.boards.map((board, i) => h("section.card", { "aria-label": i ? "Second game" : "First game" }, titles[i], board.node)))));
-    this.parted = parted;
     this.at = parted ?? null; // shown first: where they part
   }
 
@@ -34,8 +36,15 @@ class Compare extends HTMLElement {
   async go(turn) {
     this.at = Math.max(0, Math.min(turn, Number(this.slider.max)));
     this.slider.value = this.at;
-    put(this.where, `turn ${this.at} of ${this.slider.max}`);
+    this.tell();
     await Promise.all(this.boards.map((board) => board.turn(this.at)));
+  }
+
+  // where both games stand, and for how long they are the same, in the game's own units
+  tell() {
+    const { unit = "turn" } = this.boards[0].timeline.live.adapter || {};
+    put(this.where, `${unit} ${this.slider.value} of ${this.slider.max}`);
+    put(this.about, this.parted === undefined ? `Two games, ${unit} by ${unit}.` : `Both games are the same for the first ${many(this.parted, unit)}.`);
   }
 
   changed() {
@@ -44,15 +53,17 @@ class Compare extends HTMLElement {
     if (Number(this.slider.max) !== longest) {
       this.slider.max = longest;
       this.slider.value = this.at ?? longest;
-      put(this.where, `turn ${this.slider.value} of ${longest}`);
     }
+    this.tell();
     const [one, other] = lives.map((live) => live.turns);
     const apart = one.find((entry, i) => other[i] && JSON.stringify(entry.acts) !== JSON.stringify(other[i].acts));
-    if (!apart || lives[0].game !== lives[1].game) return;
+    if (lives[0].game !== lives[1].game) return;
+    if (!apart && one.length === other.length && lives.every(over)) put(this.first, "No turn differs.");
+    if (!apart) return;
     const { unit, chosen } = lives[0].adapter;
     const said = (entry) => `“${chosen?.(entry) || entry.text || entry.decisions.map((decision) => decision.text).join(" v ")}”`;
     put(this.first, `First difference, ${unit} ${apart.label}: ${said(apart)} against ${said(other[one.indexOf(apart)])}`);
-    if (!this.moved && this.at !== null && lives.every((live) => live.turn + 1 > this.at)) { this.moved = true; this.go(this.at + 1); }
+    if (!this.moved && this.at !== null) { this.moved = true; this.go(apart.turn + 1); }
   }
 }
 

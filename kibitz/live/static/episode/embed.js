@@ -1,7 +1,7 @@
 // One episode in a small frame of another site, without the page around it. It shows what every watcher may see.
-import { button, h, icon, put } from "./dom.js";
+import { button, h, icon, put } from "../dom.js";
 import { Board } from "./board.js";
-import { Replay } from "./replay.js";
+import { Replay } from "../stream/replay.js";
 
 class Embed extends HTMLElement {
   connectedCallback() {

@@ -1,5 +1,5 @@
 // The card at the end: the verdict, the turning point, another game with the same players.
-import { ask, h, style, text } from "./dom.js";
+import { ask, h, style, text } from "../dom.js";
 
 await style(import.meta.url);
 
@@ -16,7 +16,7 @@ export function endCard(app, state, go) {
     button.disabled = true;
     const request = { game, players: swapped ? [...players].reverse() : players, options: about.options || {}, enable_tts: about.speech ?? true, adviser: swapped ? null : about.adviser ?? null };
     if (about.eval_pack_id) request.eval_pack_id = about.eval_pack_id;
-    await (await app.need("start"))?.launch(app, request, trouble);
+    await (await app.need("pages/start"))?.launch(app, request, trouble);
     button.disabled = false;
   };
   const close = ({ currentTarget }) => { currentTarget.closest(".endcard").hidden = true; };

@@ -2,8 +2,8 @@
 //
 // A list of two is taken for one value per seat and becomes two columns; a list of equal records becomes a table;
 // everything else is shown under its own name. Values that changed with the last turn are bold.
-import { badge, capital, card, h, heads, moment, put, scroll, seatClass, style, text, words } from "./dom.js";
-import { chart, key, line, ticks } from "./chart.js";
+import { badge, capital, card, h, heads, moment, put, scroll, seatClass, style, text, words } from "../dom.js";
+import { chart, key, line, ticks } from "../chart.js";
 
 style(import.meta.url);
 

@@ -2,9 +2,9 @@
 //
 // A private `turn.requested` event opens a turn and the seat's decision closes it (reduce.js keeps the open one as
 // `asked`), so the seat needs nothing but the events that the page receives anyway, after a reload too.
-import { ask, capital, h, put, style, text, words } from "./dom.js";
-import { field } from "./form.js";
-import { over } from "./reduce.js";
+import { ask, capital, h, put, style, text, words } from "../dom.js";
+import { field } from "../parts/form.js";
+import { over } from "../stream/reduce.js";
 
 await style(import.meta.url);
 
@@ -30,7 +30,7 @@ export class Seat {
 
   // 1 to 9 choose what is marked with that number, H takes the hint, Enter presses the main button
   key(event) {
-    if (event.ctrlKey || event.metaKey || event.altKey || `${this.turn?.turn}` !== this.drawn || document.querySelector("dialog[open]")) return;
+    if (event.ctrlKey || event.metaKey || event.altKey || !this.turn || `${this.turn.turn}` !== this.drawn || document.querySelector("dialog[open]")) return;
     if (event.target.closest("select, textarea, input:not([type=radio])")) return;
     if (event.key === "h" && !this.hint.hidden) this.takeHint();
     else if (event.key === "Enter" && !event.target.closest("button, a, summary")) this.body.querySelector(".primary")?.click();
@@ -44,7 +44,8 @@ export class Seat {
   }
 
   takeHint() {
-    this.fill?.(this.asked.hint.act);
+    if (!this.turn?.hint) return; // the last turn's
+    this.fill?.(this.turn.hint.act);
     this.body.querySelector(".hinted, .primary")?.focus({ preventScroll: true });
   }
 
@@ -94,13 +95,12 @@ export class Seat {
     this.count();
     if (stamp === this.drawn) return;
     this.drawn = stamp;
-    const hint = asked?.hint;
+    if (!asked) return; // the last form stays, inert, so that nothing moves before the next turn
+    const { hint } = asked;
     put(this.hint, hint ? `✦ Your adviser: ${live.adapter.actText?.(hint.act, live, asked.seat) || hint.text || hint}${hint.reason ? `. ${hint.reason}` : ""}` : "");
     this.hint.hidden = !hint;
-    put(this.view, asked?.view_text);
-    this.fill = null;
+    put(this.view, asked.view_text);
     this.body.replaceChildren();
-    if (!asked) return;
     const send = (act) => this.send(act);
     const form = live.adapter.form ? live.adapter.form(asked, live, asked.seat, send) : this.choices(asked, live, send);
     this.fill = form.fill; // enters an act, such as the hint's

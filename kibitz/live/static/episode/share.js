@@ -1,6 +1,6 @@
 // Shares a moment: its link, its card as a picture, and the code that shows the game on another site.
-import { ask, copy, h, put, signed, style, text } from "./dom.js";
-import { openDialog } from "./dialog.js";
+import { ask, copy, h, put, signed, style, text } from "../dom.js";
+import { openDialog } from "../parts/dialog.js";
 
 await style(import.meta.url);
 
@@ -18,7 +18,7 @@ export async function openShare(id, seq) {
     h("div.row", null, h("h2", null, "Share this moment"), h("span.gap"), h("button.ghost", { "aria-label": "Close", onclick: () => dialog.close() }, "✕")), card,
     ...copied("Link", link), ...(data.embed ? copied("Code for another site", frame) : []),
     h("div.row", null, h("button.primary", { onclick: () => save(picture, `kibitz-${id}-${seq}.png`) }, "Save the picture")),
-    h("p.dim.small", null, "Card, link and frame show what every watcher may see: never a seat's private values during a game."),
+    h("p.dim.small", null, "Card, link and frame show what every watcher may see: no private values while a person plays."),
   ]);
 }
 

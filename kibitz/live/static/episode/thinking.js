@@ -1,12 +1,12 @@
 // While a player is being asked: its seat shows it with the seconds, and a model's words as they come.
-import { h, put, signed } from "./dom.js";
+import { h, put, signed } from "../dom.js";
 
 const TICK_MS = 500;
 const FIRST_MS = 700; // a bot that answers at once is not announced
 
 export class Thinking {
   constructor(timeline) {
-    Object.assign(this, { timeline, spots: [h("span.thinks.num"), h("span.thinks.num")], words: h("p.words", { hidden: true, "aria-live": "off" }), since: 0, of: "", reader: null });
+    Object.assign(this, { timeline, spots: [0, 1].map(() => h("span.thinks.num", { hidden: true }, h("span.wideonly"), h("span"))), words: h("p.words", { hidden: true, "aria-live": "off" }), since: 0, of: "", reader: null });
     this.ticker = setInterval(() => this.draw(), TICK_MS);
   }
 
@@ -23,7 +23,12 @@ export class Thinking {
       if (asked && String(live.players[asked.seat]).startsWith("llm:")) this.listen(asked, now);
     }
     const waited = performance.now() - this.since;
-    this.spots.forEach((spot, seat) => put(spot, asked?.seat === seat && waited > FIRST_MS ? `${live.players[seat] === "human" ? "choosing" : "thinking"} · ${Math.floor(waited / 1000)} s` : ""));
+    this.spots.forEach((spot, seat) => {
+      spot.hidden = asked?.seat !== seat || waited <= FIRST_MS;
+      if (spot.hidden) return;
+      put(spot.firstChild, live.players[seat] === "human" ? "choosing · " : "thinking · "); // a phone has no room for it
+      put(spot.lastChild, `${Math.floor(waited / 1000)} s`);
+    });
   }
 
   // The server streams what the model has written, if the table is open; 404 if it may not or cannot.

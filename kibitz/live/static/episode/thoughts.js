@@ -1,6 +1,6 @@
 // What a player thought: its reason, its tool calls, hints, fallbacks and what the answer cost.
-import { badge, called, h, text } from "./dom.js";
-import { costOf } from "./reduce.js";
+import { badge, called, h, text } from "../dom.js";
+import { costOf } from "../stream/reduce.js";
 
 const cost = ({ usage, latency }) => {
   const { tokens, money } = costOf(usage);
@@ -29,21 +29,22 @@ const note = (cls, one, words, spent, mine) => h("div", { class: `note ${cls}` }
 // in the list of turns: only what went wrong
 export const warnings = (entry, mine) => entry.decisions.filter((one) => one.fallback).map((one) => h("div.note", null, badge(one.seat), fallen(one, one.seat === mine)));
 
-export function thoughts(entry, mine) {
+// `inWords(one)` is how a game's page puts an act, because its text is written for models
+export function thoughts(entry, mine, inWords = ({ text: line }) => line) {
   const calls = entry.decisions.flatMap((one) => (isModel(one) ? one.calls.map((call) => [one.seat, call]) : []));
-  return [...entry.hints.map(hintNote), ...entry.decisions.map((one) => thought(one, mine)).filter(Boolean),
+  return [...entry.hints.map((one) => hintNote(one, inWords)), ...entry.decisions.map((one) => thought(one, mine, inWords)).filter(Boolean),
     calls.length > 0 && h("ul.calls", { "aria-label": "Tool calls" }, calls.map(([seat, call]) => h("li", null, badge(seat), " ", h("code", null, `${call.tool}(${Object.entries(call.arguments || {}).map(([k, v]) => `${k}=${JSON.stringify(v)}`).join(", ")})`))))].filter(Boolean);
 }
 
 const isModel = ({ source }) => String(source).startsWith("llm:");
 export const hasThoughts = (entry) => entry.hints.length > 0 || entry.decisions.some((one) => one.reason || one.fallback || isModel(one));
 
-function hintNote(hint) {
+function hintNote(hint, inWords) {
   const sure = hint.confidence === null || hint.confidence === undefined ? "" : ` (${Math.round(hint.confidence * 100)}% sure)`;
-  return note("hint", hint, hint.text ? `Hint: ${hint.text}${sure}` : "A hint, private to this seat until the end", [called(hint.source), cost(hint)].filter(Boolean).join(" · "));
+  return note("hint", hint, hint.text ? `Hint: ${inWords(hint)}${sure}` : "A hint, private to this seat until the end", [called(hint.source), cost(hint)].filter(Boolean).join(" · "));
 }
 
-function thought(one, mine) {
+function thought(one, mine, inWords) {
   if (!one.reason && !one.fallback && !isModel(one)) return null;
-  return note("", one, [h("b", null, called(one.source, one.seat === mine)), " ", text("span", one.text)], cost(one), one.seat === mine);
+  return note("", one, [h("b", null, `${called(one.source, one.seat === mine)}:`), " ", text("span", inWords(one))], cost(one), one.seat === mine);
 }

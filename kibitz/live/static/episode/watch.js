@@ -1,14 +1,14 @@
 // One episode, live or replayed: score line, the game's own drawing, the list of turns, the replay bar.
 // chart.js is imported here, although only games use it, so that it is fetched with everything else.
-import "./chart.js";
-import { ask, badge, dropSeat, h, icon, keptSeat, list, many, moment, put, seatClass, set, style, text } from "./dom.js";
-import { Feed } from "./feed.js";
-import { over } from "./reduce.js";
-import { Replay } from "./replay.js";
-import { tabCard } from "./tabs.js";
+import "../chart.js";
+import { ask, badge, dropSeat, h, icon, keptSeat, list, many, moment, put, seatClass, set, style, text } from "../dom.js";
+import { Feed } from "../stream/feed.js";
+import { over } from "../stream/reduce.js";
+import { Replay } from "../stream/replay.js";
+import { tabCard } from "../parts/tabs.js";
 import { hasThoughts, thoughts, warnings } from "./thoughts.js";
 import { Thinking } from "./thinking.js";
-import { Timeline } from "./timeline.js";
+import { Timeline } from "../stream/timeline.js";
 
 style(import.meta.url); // not awaited: the connection opens meanwhile
 
@@ -24,7 +24,7 @@ class Watch extends HTMLElement {
     this.log = h("div.sr", { role: "log", "aria-live": "polite", "aria-label": "Commentary" });
     this.place = h("div.place", null, h("p.wait.dim", null, "Connecting…"));
     this.append(this.place, this.log);
-    if (this.token) this.app.need("seat");
+    if (this.token) this.app.need("episode/seat");
     if (this.episode) this.check();
     this.connect();
   }
@@ -39,7 +39,7 @@ class Watch extends HTMLElement {
     if (status !== 404 && status !== 422) return;
     this.feed.close();
     this.app.connection("gone");
-    this.place.replaceChildren((await this.app.need("pages")).noEpisode(this.episode));
+    this.place.replaceChildren((await this.app.need("pages/pages")).noEpisode(this.episode));
   }
 
   connect() {
@@ -62,7 +62,7 @@ class Watch extends HTMLElement {
   async showHome() {
     if (this.home) return;
     this.home = true;
-    const start = await this.app.need("start");
+    const start = await this.app.need("pages/start");
     if (!start) this.home = false;
     else if (this.home) this.place.replaceChildren(start.home(this.app));
   }
@@ -91,14 +91,14 @@ class Watch extends HTMLElement {
     this.home = false;
     const timeline = new Timeline(id, this.token);
     Object.assign(this, { timeline, draw: null, from: null, lastLine: 0, revealed: false, thinking: false, filter: null });
-    this.replay = new Replay(timeline, { say: (text) => this.app.toast(text), speak: (url) => this.app.speak(url), share: async (...moment) => (await this.app.need("share"))?.openShare(...moment), branch: async () => (await this.app.need("branch"))?.openBranch(this.app, timeline) });
+    this.replay = new Replay(timeline, { say: (text) => this.app.toast(text), speak: (url) => this.app.speak(url), share: async (...moment) => (await this.app.need("episode/share"))?.openShare(...moment), branch: async () => (await this.app.need("episode/branch"))?.openBranch(this.app, timeline) });
     timeline.onchange = () => this.paint();
     timeline.onevent = (event) => this.heard(event);
     this.score = h("div.card.score", { role: "group", "aria-label": "Score" });
     this.caption = h("p.caption");
     this.meta = h("div.meta");
     this.crowd = h("span.dim.num");
-    this.app.need("audience").then((part) => part?.audience(this.crowd, id, () => this.timeline === timeline && this.isConnected && timeline.live.status !== "ended" && timeline.live.status !== "failed"));
+    this.app.need("episode/audience").then((part) => part?.audience(this.crowd, id, () => this.timeline === timeline && this.isConnected && timeline.live.status !== "ended" && timeline.live.status !== "failed"));
     this.stage = h("div.stage");
     this.turns = h("ol.turns");
     this.scroller = h("div.scroller", null, this.turns);
@@ -111,13 +111,16 @@ class Watch extends HTMLElement {
     this.tabs = tabCard("About this episode");
     this.column = h("div.col.three", null, this.tabs.node);
     this.end = h("div.endcard", { hidden: true });
+    this.tabs.node.hidden = Boolean(this.token); // until the seat has its place above them
+    document.body.classList.toggle("seated", Boolean(this.token)); // the seat itself loads later
     if (this.token) this.sit(timeline);
     this.top = h("div.top", null, this.meta, this.score);
     this.place.replaceChildren(h("div.match", null, this.top, this.stage, this.replay.node));
   }
 
   async sit(timeline) {
-    const seat = await this.app.need("seat");
+    const seat = await this.app.need("episode/seat");
+    this.tabs.node.hidden = false;
     if (!seat || timeline !== this.timeline || !this.isConnected) return;
     this.chair = new seat.Seat(timeline, this.token, (seq) => seq > this.feed.caught);
     this.column.prepend(this.chair.node);
@@ -167,7 +170,8 @@ class Watch extends HTMLElement {
       timeline.seek(seq);
       return;
     }
-    if (!state.game) return;
+    const arriving = this.wanted !== null && this.wanted <= this.feed.caught;
+    if (!state.game || arriving || (state === timeline.live && !timeline.following)) return; // the moment, not the way to it
     if (!this.draw) {
       this.lay(state);
       document.title = `${state.names.join(" v ")} · kibitz`;
@@ -220,7 +224,7 @@ class Watch extends HTMLElement {
     const stamp = over(state) ? moment(state) : "";
     if (stamp === this.endStamp) return;
     this.endStamp = stamp;
-    const part = stamp && (await this.app.need("end"));
+    const part = stamp && (await this.app.need("episode/end"));
     if (this.endStamp !== stamp) return;
     this.end.replaceChildren(...(part ? part.endCard(this.app, state, (seq) => this.replay.go(seq)) : []));
     this.end.hidden = !part;
@@ -261,9 +265,9 @@ class Watch extends HTMLElement {
     const facts = [about.eval_pack_id && about.eval_pack_id !== "default" && `${about.eval_pack_id} pack`, about.open && Object.values(state.private).some((own) => Object.keys(own).length) && "both hands shown", spent.tokens && `${spent.tokens.toLocaleString()} tokens`, spent.money && `$${spent.money.toFixed(4)}`, spent.fallbacks && many(spent.fallbacks, "fallback")].filter(Boolean);
     const from = about.branched_from;
     const origin = from?.episode_id || from;
-    this.meta.replaceChildren(...[h("span", { class: `status ${live.status}` }, words), text("span.title", state.adapter.title), h("span.dim", null, facts.join(" · ")),
+    this.meta.replaceChildren(...[h("span", { class: `status ${live.status}` }, words), text("span.title", state.adapter.title), h("span.dim.facts", null, facts.map((one, i) => text("span", i ? `· ${one}` : one))),
       origin && h("a", { href: `/compare?a=${origin}&b=${state.id}` }, "compare with the original"), this.crowd, h("span.gap"),
-      live.status === "running" ? (this.token || sessionStorage.getItem(`started:${live.id}`)) && h("button.stop", { onclick: () => this.stop() }, icon("stop"), "Stop") : h("button.primary", { onclick: async () => (await this.app.need("start"))?.openStart(this.app) }, "New episode")].filter(Boolean));
+      live.status === "running" ? (this.token || sessionStorage.getItem(`started:${live.id}`)) && h("button.stop", { onclick: () => this.stop() }, icon("stop"), "Stop") : h("button.primary", { onclick: async () => (await this.app.need("pages/start"))?.openStart(this.app) }, "New episode")].filter(Boolean));
   }
 
   async stop() {
@@ -345,7 +349,7 @@ class Watch extends HTMLElement {
     const go = h("button.at.num", { title: "Go to this moment", "aria-label": `Go to ${adapter.unit} ${entry.label}`, tabindex: -1, onclick: () => this.replay.go(entry.seq) }, entry.label);
     if (this.thinking) {
       node.className = "turn";
-      return node.replaceChildren(h("div.mark", null, go), h("div.body", null, thoughts(entry, mine)));
+      return node.replaceChildren(h("div.mark", null, go), h("div.body", null, thoughts(entry, mine, adapter.inWords && ((one) => adapter.inWords(one, state, entry)))));
     }
     const said = adapter.say?.(entry, state);
     node.className = `turn ${entry.kind}${entry.over ? " over" : ""}${said ? ` by${entry.seat}` : ""}`;

@@ -1,6 +1,6 @@
 // A learning curve as a chart.
-import { many, s, words } from "./dom.js";
-import { line, ticks } from "./chart.js";
+import { many, s, words } from "../dom.js";
+import { line, ticks } from "../chart.js";
 import { tidy } from "./pages.js";
 
 const MEASURES = ["share_of_ceiling", "win_share", "return_mean"];
@@ -21,7 +21,7 @@ export function curveSpec(name, points) {
   const low = lowest < 0 ? lowest : Math.max(0, Math.floor((lowest - 0.05) * 10) / 10);
   const short = (v) => (v >= 1e6 ? `${v / 1e6}M` : v >= 1e3 ? `${v / 1e3}k` : String(v));
   return {
-    x: [0, end], y: [low, top], xt: ticks(end).map((v) => [v, short(v)]), yt: ticks(top, 5, low).map((v) => [v, String(v)]),
+    x: [0, end], y: [low, top], xt: ticks(end).map((v, i, all) => [v, `${short(v)}${i + 1 === all.length ? " steps" : ""}`]), yt: ticks(top, 5, low).map((v) => [v, String(v)]),
     label: xy.length ? `${words(measure)} of ${name}: ${tidy(xy[0][1])} at the start, ${tidy(xy[xy.length - 1][1])} after ${many(end, "step")}.` : "No points yet.",
     head: ["Step", words(measure)], rows: () => xy.map(([x, y]) => [x.toLocaleString(), tidy(y)]),
     draw: (px, py, size) => (xy.length ? [seeds.length > 1 ? each.map((one) => line(one, px, py, "line thin")) : [], line(xy, px, py, "line seat0"), label(px(end), py(xy[xy.length - 1][1]), tidy(xy[xy.length - 1][1]), size, words(measure))].flat() : []),
@@ -30,5 +30,5 @@ export function curveSpec(name, points) {
 
 const label = (x, y, text, size, measure) => [
   s("text.value", { x: x - 4, y: y > 30 ? y - 8 : y + 18, "text-anchor": "end" }, text),
-  s("text.axis", { x: size.left + 6, y: size.top + 8 }, `↑ ${measure}`),
+  s("text.axis", { x: size.left + 6, y: size.top + 16 }, `↑ ${measure}`),
 ];

@@ -1,10 +1,10 @@
 // The lobby: recent episodes, newest first.
-import { ask, badge, called, h, put, s, style, text, words } from "./dom.js";
+import { ask, badge, called, h, put, s, style, text, words } from "../dom.js";
 import { ago, empty } from "./pages.js";
 
 await style(import.meta.url);
 
-const STATUS = { running: "in play", ended: "finished", failed: "stopped", interrupted: "interrupted" };
+export const STATUS = { running: "in play", ended: "finished", failed: "stopped", interrupted: "interrupted" };
 
 const PLACES = { driver: " · played elsewhere", import: " · imported" };
 
@@ -38,8 +38,8 @@ const query = (asked) => new URLSearchParams(Object.entries({ ...asked, outline:
 const FOLLOW_MS = 3000; // between two looks at the games in play
 
 // A list with a button for the next page. It loads its first page itself unless `first`, an answer of `ask`, has it. Games
-// in play are followed where they stand, while the page is visible; `onrows` gets the newest rows, too.
-export function episodeList(filter, first, onrows = () => {}) {
+// in play are followed where they stand, while the page is visible; `onnews` gets the server's newest answer, too.
+export function episodeList(filter, first, onnews = () => {}) {
   const items = h("ul.episodes");
   const more = h("button.more", { hidden: true }, "More");
   let next = null;
@@ -62,12 +62,13 @@ export function episodeList(filter, first, onrows = () => {}) {
   let timer = 0;
   const follow = async () => {
     if (!root.isConnected) return;
-    const { ok, data } = document.hidden ? {} : await ask(`/episodes?${query({ ...filter, status: "" })}`); // those that have ended, too
+    const answer = document.hidden ? {} : await ask(`/episodes?${query({ ...filter, status: "" })}`); // those that have ended, too
+    const { ok, data } = answer;
     for (const one of ok ? data.episodes : []) {
       live.get(one.episode_id)?.firstChild.replaceChildren(...episodeRow(one).firstChild.childNodes); // the link itself keeps the focus
       if (one.status !== "running") live.delete(one.episode_id);
     }
-    if (ok) onrows(data.episodes);
+    if (ok) onnews(answer);
     timer = live.size ? setTimeout(follow, FOLLOW_MS) : 0;
   };
   const load = async () => {

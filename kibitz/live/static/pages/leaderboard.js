@@ -1,9 +1,9 @@
 // Each player's record, by game, and tournaments with their ratings.
-import { ask, h, scroll, text, words } from "./dom.js";
+import { ask, capital, h, scroll, text, words } from "../dom.js";
 import { between, percent, whole } from "./figures.js";
 import { empty } from "./pages.js";
 import { playerLink } from "./tournament.js";
-import { table } from "./table.js";
+import { table } from "../parts/table.js";
 
 const BEST = 5; // players of a tournament
 
@@ -23,8 +23,8 @@ class Leaderboard extends HTMLElement {
       // all figures of a column have the same number of decimals
       const whole = (key) => mine.every((one) => one[key] === null || Number.isInteger(one[key]));
       const figure = (key, value) => (typeof value === "number" && !whole(key) ? value.toFixed(2) : value ?? "–");
-      return h("section.card", { "aria-label": words(game) }, h("h2", null, `${words(game)}: averages of casual games`),
-        scroll(`${words(game)} table`, table(["", "Player", ...keys.map(words)], mine.map((one, i) => [one.episodes ? i + 1 : "–", playerLink(one.player), ...keys.map((key) => figure(key, one[key]))]), "", [1])));
+      return h("section.card", { "aria-label": words(game) }, h("h2", null, `${capital(words(game))}: averages of casual games`),
+        scroll(`${words(game)} table`, table(["", "Player", ...keys.map((key) => capital(words(key)))], mine.map((one, i) => [one.episodes ? i + 1 : "–", playerLink(one.player), ...keys.map((key) => figure(key, one[key]))]), "", [1])));
     }), h("p.dim.small", null, "Averages over recorded games. Opponents differ, so this is not a rating. A game does not count for a player if the fallback played most of its turns. A game played elsewhere counts once a replay has confirmed its result."));
   }
 }

@@ -1,5 +1,5 @@
 // Shared by the pages other than the match.
-import { h, many, style, text } from "./dom.js";
+import { h, many, style, text } from "../dom.js";
 
 await style(import.meta.url);
 

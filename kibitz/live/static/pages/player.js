@@ -1,9 +1,9 @@
 // One player: who it is, its ratings, its record against each opponent, its recent games.
-import { ask, called, capital, h, many, scroll, style, styled, text, words } from "./dom.js";
+import { ask, called, capital, h, many, scroll, style, styled, text, words } from "../dom.js";
 import { episodeList } from "./episodes.js";
 import { ago, empty } from "./pages.js";
 import { between, percent, whole } from "./figures.js";
-import { table } from "./table.js";
+import { table } from "../parts/table.js";
 
 style(import.meta.url);
 await styled();
@@ -24,15 +24,15 @@ class Player extends HTMLElement {
     const played = opponents.reduce((sum, one) => sum + one.episodes + one.fallback_episodes, 0);
     if (!played && !ratings.length && !data.kind && !games.data.episodes?.length) return page.replaceChildren(empty("Player not found", `No game and no tournament on this server names ${name}.`, h("a.primary", { href: "/leaderboard" }, "See the leaderboard")));
     const curve = run?.curve?.length ? await this.curve(run) : null;
+    const about = [data.about, data.why && `Cannot play here: ${data.why}`].filter(Boolean).join(" · ") || (called(name) === name ? "" : `Recorded as ${name}.`);
     return page.replaceChildren(h("div.row", null, text("h1", capital(called(name))), h("span.tag", null, KINDS[data.kind] || data.kind || "Player")),
-      h("p.dim", null, [data.about, data.why && `Cannot play here: ${data.why}`].filter(Boolean).join(" · ") || `Recorded as ${name}.`),
-      ...[ratings.length && ratingCard(ratings), opponents.length && recordCard(opponents, games.data.episodes || [], name), curve].filter(Boolean),
+      ...[about && text("p.dim", about), ratings.length && ratingCard(ratings), opponents.length && recordCard(opponents, games.data.episodes || [], name), curve].filter(Boolean),
       h("section.card", { "aria-label": "Recent games" }, h("h2", null, "Recent games"), episodeList({ player: name, limit: FORM }, games)));
   }
 
   // the learning curve of a trained policy
   async curve(run) {
-    const [{ chart }, { curveSpec }] = await Promise.all([import("./chart.js"), import("./curve.js")]);
+    const [{ chart }, { curveSpec }] = await Promise.all([import("../chart.js"), import("./curve.js")]);
     const picture = chart("Learning curve", 240);
     picture.draw(curveSpec(run.name, run.curve));
     return h("section.card", { "aria-label": "Learning curve" }, picture.node, h("p.dim.small", null, `Run ${run.name}, seed ${run.seed ?? 0}`));
@@ -60,7 +60,7 @@ function recordCard(opponents, games, name) {
   return h("section.card", { "aria-label": "Record" }, h("h2", null, "Head to head, in casual games"),
     form.length > 1 && h("p", null, "Form: ", h("span.form.num", { role: "img", "aria-label": `The last ${many(form.length, "game")}, newest first: ${form.map((x) => ({ "+": "ahead", "=": "level", "–": "behind" })[x]).join(", ")}` }, form.join(" "))),
     scroll("Head to head", table(["Opponent", "Game", "Games", "Ahead", "Level", "Behind", "Mean return", "Fallback"], opponents.map(row), "", [0, 1])),
-    h("p.dim.small", null, `${many(total, "game")} ${total === 1 ? "counts" : "count"}. Ahead means a higher return than the opponent's, which in a negotiation has points of its own. These are averages of casual games, not a rating. Games mostly played by the fallback count apart.`));
+    h("p.dim.small", null, `${total ? `Over ${many(total, "game")}` : "No game counts yet"}. Ahead means a higher return than the opponent's; where both can gain, the return says more. These are averages of casual games, not a rating. Games mostly played by the fallback count apart.`));
 }
 
 customElements.define("kibitz-player", Player);

@@ -1,7 +1,7 @@
 // Training runs with their learning curves.
-import { ask, h, many, put, style, styled, text, words } from "./dom.js";
+import { ask, h, many, put, style, styled, text, words } from "../dom.js";
 import { ago, empty } from "./pages.js";
-import { chart } from "./chart.js";
+import { chart } from "../chart.js";
 import { curveSpec } from "./curve.js";
 
 style(import.meta.url);

@@ -1,10 +1,10 @@
 // The start panel: the game, its players and its options. The server describes every game; nothing here knows one.
-import { ask, called, capital, h, many, style, text, words } from "./dom.js";
+import { ask, called, capital, h, many, style, text, words } from "../dom.js";
 import { recent } from "./episodes.js";
-import { openDialog } from "./dialog.js";
-import { field } from "./form.js";
+import { openDialog } from "../parts/dialog.js";
+import { field } from "../parts/form.js";
 import { ago } from "./pages.js";
-import { goTo } from "./people.js";
+import { goTo } from "../episode/people.js";
 
 await style(import.meta.url);
 

@@ -1,5 +1,5 @@
 // Reports of studies and tournaments; each opens as a page of its own.
-import { ask, h, many, signed, text } from "./dom.js";
+import { ask, h, many, signed, text } from "../dom.js";
 import { ago, empty } from "./pages.js";
 
 class Studies extends HTMLElement {
@@ -18,7 +18,7 @@ function reportCard(report) {
     h("h3", null, h("a", { href: signed(`/reports/${encodeURIComponent(report.name)}.html`) }, report.title)),
     text("p.dim.small", `${report.name} · ${ago(report.changed)}`), text("p", report.summary),
     shown.length ? h("ul.small", null, shown.map((verdict) => text("li", verdict.text))) : null,
-    rest ? text("p.dim.small", `Nothing was shown in ${rest} of ${many(report.verdicts.length, "verdict")}.`) : null);
+    rest ? text("p.dim.small", `No difference was shown in ${rest} of ${many(report.verdicts.length, "comparison")}.`) : null);
 }
 
 customElements.define("kibitz-studies", Studies);

@@ -1,8 +1,8 @@
 // One tournament: ratings, then who won how much against whom; both best first.
-import { ask, called, h, many, scroll, signed, text, words } from "./dom.js";
+import { ask, called, capital, h, many, scroll, signed, text, words } from "../dom.js";
 import { between, percent, whole } from "./figures.js";
 import { ago, empty } from "./pages.js";
-import { table } from "./table.js";
+import { table } from "../parts/table.js";
 
 class Tournament extends HTMLElement {
   async connectedCallback() {
@@ -28,7 +28,7 @@ function parts(one) {
   ]);
   const record = (row, column) => (row === column ? "" : percent(one.matrix[row]?.[column]?.win_share ?? null));
   return [
-    h("p.dim", null, `${words(one.game)}: ${many(one.episodes, "game")} of every pairing, ${one.pack ? `pack ${one.pack}` : `seed ${one.seed}`}, ${ago(one.changed)}.${one.unfinished ? ` Unfinished, because ${one.unfinished}.` : ""}`),
+    h("p.dim", null, `${capital(words(one.game))}: ${many(one.episodes, "game")} of every pairing, ${one.pack ? `pack ${one.pack}` : `seed ${one.seed}`}, ${ago(one.changed)}.${one.unfinished ? ` Unfinished, because ${one.unfinished}.` : ""}`),
     h("section.card", { "aria-label": "Ratings" }, h("h2", null, "Ratings"), scroll("Ratings", table(head, lines, "", [1])), one.players.every((player) => player.rated) ? "" : h("p.dim.small", null, "Players whose turns the fallback mostly played are not rated.")),
     h("section.card", { "aria-label": "Head to head" }, h("h2", null, "Head to head"), scroll("Head to head", table(["Won by", ...names.map((name) => `against ${called(name)}`)], names.map((row) => [called(row), ...names.map((column) => record(row, column))]), "", [0]))),
     h("p", null, h("a", { href: signed(`/reports/${encodeURIComponent(one.name)}.html`) }, "The whole report")),

@@ -1,5 +1,5 @@
 // Dialogs.
-import { h, style } from "./dom.js";
+import { h, style } from "../dom.js";
 
 await style(import.meta.url);
 

@@ -1,5 +1,5 @@
 // Fields of a form.
-import { h, style, text } from "./dom.js";
+import { h, style, text } from "../dom.js";
 
 await style(import.meta.url);
 

@@ -1,5 +1,5 @@
 // The dialog with all keys.
-import { h } from "./dom.js";
+import { h } from "../dom.js";
 import { openDialog } from "./dialog.js";
 
 const KEYS = [

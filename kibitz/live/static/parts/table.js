@@ -1,5 +1,5 @@
 // A table of figures.
-import { h, heads } from "./dom.js";
+import { h, heads } from "../dom.js";
 
 // A cell is text, a figure or a node. Columns listed in `left` hold words; the others hold figures.
 export function table(head, rows, caption, left = []) {

@@ -1,5 +1,5 @@
 // A card with tabs. The row of tabs is one tab stop; the arrow keys move inside it.
-import { h, put, set } from "./dom.js";
+import { h, put, set } from "../dom.js";
 
 export function tabCard(label) {
   const row = h("div.tabs", { role: "tablist", "aria-label": label });

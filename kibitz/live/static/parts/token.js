@@ -1,5 +1,5 @@
 // Asks for the token that a server reachable by others requires for every change.
-import { h } from "./dom.js";
+import { h } from "../dom.js";
 import { openDialog } from "./dialog.js";
 
 let open = null; // several requests may need the token at once: one dialog serves them all

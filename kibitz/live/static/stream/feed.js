@@ -1,6 +1,6 @@
 // Receives the server's events over a WebSocket, or as server-sent events where sockets do not pass. Reconnects by
 // itself and resumes after the last event the page has.
-import { signed } from "./dom.js";
+import { signed } from "../dom.js";
 
 const FIRST_RETRY_MS = 250;
 const MAX_RETRY_MS = 4000;

@@ -1,5 +1,5 @@
 // The one reducer, for live events and for replay: turns events into the state that is drawn. It changes `state`.
-import { called, capital, styled, words } from "./dom.js";
+import { called, capital, styled, words } from "../dom.js";
 
 const MAX_TURNS = 600; // kept for the list of turns
 const MAX_MOMENTS = 120;
@@ -10,8 +10,8 @@ const PLAIN = { unit: "turn", begin: () => ({}), step: () => {} }; // what a gam
 // loaded is replaced by generic.js too.
 export async function fetchGame(name) {
   if (games.has(name)) return;
-  const file = /^[a-z0-9_]{1,64}$/.test(name) ? `./games/${name}.js` : "./generic.js";
-  const adapter = await import(file).catch(() => import("./generic.js")).catch(() => ({}));
+  const file = /^[a-z0-9_]{1,64}$/.test(name) ? `../games/${name}.js` : "../episode/generic.js";
+  const adapter = await import(file).catch(() => import("../episode/generic.js")).catch(() => ({}));
   await styled();
   games.set(name, { ...PLAIN, title: capital(words(name)), ...adapter });
 }

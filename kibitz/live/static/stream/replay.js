@@ -1,5 +1,5 @@
 // The bar at the bottom: slider, steps, play, speed, key moments, permalink, branch, back to live.
-import { button, h, icon, label, put, s, set } from "./dom.js";
+import { button, h, icon, label, put, s, set } from "../dom.js";
 
 const SPEEDS = [0.5, 1, 2, 4, 8];
 const TRACK_EDGE_PX = 8; // half of the slider's thumb
@@ -131,7 +131,7 @@ export class Replay {
     const at = timeline.following ? timeline.last : timeline.goal ?? shown.seq;
     if (Number(this.slider.value) !== at) this.slider.value = at;
     const text = live.turn < 0 ? "" : `${unit} ${Math.max(shown.turn + 1, 0)} of ${live.turn + 1}`;
-    put(this.where, text);
+    this.where.replaceChildren(...(text ? [h("span.wideonly", null, `${unit} `), text.slice(unit.length + 1)] : []));
     const now = live.moments.find((m) => m.seq === at);
     set(this.slider, "aria-valuetext", `${text || "start"}${now ? `, ${now.label}` : ""}`);
     label(this.playButton, this.playing ? "Pause (space)" : "Play (space)");

@@ -1,5 +1,5 @@
 // Spoken commentary, loaded when the person turns it on. Captions are always shown.
-import { signed } from "./dom.js";
+import { signed } from "../dom.js";
 
 let waiting = null;
 let playing = null;

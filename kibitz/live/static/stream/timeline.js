@@ -1,5 +1,5 @@
 // The events of one episode that are kept in memory, the newest state, and the state that is shown.
-import { signed } from "./dom.js";
+import { signed } from "../dom.js";
 import { fetchGame, fresh, reduce } from "./reduce.js";
 
 const MAX_EVENTS = 2400; // in memory; older events are read again from the server when needed
