@@ -11,12 +11,12 @@ from typing import Annotated
 import typer
 
 from kibitz import __version__
-from kibitz.cli import bench, cricket, demo, evaluate, hints, judge, live, llm, new_game, play, study, teach, train
+from kibitz.cli import bench, cricket, demo, live, llm, new_game, play, teach, train
 from kibitz.cli.setup import docs, doctor, extras, listing
 from kibitz.cli.setup.helping import WithKeys, WithPlayers
-from kibitz.cli.studies import compare, export, tournament
-from kibitz.core import interrupt
+from kibitz.cli.studies import compare, evaluate, export, hints, judge, study, tournament
 from kibitz.core.errors import BadInput
+from kibitz.core.system import interrupt
 
 app = typer.Typer(
     name="kibitz",

@@ -9,7 +9,7 @@ import typer
 
 from kibitz.cli import output
 from kibitz.cli.options import Json
-from kibitz.core.seed import LAST_SEED
+from kibitz.core.system.seed import LAST_SEED
 
 ModelName = Annotated[
     str | None,

@@ -21,14 +21,14 @@ from kibitz.cli.options import Json
 from kibitz.cli.output import interval, number, out, progress, result
 from kibitz.cli.setup import extras
 from kibitz.cli.train import train_with_progress
-from kibitz.core import interrupt
 from kibitz.core.errors import BadInput
+from kibitz.core.system import interrupt
 
 if TYPE_CHECKING:
     import httpx
 
     from kibitz.core.game import Game
-    from kibitz.train.run import Run
+    from kibitz.train.run.run import Run
 
 SHOWN_SEED = 3  # a negotiation that takes a few rounds
 TIMEOUT_SECONDS = 120.0  # limit for a server response and, with `--exit`, for the episodes to end

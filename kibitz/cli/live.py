@@ -121,7 +121,7 @@ def watch(
     options: GameOptions = None,
     as_json: Json = False,
 ) -> None:
-    """Play an episode here and publish it to a server, also across outages of that server."""
+    """Play an episode here and publish it to a server, even across outages of that server."""
     from kibitz.core.options import parse_settings
     from kibitz.live.episodes.remote_driver import drive
     from kibitz.live.episodes.request import EpisodeRequest

@@ -7,9 +7,8 @@ from typing import Annotated, Any, Literal
 import typer
 
 from kibitz.core import registry
-from kibitz.core.seed import LAST_SEED
-
-DEFAULT_GAME = "deal_or_no_deal"  # a name is needed before any record can supply a default
+from kibitz.core.system.seed import LAST_SEED
+from kibitz.games import DEFAULT_GAME as DEFAULT_GAME
 
 Hint = Literal["none", "own"]
 GameName = Annotated[

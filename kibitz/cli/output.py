@@ -6,12 +6,15 @@ import json
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
+
+if TYPE_CHECKING:
+    from kibitz.studies.reports.report import Report
 
 out = Console()
 err = Console(stderr=True)
@@ -93,6 +96,16 @@ def values_table(title: str) -> Callable[[dict[str, Any]], Table]:
         return table
 
     return make
+
+
+def report_table(report: Report, caption: str) -> Table:
+    """The first table of a report."""
+    part, table = report.tables[0], titled(report.title, caption)
+    for column in part.columns:
+        table.add_column(column.name, justify="left" if column.kind == "text" else "right")
+    for row in part.shown():
+        table.add_row(*map(Text, row))
+    return table
 
 
 def number(name: str, value: Any) -> str:
@@ -190,7 +203,7 @@ def train_bench_table(found: dict[str, Any]) -> Table:
     table.add_column("", justify="right")
     for name, rate in found["steps_per_s"].items():
         table.add_row(name, "not installed" if rate is None else f"{rate:,.0f}")
-    for name in ("ratio_to_sb3_best", "ratio_to_torch_ppo", "ratio_to_sb3_seed_default"):
+    for name in ("ratio_to_sb3_best", "ratio_to_torch_ppo", "ratio_to_torchrl", "ratio_to_sb3_seed_default"):
         table.add_row(name.replace("_", " "), "-" if found[name] is None else f"{found[name]:,.0f} x")
     goal = found["time_to_95_percent"]
     reached = "not reached" if goal["seconds"] is None else f"{goal['seconds']:,.1f} s"

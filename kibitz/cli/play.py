@@ -11,7 +11,7 @@ import typer
 from kibitz.cli import output
 from kibitz.cli.options import DEFAULT_GAME, Contexts, GameName, GameOptions, Json, OneSeed, Opponent, read_game
 from kibitz.core.errors import BadInput
-from kibitz.core.seed import fresh_seed
+from kibitz.core.system.seed import fresh_seed
 
 
 def play(

@@ -75,7 +75,7 @@ def data(
     from kibitz.advice.judge import judge_prompt
     from kibitz.core.work.executor import executor_for
     from kibitz.llm.answers.prompt import Prompt
-    from kibitz.teach.data import Lesson, write_rows
+    from kibitz.teach.examples.data import Lesson, write_rows
 
     record, chosen = read_game(game, options, contexts)
     lesson = Lesson(
@@ -123,11 +123,15 @@ def _weights(given: list[str] | None, flag: str) -> dict[str, float]:
 Base = Annotated[
     str,
     typer.Option(
-        "--base", help="Model to train: embedded, a GGUF file, or a folder of transformers or of `kibitz teach`"
+        "--base",
+        help="Model to train: embedded, taught, a GGUF file, or a folder of transformers or of `kibitz teach`",
     ),
 ]
 Out = Annotated[str, typer.Option("--out", help="Folder of the training")]
 Rank = Annotated[int, typer.Option("--rank", min=1, help="Rank of the LoRA adapter")]
+Adapter = Annotated[
+    str | None, typer.Option("--adapter", help="Adapter to train further: a folder of `kibitz teach` or of peft")
+]
 Full = Annotated[bool, typer.Option("--full", help="Train all weights instead of an adapter")]
 Rate = Annotated[float, typer.Option("--lr", help="Highest learning rate")]
 Device = Annotated[str, typer.Option("--device", help="Device of PyTorch: auto, cpu, cuda, cuda:1")]
@@ -150,6 +154,7 @@ def sft(
     base: Base = "embedded",
     rank: Rank = 16,
     full: Full = False,
+    adapter: Adapter = None,
     lr: Rate = 1e-3,
     batch: BatchRows = 64,
     epochs: Epochs = 1,
@@ -166,7 +171,7 @@ def sft(
     from kibitz.teach.batches import RowOptions
     from kibitz.teach.sft import train
 
-    values = {"data": tuple(data), "base": base, "rank": None if full else rank, "lr": lr, "batch": batch}
+    values = {"data": tuple(data), **_weights_of(base, rank, full, adapter), "lr": lr, "batch": batch}
     values |= {"epochs": epochs, "max_tokens": max_tokens, "seed": seed, "workers": workers, "device": device}
     options = RowOptions.read(values | {"checkpoint_steps": checkpoint_steps})
     _run(lambda *more: train(options, Path(out), resume, minutes, *more), out, as_json)
@@ -180,6 +185,7 @@ def dpo(
     beta: Annotated[float, typer.Option("--beta", help="How closely the model stays to its base")] = 0.1,
     rank: Rank = 16,
     full: Full = False,
+    adapter: Adapter = None,
     lr: Rate = 1e-4,
     batch: BatchRows = 64,
     epochs: Epochs = 1,
@@ -195,7 +201,7 @@ def dpo(
     """Train a language model on pairs of `kibitz teach data --pairs`. Ctrl-C saves a checkpoint and stops."""
     from kibitz.teach.dpo import DpoOptions, train
 
-    values = {"data": tuple(data), "base": base, "rank": None if full else rank, "lr": lr, "batch": batch}
+    values = {"data": tuple(data), **_weights_of(base, rank, full, adapter), "lr": lr, "batch": batch}
     values |= {"epochs": epochs, "max_tokens": max_tokens, "seed": seed, "workers": workers, "device": device}
     options = DpoOptions.read(values | {"checkpoint_steps": checkpoint_steps, "beta": beta})
     _run(lambda *more: train(options, Path(out), resume, minutes, *more), out, as_json)
@@ -216,6 +222,7 @@ def grpo(
     batch: Annotated[int, typer.Option("--batch", min=1, help="Positions per forward pass")] = 64,
     rank: Rank = 16,
     full: Full = False,
+    adapter: Adapter = None,
     lr: Rate = 1e-4,
     device: Device = "auto",
     checkpoint_steps: Annotated[
@@ -234,7 +241,7 @@ def grpo(
     from kibitz.teach.grpo import GrpoOptions, train
 
     record, chosen = read_game(game, options, contexts)
-    values: dict[str, Any] = {"base": base, "rank": None if full else rank, "lr": lr, "seed": seed, "device": device}
+    values: dict[str, Any] = {**_weights_of(base, rank, full, adapter), "lr": lr, "seed": seed, "device": device}
     values |= {
         "batch": batch,
         "game": game,
@@ -246,8 +253,15 @@ def grpo(
     _run(lambda *more: train(job, record, chosen, Path(out), resume, minutes, *more), out, as_json)
 
 
+def _weights_of(base: str, rank: int, full: bool, adapter: str | None) -> dict[str, Any]:
+    """What is trained."""
+    if full and adapter:
+        raise BadInput("--adapter cannot be combined with --full, which trains all weights.")
+    return {"base": base, "rank": None if full else rank, "adapter": adapter or ""}
+
+
 def _run(train: Callable[..., dict[str, Any]], out: str, as_json: bool) -> None:
-    from kibitz.train.progress import stoppable
+    from kibitz.train.run.progress import stoppable
 
     with _writing(out), _training_bar(quiet=as_json) as report, stoppable() as stop:
         found = train(report, lambda: stop.asked)

@@ -13,7 +13,7 @@ from kibitz.cli import output
 from kibitz.cli.options import DEFAULT_GAME, JobOptions, Json
 
 if TYPE_CHECKING:
-    from kibitz.train.run import Run
+    from kibitz.train.run.run import Run
 
 
 def train(
@@ -52,7 +52,7 @@ def train(
     from kibitz.core.xla.hosts import joined
 
     with joined(hosts):  # before anything else uses JAX
-        from kibitz.train.folder import own_folder
+        from kibitz.train.run.folder import own_folder
 
         with own_folder(out, resume) as folder:
             found = _train(
@@ -76,6 +76,7 @@ def train(
 def _train(*, resume: bool, as_json: bool, **arguments: Any) -> dict[str, Any]:
     """Trains, and prints the result in the first of several processes."""
     from kibitz.core.xla import hosts
+    from kibitz.core.xla.stored import traced_programs_kept
     from kibitz.train.llm_hints.plan import announcement
     from kibitz.train.start import prepare
 
@@ -83,7 +84,8 @@ def _train(*, resume: bool, as_json: bool, **arguments: Any) -> dict[str, Any]:
         run = prepare(resume=resume, **arguments)
     if costs := announcement(run.phases):
         output.err.print(costs, markup=False, highlight=False, soft_wrap=True)
-    found = train_with_progress(run, resume, quiet=as_json or not hosts.is_first())
+    with traced_programs_kept():
+        found = train_with_progress(run, resume, quiet=as_json or not hosts.is_first())
     if hosts.is_first():
         output.result(found, as_json, output.training_table)
     return found

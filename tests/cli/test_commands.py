@@ -31,7 +31,7 @@ main()
 
 
 def test_evaluate_prints_one_object_with_everything(kibitz: Command) -> None:
-    done = kibitz("evaluate", "--game", "deal_or_no_deal", "--player", "bayes", "--opponent", "heuristic",
+    done = kibitz("evaluate", "--game", "deal_or_no_deal", "--player", "heuristic", "--opponent", "heuristic",
                   "--episodes", "64", "--json")  # fmt: skip
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
@@ -44,12 +44,13 @@ def test_evaluate_prints_one_object_with_everything(kibitz: Command) -> None:
 
 
 def test_evaluate_prints_a_table_for_people(kibitz: Command) -> None:
-    done = kibitz("evaluate", "--player", "bayes", "--opponent", "bayes", "--episodes", "64")
+    done = kibitz("evaluate", "--player", "heuristic", "--opponent", "heuristic", "--episodes", "64")
     assert done.returncode == 0, done.stderr
     assert "share of ceiling" in done.stdout
-    assert "bayes" in done.stdout
+    assert "heuristic" in done.stdout
 
 
+@pytest.mark.optimised
 @pytest.mark.conformance  # compiles an evaluation for thousands of contexts
 def test_evaluate_reads_contexts_from_a_file(kibitz: Command, selfplay: Path) -> None:
     done = kibitz("evaluate", "--player", "bayes", "--episodes", "400", "--contexts", str(selfplay), "--json")

@@ -1,43 +1,16 @@
-"""The demo trains, compares, serves, plays both games live and ends cleanly."""
+"""Parts of the demo; tests/test_packaging.py runs the whole of it."""
 
 from __future__ import annotations
 
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import httpx
 import pytest
 
 from kibitz.cli.output import curve
-from tests.cli.test_commands import AT_A_TERMINAL
-
-SHORT = ("demo", "--no-browser", "--steps", "4096", "--episodes", "64")
-
-
-@pytest.mark.conformance  # runs the whole demo
-def test_ctrl_c_ends_the_demo_and_its_server_cleanly(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", AT_A_TERMINAL, *SHORT]
-    demo = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert demo.stdout is not None
-    shown = []
-    try:
-        for line in demo.stdout:
-            shown.append(line)
-            if "Ctrl-C" in line:
-                break
-        time.sleep(0.5)  # it has printed its last line and now waits
-        demo.send_signal(signal.SIGINT)
-        _, errors = demo.communicate(timeout=60)
-    finally:
-        demo.terminate()  # also ends its server
-    assert demo.returncode == 130, errors
-    assert errors.endswith("kibitz: stopped.\n")
-    assert "/e/ep-" in "".join(shown)
-    assert "Traceback" not in errors
-
 
 # the demo's last part, without the training before it
 WAITING = """

@@ -21,6 +21,7 @@ from tests.conftest import Finished
 
 ROOT = Path(__file__).resolve().parents[2]
 DECLARED = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+DEVELOPMENT = {"docs", "browser", "test", "conformance"}  # extras for those who change kibitz
 BASE = tuple(sorted({extras.module_of(name) for names in extras.packages().values() for name in names}))
 
 # A command, the modules that are absent, and what its sentence says to install.
@@ -114,7 +115,7 @@ def test_a_missing_extra_is_one_sentence_with_exit_code_2(case: str) -> None:
 
 
 def test_every_extra_for_users_has_a_purpose_and_its_packages() -> None:
-    assert {*extras.PURPOSES, *extras.DEVELOPMENT} == set(DECLARED)
+    assert {*extras.PURPOSES, *DEVELOPMENT} == set(DECLARED)
     for extra, names in extras.packages().items():
         assert names and len(names) == len(DECLARED[extra])
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +25,12 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 from kibitz.__main__ import main
 main()
 """
+COMPILED_SOONER = {"XLA_FLAGS": "--xla_backend_optimization_level=0"}  # what is stopped need not be fast
 LIMIT_SECONDS = 5.0  # a second on a quiet machine; saving and ending need a processor
 
 STUCK = """
 import signal, sys, time
-from kibitz.core import interrupt
+from kibitz.core.system import interrupt
 interrupt.watch()
 signal.signal(signal.SIGINT, lambda *_: None)  # as if the main thread could not react
 with interrupt.rescue(lambda: print("saved")):
@@ -38,7 +40,7 @@ with interrupt.rescue(lambda: print("saved")):
 """
 FINISHING = """
 import signal, sys, time
-from kibitz.core import interrupt
+from kibitz.core.system import interrupt
 interrupt.watch()
 noticed = []
 signal.signal(signal.SIGINT, lambda *_: noticed.append(interrupt.finishing()))
@@ -49,6 +51,21 @@ time.sleep(1)
 print("ended by itself", flush=True)
 interrupt.exit_now(7)
 """
+DISGUISED = """
+import os, signal, sys, time, types
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
+def run():
+    try:
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(60)
+    except KeyboardInterrupt:
+        raise ImportError("Encountered an error while initializing the extension.")
+
+sys.modules["kibitz.cli"] = types.SimpleNamespace(main=run)
+from kibitz.__main__ import main
+main()
+"""
 
 
 class Process:
@@ -56,15 +73,16 @@ class Process:
 
     def __init__(self, script: str, *words: str, cwd: Path | None = None, **env: str) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-c", script, *words], cwd=cwd, env={**os.environ, **env}, text=True,
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            [sys.executable, "-c", script, *words], cwd=cwd, env={**os.environ, **COMPILED_SOONER, **env}, text=True,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
         )  # fmt: skip
 
     def __enter__(self) -> Process:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.process.kill()
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
         self.process.communicate()
 
     def wait_until(self, ready: Callable[[], Any], seconds: float = 600.0) -> None:
@@ -75,9 +93,9 @@ class Process:
             time.sleep(0.01)
 
     def stop(self, kind: signal.Signals = signal.SIGINT, limit: float = LIMIT_SECONDS) -> tuple[int, str, str]:
-        """Exit code, output, errors."""
+        """Exit code, output, errors, after a signal to the whole group, as a terminal sends it."""
         began = time.monotonic()
-        self.process.send_signal(kind)
+        os.killpg(self.process.pid, kind)
         out, err = self.process.communicate(timeout=60)
         seconds = time.monotonic() - began
         assert seconds < limit, f"{seconds:.1f} s, {err}"
@@ -85,11 +103,34 @@ class Process:
         return self.process.returncode, out, err
 
 
+def running_below(ancestors: set[int]) -> set[int]:
+    """Processes that these have started, and those started by them, that have not ended."""
+    found = set[int]()
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            state, parent = path.read_text(encoding="utf-8").rpartition(")")[2].split()[:2]
+            if int(parent) in ancestors and state != "Z":
+                found.add(int(path.parent.name))
+    return found | running_below(found) if found else found
+
+
+def running(process: int) -> bool:
+    with suppress(OSError):
+        return Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] != "Z"
+    return False
+
+
 def test_a_main_thread_that_cannot_react_is_ended_and_its_work_saved() -> None:
     with Process(STUCK) as process:
         assert process.process.stdout is not None
         assert process.process.stdout.readline() == "ready\n"
         assert process.stop(limit=60) == (130, "saved\n", "kibitz: stopped.\n")
+
+
+def test_ctrl_c_in_the_initialisation_of_an_extension_is_not_an_error() -> None:
+    with Process(DISGUISED) as process:
+        assert process.process.communicate(timeout=60) == ("", "kibitz: stopped.\n")
+        assert process.process.returncode == 130
 
 
 @pytest.mark.conformance
@@ -104,14 +145,39 @@ def test_a_command_that_has_noticed_ctrl_c_ends_in_its_own_way() -> None:
 
 @pytest.mark.conformance
 @pytest.mark.timed
-@pytest.mark.parametrize("seconds", [1.5, 4.0])
-@pytest.mark.parametrize("words", ["evaluate --player bayes --episodes 20000", "train --steps 100000000"])
+@pytest.mark.parametrize(
+    ("words", "seconds"), [("evaluate --player bayes --episodes 20000", 4.0), ("train --steps 100000000", 1.5)]
+)
 def test_a_process_ends_while_it_imports_and_compiles(words: str, seconds: float, tmp_path: Path) -> None:
     with Process(COMMAND, *words.split(), cwd=tmp_path, XDG_CACHE_HOME=str(tmp_path / "cache")) as process:
         time.sleep(seconds)
         code, out, err = process.stop()
         assert (code, out) == (130, "")
         assert err.endswith("kibitz: stopped.\n")
+
+
+@pytest.mark.conformance
+@pytest.mark.timed
+@pytest.mark.parametrize(
+    "words",
+    [
+        "bench live --watchers 20 --seconds 60",
+        "study hints --sources none,expert --algos ppo --steps 30000000 --out study --workers 2",
+        "teach data --rows 500000 --out rows.jsonl --workers 2",
+        "tournament --players bayes,heuristic --episodes 200000 --out rated --workers 2",
+    ],
+)
+def test_a_command_ends_with_every_process_that_it_started(words: str, tmp_path: Path) -> None:
+    with Process(COMMAND, *words.split(), cwd=tmp_path) as process:
+        process.wait_until(lambda: running_below({process.process.pid}))
+        time.sleep(2)  # they import and compile now
+        started = running_below({process.process.pid})
+        code, _, err = process.stop()
+        assert code == 130 and err.endswith("kibitz: stopped.\n")
+        late = time.monotonic() + 60
+        while any(map(running, started)):
+            assert time.monotonic() < late, "a process outlived the command that started it"
+            time.sleep(0.01)
 
 
 @pytest.mark.conformance

@@ -47,6 +47,18 @@ def seed(server: str, monkeypatch: pytest.MonkeyPatch) -> Any:
     return importlib.import_module("tests.seeds.episode_runner")
 
 
+SEED = ROOT.parent / "shared/seeds/004_249d8c4e10f707e6.txt"
+
+
+@pytest.mark.skipif(not SEED.is_file(), reason="the seeds are not beside this checkout")
+def test_only_the_imports_differ_from_the_seed() -> None:
+    """Apart from white space: the seed's text has lost its line breaks."""
+    begins = 'log=logging.getLogger("server.episode_runner")'
+    files = (SEED, Path(__file__).with_name("episode_runner.py"))
+    bodies = ["".join(file.read_text(encoding="utf-8").split()).partition(begins) for file in files]
+    assert bodies[0][1:] == bodies[1][1:] and bodies[0][2]
+
+
 def events_of(server: str, episode_id: str) -> list[dict[str, Any]]:
     events = [json.loads(line) for line in httpx.get(f"{server}/episodes/{episode_id}/events").text.splitlines()]
     assert [event["seq"] for event in events] == list(range(len(events)))

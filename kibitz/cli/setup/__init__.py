@@ -1,1 +1,1 @@
-"""What is installed here, and what there is: extras, `kibitz doctor`, `kibitz list`."""
+"""Commands about the installation: `docs`, `doctor`, `list`, and the extras. They play and train nothing."""

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from kibitz.core.errors import BadInput
-from kibitz.core.paths import PACKAGE
+from kibitz.core.system.paths import PACKAGE
 
 SHIPPED_SITE = PACKAGE / "site"
 CHECKOUT = PACKAGE.parent

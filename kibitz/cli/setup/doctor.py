@@ -16,10 +16,10 @@ from kibitz import __version__
 from kibitz.cli import output
 from kibitz.cli.options import Json
 from kibitz.cli.setup import extras
-from kibitz.core.paths import cache_folder, config_folder
+from kibitz.core.system.paths import cache_folder, config_folder
 
 
-class Item(NamedTuple):
+class ReportLine(NamedTuple):
     """One line of the report."""
 
     name: str
@@ -47,19 +47,19 @@ def doctor(
         print(json.dumps({"version": __version__, "items": rows}))
 
 
-def _items(runs: Path, store: Path) -> Iterator[Item]:
-    yield Item("kibitz", True, __version__)
-    yield Item("Python", True, f"{platform.python_version()} on {platform.system()}, {sys.executable}")
+def _items(runs: Path, store: Path) -> Iterator[ReportLine]:
+    yield ReportLine("kibitz", True, __version__)
+    yield ReportLine("Python", True, f"{platform.python_version()} on {platform.system()}, {sys.executable}")
     yield _devices()
     for extra, purpose in extras.PURPOSES.items():
         absent = extras.missing(extra)
         present = [f"{name} {extras.version_of(name)}" for name in extras.packages()[extra] if name not in absent]
         found = f"{purpose} ({', '.join([*present, *(f'no {name}' for name in absent)])})"
         advice = extras.install_command(extra) if absent else ""
-        yield Item(f"extra {extra}", not absent, found, advice, {"missing": absent})
+        yield ReportLine(f"extra {extra}", not absent, found, advice, {"missing": absent})
     yield from _weights()
     espeak = shutil.which("espeak-ng")
-    yield Item("espeak-ng", bool(espeak), espeak or "not found",
+    yield ReportLine("espeak-ng", bool(espeak), espeak or "not found",
                "" if espeak else "commentary needs it only without the extra speech")  # fmt: skip
     yield _place(
         "cache", cache_folder(), "weights, compiled programs, answers of language models, fitted cricket models"
@@ -69,17 +69,19 @@ def _items(runs: Path, store: Path) -> Iterator[Item]:
     yield _place("store", store, "recorded episodes")
 
 
-def _devices() -> Item:
+def _devices() -> ReportLine:
     import jax
 
     try:
         devices = [f"{device.platform}:{device.id} {device.device_kind}" for device in jax.devices()]
     except RuntimeError as error:  # a broken driver
-        return Item("JAX devices", False, str(error).partition("\n")[0], "see JAX's guide to installation")
-    return Item("JAX devices", True, f"{', '.join(devices)} (JAX {jax.__version__})", details={"devices": devices})
+        return ReportLine("JAX devices", False, str(error).partition("\n")[0], "see JAX's guide to installation")
+    return ReportLine(
+        "JAX devices", True, f"{', '.join(devices)} (JAX {jax.__version__})", details={"devices": devices}
+    )
 
 
-def _weights() -> Iterator[Item]:
+def _weights() -> Iterator[ReportLine]:
     from kibitz.llm.providers import weights
 
     for name, model, expected in (
@@ -89,16 +91,18 @@ def _weights() -> Iterator[Item]:
         path = weights.installed_path(model)
         details = {"path": str(path), "sha256": weights.sha256(path) if path.is_file() else None}
         if details["sha256"] is None:
-            yield Item(name, False, f"{model} is not installed", "kibitz llm install", details)
+            yield ReportLine(name, False, f"{model} is not installed", "kibitz llm install", details)
         elif details["sha256"] != expected:
-            yield Item(name, False, f"{path} has the wrong SHA-256", "delete it, then kibitz llm install", details)
+            yield ReportLine(
+                name, False, f"{path} has the wrong SHA-256", "delete it, then kibitz llm install", details
+            )
         else:
-            yield Item(name, True, f"{path}, SHA-256 {expected[:12]} as expected", details=details)
+            yield ReportLine(name, True, f"{path}, SHA-256 {expected[:12]} as expected", details=details)
 
 
-def _place(name: str, path: Path, purpose: str) -> Item:
+def _place(name: str, path: Path, purpose: str) -> ReportLine:
     """A folder or file and its size. One that does not exist yet is no fault."""
     files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file() and not file.is_symlink()]
     size = sum(file.stat().st_size for file in files)
     found = f"{path.absolute()}, {size / 1e6:,.1f} MB" if path.exists() else f"{path.absolute()}, not created yet"
-    return Item(name, True, f"{found} ({purpose})", details={"path": str(path.absolute()), "bytes": size})
+    return ReportLine(name, True, f"{found} ({purpose})", details={"path": str(path.absolute()), "bytes": size})

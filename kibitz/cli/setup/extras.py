@@ -9,7 +9,7 @@ from importlib.metadata import PackageNotFoundError, requires, version
 from importlib.util import find_spec
 
 from kibitz.core.errors import BadInput
-from kibitz.core.paths import PACKAGE
+from kibitz.core.system.paths import PACKAGE
 
 PURPOSES = {
     "data": "contexts in Parquet files",
@@ -20,11 +20,16 @@ PURPOSES = {
     "pettingzoo": "environments with both seats free",
     "live": "the live server and its cockpit",
     "openenv": "OpenEnv's own client",
-    "studies": "ratings of tournaments",
+    "studies": "tournament ratings",
     "speech": "spoken commentary",
     "scale": "PostgreSQL as the store, Redis between servers, work on a Ray cluster",
+    "torch": "PyTorch, for a training loop of your own",
+    "sb3": "Stable-Baselines3 with MaskablePPO",
+    "torchrl": "collectors and losses of TorchRL",
+    "mcp": "an MCP client",
+    "inspect": "Inspect AI tasks",
+    "verifiers": "verifiers environments",
 }
-DEVELOPMENT = ("docs", "browser", "test", "conformance")  # for those who change kibitz
 # distributions whose module has another name
 MODULES = {"pillow": "PIL", "piper-tts": "piper", "tensorboardx": "tensorboardX"}
 POSIX_MODULES = ("fcntl", "termios")

@@ -70,7 +70,7 @@ def packs(game: OneGame = None, as_json: Json = False) -> None:
 def configs(as_json: Json = False) -> None:
     """List the training configs that kibitz ships and those in configs/."""
     from kibitz.core.errors import BadInput
-    from kibitz.core.paths import SHIPPED, find
+    from kibitz.core.system.paths import SHIPPED, find
     from kibitz.train.config import read_job
 
     names = {path.name for folder in (*SHIPPED, Path("configs")) for path in folder.glob("*.yaml")}

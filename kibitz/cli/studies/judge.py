@@ -42,8 +42,8 @@ def evaluate(
     player: Players = None,
     opponent: Opponent = None,
     folder: Annotated[
-        Path | None,
-        typer.Option("--folder", help="Judge episodes of this folder of `kibitz evaluate --out` instead of new ones"),
+        str | None,
+        typer.Option("--folder", help="Judge episodes of a folder of `kibitz evaluate --out`, or of a server's store"),
     ] = None,
     prompt: PromptPath = None,
     money: Annotated[
@@ -55,11 +55,11 @@ def evaluate(
 ) -> None:
     """Report how often a judge's yes or no agrees with the true style, with 95 % intervals."""
     from kibitz.advice.judge import judge_prompt
-    from kibitz.core.paths import cache_folder
+    from kibitz.core.system.paths import cache_folder, named
     from kibitz.evaluate.judges.accuracy import evaluate_judge, judge_named
     from kibitz.evaluate.judges.episodes import draw
     from kibitz.llm.client.limits import Budget
-    from kibitz.teach.records.judged import labelled_folder
+    from kibitz.teach.records.judged import is_store, labelled_folder, labelled_store
 
     if prompt is not None and not judge.startswith("llm:"):
         raise BadInput(f"--prompt applies only to llm:PRESET; {judge} reads no prompt.")
@@ -71,7 +71,10 @@ def evaluate(
         styles = record.styles.names(style or [], record.name)
         drawn = None
     else:
-        record, drawn = labelled_folder(folder, episodes)
+        if is_store(folder):
+            record, drawn, skipped = labelled_store(folder, read_game(game, None)[0], episodes)
+        else:
+            (record, drawn), skipped = labelled_folder(named(folder), episodes), 0
         if game not in (DEFAULT_GAME, record.name):
             raise BadInput(f"{folder} holds episodes of {record.name}; omit --game {game}.")
         styles = record.styles.names(style or [], record.name)
@@ -89,7 +92,8 @@ def evaluate(
             budget=Budget(money=money),
             progress=advance,
         )
-    output.result(found | {"seed": seed}, as_json, _accuracy_table)
+    more = {"seed": seed} if folder is None else {"skipped_episodes": skipped}
+    output.result(found | more, as_json, _accuracy_table)
 
 
 @app.command("train")
@@ -99,7 +103,7 @@ def train(
     episodes: Episodes = 4000,
     player: Players = None,
     opponent: Opponent = None,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed; choose another than for the evaluation")] = 1,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed; use a different one from the evaluation")] = 1,
     options: GameOptions = None,
     as_json: Json = False,
 ) -> None:
@@ -142,7 +146,6 @@ def styles(
     """Train agents for every style and compare them, next to a paper's figures. The same command resumes."""
     from kibitz.cli.train import train_with_progress
     from kibitz.core.options import parse_settings
-    from kibitz.studies.report import Table as Figures
     from kibitz.studies.styles import study_styles
     from kibitz.train.config import read_job
     from kibitz.train.opponents import game_of
@@ -161,17 +164,8 @@ def styles(
     )
     if report is None:
         raise KeyboardInterrupt
-
-    def table(found: dict[str, Any]) -> Table:
-        part = next(part for part in report.parts if isinstance(part, Figures))
-        shown = output.titled(report.title, report.summary)
-        for column in part.columns:
-            shown.add_column(column.name, justify="left" if column.kind == "text" else "right")
-        for row in part.shown():
-            shown.add_row(*map(Text, row))
-        return shown
-
-    output.result(report.data | {"report": str(Path(out) / "report.html")}, as_json, table)
+    table = output.report_table(report, report.summary)
+    output.result(report.data | {"report": str(Path(out) / "report.html")}, as_json, lambda _: table)
 
 
 def _accuracy_table(found: dict[str, Any]) -> Table:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
 from rich.text import Text
 
 from kibitz.cli import output
@@ -18,7 +17,7 @@ from kibitz.cli.options import DEFAULT_GAME, JobOptions, Json, RayAddress, Worke
 from kibitz.core.errors import BadInput
 
 if TYPE_CHECKING:
-    from kibitz.studies.report import Report
+    from kibitz.studies.reports.report import Report
     from kibitz.studies.study import Study
 
 app = typer.Typer(help="Answer a question with many training runs.", no_args_is_help=True)
@@ -187,21 +186,10 @@ def _print(report: Report, out: Path, as_json: bool) -> None:
     if as_json:
         print(json.dumps(json.loads(report.as_json())))
         return
-    from kibitz.studies.answers import tables
-
-    for part in tables(report)[:1]:
-        table = output.titled(report.title, f"The whole report: {out / 'report.html'}")
-        for column in part.columns:
-            table.add_column(column.name, justify="left" if column.kind == "text" else "right")
-        for row in part.shown():
-            table.add_row(*map(Text, row))
-        _show(table)
+    table = output.report_table(report, f"The whole report: {out / 'report.html'}")
+    output.result({}, False, lambda _: table)
     for verdict in report.verdicts:
         output.out.print(Text(f"{'+' if verdict.shown else '-'} {verdict.text}"), soft_wrap=True)
-
-
-def _show(table: Table) -> None:
-    output.result({}, False, lambda _: table)
 
 
 @contextmanager

@@ -15,8 +15,8 @@ from rich.text import Text
 from kibitz.cli import output
 from kibitz.cli.options import DEFAULT_GAME, GameOptions, Json, RayAddress, Workers, read_game
 from kibitz.core.errors import BadInput
-from kibitz.core.interrupt import finishing
-from kibitz.core.seed import LAST_SEED
+from kibitz.core.system.interrupt import finishing
+from kibitz.core.system.seed import LAST_SEED
 
 DEFAULT_EPISODES = 100
 DEFAULT_FOLDER = "runs"
@@ -62,10 +62,10 @@ def tournament(
     """Play every pairing of the players, and rate them."""
     from kibitz import __version__
     from kibitz.core.work.executor import executor_for
-    from kibitz.studies import ratings
-    from kibitz.studies.provenance import command_line, provenance
-    from kibitz.studies.standings import report, standings
-    from kibitz.studies.tournament import Plan, play, stored_header
+    from kibitz.studies.reports.provenance import command_line, provenance
+    from kibitz.studies.tournaments import ratings
+    from kibitz.studies.tournaments.standings import report, standings
+    from kibitz.studies.tournaments.tournament import TournamentPlan, play, stored_header
 
     ratings.check_installed()
     if resume:
@@ -88,7 +88,7 @@ def tournament(
     record, chosen = read_game(game, options)
     matches = _pack(game, pack)
     count = episodes or (matches.matches if matches is not None else DEFAULT_EPISODES)
-    plan = Plan(record, chosen, names, count, seed, matches, budget_money, command_line(sys.argv[1:]))
+    plan = TournamentPlan(record, chosen, names, count, seed, matches, budget_money, command_line(sys.argv[1:]))
     plan.check()
     folder = out or _new_folder(game)
     began, total = time.perf_counter(), count * len(names) * (len(names) - 1) // 2
@@ -102,7 +102,7 @@ def tournament(
         finishing()
         print(f"kibitz: the games so far are in {folder}; continue with --resume --out {folder}.", file=sys.stderr)
         raise
-    found = standings(names, count, played.rows)
+    found = standings(names, count, played.rows, played.hints_from)
     about = {
         "game": game,
         "pack": None if matches is None else Path(matches.name).name,
@@ -142,8 +142,10 @@ def _table(found: dict[str, Any]) -> Table:
     costs = any(one["tokens"] or one["fallback_share"] for one in found["players"])
     names = ["", "player", "rating", "win share", "return"]
     names += ["illegal", "fallback", "tokens", "money", "seconds"] if costs else []
+    heard = any(one["hints_from"] != "none" for one in found["players"])
+    names += ["hints from"] if heard else []
     for name in names:
-        table.add_column(name, justify="left" if name == "player" else "right")
+        table.add_column(name, justify="left" if name in ("player", "hints from") else "right")
     for place, one in enumerate(found["players"], 1):
         low, high = one["rating_ci95"] or (None, None)
         rating = "not rated" if one["rating"] is None else f"{one['rating']:.0f}"
@@ -157,5 +159,6 @@ def _table(found: dict[str, Any]) -> Table:
         if costs:
             cells += [output.number(key, one[key]) for key in ("illegal_share", "fallback_share", "tokens", "money")]
             cells.append(f"{one['seconds']:,.1f}")
+        cells += [one["hints_from"]] if heard else []
         table.add_row(*map(Text, cells))
     return table
