@@ -9,37 +9,55 @@ INSTALL := $(PIP) install --no-compile --constraint requirements.lock
 unexport PYTHONDONTWRITEBYTECODE
 # One file at a time per worker, slow files first (`Spread` in tests/conftest.py). Tests wait for servers and browsers often enough
 # to keep three workers busy on two cores.
-SPREAD := -n 3 --durations 20 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
+SPREAD := --durations 20 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 # Seconds after which a test of a third-party suite counts as hung.
 THIRD_PARTY_TIMEOUT := -o faulthandler_timeout=1200
 # Python packages and the model's weights install while apt installs system packages.
 SETUP := +@$(MAKE) --no-print-directory -j3
 
-.PHONY: demo test conformance heavy weights modules ready-test ready-conformance system browser examples screenshots animation reference dist audit check lint types lock clean
+.PHONY: demo test conformance heavy long timed stacks weights modules ready-test ready-conformance system browser examples screenshots animation reference dist audit check lint types lock clean
 
 demo: $(VENV)/.demo weights
 	$(BIN)/kibitz demo
 
-# Most of the quick tests' time is compilation, and their games are short. Without optimisation the programs give the
-# same results sooner; `make conformance` compiles as users do.
-test: export XLA_FLAGS += --xla_backend_optimization_level=0
+# Most of the tests' time is compilation, and their games are short. Without optimisation the programs give the same
+# results with half the processor time. Tests marked `optimised` compile as users do.
+test heavy timed examples stacks: export XLA_FLAGS += --xla_backend_optimization_level=0
 test:
 	$(SETUP) ready-test system
-	$(BIN)/python -m pytest -m "not conformance" $(SPREAD)
+	$(BIN)/python -m pytest -m "not conformance" -n 3 $(SPREAD)
 
 conformance:
 	$(SETUP) ready-conformance system
-	+@$(MAKE) --no-print-directory -j2 heavy examples
-	$(BIN)/python -m pytest -m "conformance and timed" --durations 20 $(THIRD_PARTY_TIMEOUT)
+	+@$(MAKE) --no-print-directory -j2 heavy long
+	@$(MAKE) --no-print-directory timed
+	$(BIN)/python -m pytest -m "conformance and timed and optimised" $(THIRD_PARTY_TIMEOUT)
 
 heavy:
-	$(BIN)/python -m pytest -m "conformance and not timed" $(SPREAD) $(THIRD_PARTY_TIMEOUT)
+	$(BIN)/python -m pytest -m "conformance and not timed and not optimised" -n 3 $(SPREAD) $(THIRD_PARTY_TIMEOUT)
+
+# In one process, beside those of `heavy`.
+long:
+	$(BIN)/python -m pytest -m "conformance and optimised and not timed" --durations 10 $(THIRD_PARTY_TIMEOUT)
+	@$(MAKE) --no-print-directory examples
+
+# Alone, because they measure time or depend on it.
+timed:
+	$(BIN)/python -m pytest -m "conformance and timed and not optimised" --durations 20 $(THIRD_PARTY_TIMEOUT)
 
 # Every example is a game in a package of its own: installed beside kibitz, as a user would, and tested from outside.
 examples: $(VENV)/.test
 	rm -rf build/examples
 	$(PIP) install --no-deps --target build/examples $(dir $(wildcard examples/*/pyproject.toml))
 	PYTHONPATH=$(CURDIR)/build/examples $(BIN)/python -m pytest -p no:cacheprovider examples
+
+# Examples for packages that need other versions than the lock has: each in an environment of its own.
+stacks:
+	@for stack in inspect verifiers; do \
+	  { test -e build/$$stack/.ready || { $(PYTHON) -m venv build/$$stack && \
+	    build/$$stack/bin/python -m pip --disable-pip-version-check -q install --no-compile -e ".[$$stack]" pytest pytest-xdist && \
+	    touch build/$$stack/.ready; }; } && \
+	  build/$$stack/bin/python -m pytest -p no:cacheprovider tests/conformance/test_$${stack}_example.py || exit 1; done
 
 check: lint types test
 
@@ -101,7 +119,7 @@ browser:
 	  echo "kibitz: Chromium is missing and cannot be installed here"
 
 # The pictures in README and docs, taken from a server and a browser started for the purpose.
-screenshots: $(VENV)/.test browser
+screenshots: $(VENV)/.test weights browser
 	$(BIN)/python tools/screenshots.py docs/pictures
 
 # The animation in the README alone.

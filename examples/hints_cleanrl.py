@@ -1,6 +1,6 @@
 """PPO in one file, in the style of CleanRL, on a vector environment with an adviser's hints in its observations.
 
-pip install kibitz torch; then: python hints_cleanrl.py [expert|random|llm:taught|policy:RUN] [STEPS]
+pip install 'kibitz[torch]'; then: python hints_cleanrl.py [expert|random|llm:taught|policy:RUN] [STEPS]
 """
 
 import sys

@@ -1,6 +1,6 @@
 """Stable-Baselines3's MaskablePPO learns with an adviser's hints in its observations.
 
-pip install kibitz sb3-contrib; then: python hints_sb3.py [expert|random|llm:taught|policy:RUN] [STEPS]
+pip install 'kibitz[sb3]'; then: python hints_sb3.py [expert|random|llm:taught|policy:RUN] [STEPS]
 """
 
 import sys

@@ -1,6 +1,6 @@
 """TorchRL's collector and PPO loss on an environment with an adviser's hints in its observations.
 
-pip install kibitz torchrl; then: python hints_torchrl.py [expert|random|llm:taught|policy:RUN] [STEPS]
+pip install 'kibitz[torchrl]'; then: python hints_torchrl.py [expert|random|llm:taught|policy:RUN] [STEPS]
 """
 
 import sys

@@ -1,6 +1,6 @@
 """An Inspect AI task: a model plays Deal or No Deal with the game's tools, and its points are the score.
 
-pip install kibitz inspect-ai; then: inspect eval inspect_task.py --model openai/gpt-5-mini -T episodes=20
+pip install 'kibitz[inspect]'; then: inspect eval inspect_task.py --model openai/gpt-5-mini -T episodes=20
 """
 
 from inspect_ai import Task, task

@@ -1,6 +1,6 @@
 """An MCP client lists a game's tools on a server of `kibitz serve` and plays an episode with them.
 
-pip install kibitz mcp; then, beside a running `kibitz serve`: python mcp_client.py [http://127.0.0.1:8000]
+pip install 'kibitz[mcp]'; then, beside a running `kibitz serve`: python mcp_client.py [http://127.0.0.1:8000]
 
 An assistant that speaks MCP needs only the address http://127.0.0.1:8000/envs/deal_or_no_deal/mcp.
 """

@@ -1,6 +1,6 @@
 """Self-play on PettingZoo: one policy takes both seats of Deal or No Deal and learns with REINFORCE.
 
-pip install 'kibitz[pettingzoo]' torch; then: python pettingzoo_selfplay.py [EPISODES]
+pip install 'kibitz[pettingzoo,torch]'; then: python pettingzoo_selfplay.py [EPISODES]
 """
 
 import sys

@@ -1,6 +1,8 @@
 """A verifiers environment: a model plays Deal or No Deal, one line of JSON per turn; its points are the reward.
 
-pip install kibitz verifiers; then, in Python: env = verifiers_env.load_environment(episodes=100)
+pip install 'kibitz[verifiers]'; then, in Python: env = verifiers_env.load_environment(episodes=100)
+
+Tested with 0.1.14. Later versions replace `MultiTurnEnv`, on which this environment is built.
 """
 
 import json

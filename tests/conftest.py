@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import io
 import os
+import signal
 import sys
 import tempfile
 from collections.abc import Callable
@@ -22,16 +23,21 @@ SHARED = ROOT.parent / "shared" / "data"
 
 # Hypothesis keeps its tables outside the checkout, which some tests read as a whole.
 os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(Path(tempfile.gettempdir()) / "kibitz-hypothesis"))
+# A test run in the background inherits an ignored SIGINT, and so would every command that it starts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 BUSY_SECONDS = 60.0  # that a request may take on a busy machine; httpx allows 5 unless told otherwise
 
-# These files take longest with empty caches. They run first, so that all workers finish at about the same time.
+# These files take longest with empty caches. They run first, so that all workers finish at about the same time. A
+# worker gets its next file while its last two tests run, so a short file follows those that end with a long test.
 SLOWEST_FIRST = (
-    "browser", "train/test_cricket", "live/test_security", "llm/test_embedded", "live/test_faults", "train/test_runs",
-    "advice/test_training", "train/test_learning", "games/cricket/test_fuzz", "cli/test_demo", "train/test_curriculum",
-    "train/test_checkpoints", "live/test_stores_and_buses", "conformance/test_sb3", "conformance/test_local_hf",
-    "games/cricket/test_captains", "evaluate/test_packs",
-    "games/cricket/test_gym_env", "games/cricket/test_matches", "games/cricket/test_realism", "cli/test_commands",
-    "live/test_load", "train/test_arithmetic",
+    "browser", "train/test_cricket", "test_packaging", "train/test_arithmetic",
+    "live/test_security", "llm/test_embedded", "train/test_learning", "test_blocks", "live/test_servers",
+    "live/test_faults", "train/test_runs", "advice/test_training", "games/cricket/test_fuzz", "studies/test_tournament",
+    "train/test_curriculum", "train/test_checkpoints", "live/test_stores_and_buses", "conformance/test_sb3",
+    "teach/test_sft", "teach/test_grpo", "teach/test_environments", "conformance/test_bench",
+    "conformance/test_workers", "test_notebook", "core/test_episode", "conformance/test_local_hf",
+    "games/cricket/test_captains", "evaluate/test_packs", "games/cricket/test_gym_env", "games/cricket/test_matches",
+    "games/cricket/test_realism", "cli/test_commands", "live/test_load",
 )  # fmt: skip
 
 

@@ -10,23 +10,30 @@ import sys
 import time
 import tomllib
 from collections.abc import Callable, Iterator
+from glob import glob
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
+import typer
 import yaml
 
-from kibitz.llm.providers import weights
-from tests.blocks import LANGUAGES, Block, all_blocks
+from kibitz.cli import app
+from kibitz.core import registry
+from tests.block_needs import *  # noqa: F403
+from tests.blocks import LANGUAGES, ROOT, all_blocks
 from tests.conftest import Finished
 
 Command = Callable[..., Finished]
 BLOCKS = all_blocks()
-QUICK = {"environments.md", "games.md", "install.md"}  # the others compile more than a test of a second may
+QUICK = {"environments.md", "install.md"}  # the others compile more than a test of a second may
 ELSEWHERE = {"python.md"}  # tests/test_notebook.py runs it
 RUN = [name for name, blocks in BLOCKS.items() if any(not block.not_run for block in blocks) and name not in ELSEWHERE]
 START_SECONDS = 120
+ADDRESS = r"(?<=127\.0\.0\.1)\"?[:,] ?(\d+)"
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 
 class Server:
@@ -53,14 +60,15 @@ class Server:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """An empty folder to run in, on the path of imports; modules that a page writes are forgotten again."""
+    """An empty folder to run in, on the path of imports; modules and games that a page adds are forgotten again."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     known = set(sys.modules)
     yield tmp_path
     for name in set(sys.modules) - known:
-        if (tmp_path / f"{name}.py").exists():
+        if str(getattr(sys.modules[name], "__file__", "")).startswith(str(tmp_path)):
             del sys.modules[name]
+    registry.registered.cache_clear()
 
 
 def free_port() -> int:
@@ -70,61 +78,139 @@ def free_port() -> int:
         return port
 
 
+def elsewhere(code: str, ports: dict[str, int]) -> str:
+    """The code with free ports instead of those that the page names."""
+    return re.sub(ADDRESS, lambda at: at[0].replace(at[1], str(ports.get(at[1], at[1]))), code)
+
+
 @pytest.mark.parametrize(
     "page", [name if name in QUICK else pytest.param(name, marks=pytest.mark.conformance) for name in RUN]
 )
-def test_every_block_of_a_page_runs(page: str, kibitz: Command, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_block_of_a_page_runs(
+    page: str, kibitz: Command, folder: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
     text = "\n".join(block.code for block in BLOCKS[page])
-    ports = {port: free_port() for port in re.findall(r"127\.0\.0\.1(?:\"?[:,] ?)(\d+)", text)} | {"8000": free_port()}
+    ports = {port: free_port() for port in re.findall(ADDRESS, text)} | {"8000": free_port()}
+    blocks = [block for block in BLOCKS[page] if not block.not_run]
+    shell = Shell(kibitz, folder, monkeypatch, ports["8000"])
     variables: dict[str, object] = {"__name__": "block"}
-    servers: list[Server] = []
+    missing = []
     try:
-        for block in BLOCKS[page]:
-            if block.not_run:
-                continue
-            if block.marks.get("needs") == "weights" and not weights.installed_path(weights.TAUGHT).is_file():
-                pytest.skip("the weights of the embedded model are not installed; run `kibitz llm install`")
-            if block.marks.get("needs") == "server":
-                servers.append(Server(["serve"], ports["8000"]))
-            code = re.sub(
-                r"(127\.0\.0\.1(?:\"?[:,] ?))(\d+)", lambda found: found[1] + str(ports[found[2]]), block.code
-            )
-            block = block._replace(code=code)
+        for block in blocks:
             if block.file:
-                (folder / block.file).write_text(code, encoding="utf-8")
+                (folder / block.file).write_text(elsewhere(block.code, ports), encoding="utf-8")
+        for block in blocks:
+            try:
+                values = {need: request.getfixturevalue(need) for need in block.needs if need != "server"}
+            except pytest.skip.Exception as reason:  # blocks that need nothing run all the same
+                missing.append(f"{block.where}: {reason}")
+                continue
+            if "server" in block.needs:
+                shell.run(["kibitz", "serve"])
+            block = block.filled(values)
+            block = block._replace(code=elsewhere(block.code, ports))
+            if block.file:
+                (folder / block.file).write_text(block.code, encoding="utf-8")
             if block.language == "python":
-                import_module(block.file.removesuffix(".py")) if block.file else exec(code, variables)
+                import_module(block.file.removesuffix(".py")) if block.file else exec(block.code, variables)
             elif block.language == "yaml":
-                assert yaml.safe_load(code)
+                assert yaml.safe_load(block.code)
                 if block.file == "llm_presets.yaml":
                     monkeypatch.setenv("KIBITZ_LLM_PRESETS", str(folder / block.file))
             elif block.language == "toml":
-                assert tomllib.loads(code)
+                assert tomllib.loads(block.code)
             elif not block.language:
-                servers += shell(block, kibitz, ports["8000"])
+                for words in block.commands():
+                    failure = shell.run(words, block.marks.get("typed", "").replace(",", "\n"))
+                    assert not failure, f"{block.where}: {' '.join(words)}\n{failure}"
     finally:
-        for server in servers:
+        shell.close()
+    if missing:
+        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)("; ".join(missing))
+
+
+class Shell:
+    """Runs the lines of blocks in a folder: kibitz in this process, other programs in their own."""
+
+    def __init__(self, kibitz: Command, folder: Path, monkeypatch: pytest.MonkeyPatch, port: int) -> None:
+        self.kibitz, self.folder, self.patch, self.port = kibitz, folder, monkeypatch, port
+        self.servers: list[Server] = []
+
+    def run(self, line: list[str], typed: str = "") -> str:
+        """What went wrong, or nothing."""
+        program, *words = [name for word in line for name in (sorted(glob(word)) if "*" in word else [word])]
+        if program == "kibitz" and words[0] == "serve":
+            self.servers.append(Server(words, self.port))
+        elif program == "kibitz":
+            done = self.kibitz(*words, typed=typed)
+            return done.stderr or "failed" if done.returncode else ""
+        elif program == "export":
+            self.patch.setenv(*words[0].split("=", 1))
+        elif program == "pip" and words[1].startswith("kibitz"):  # which is installed; its extras must exist
+            extras = re.findall(r"\w+", words[1])[1:]
+            return "" if set(extras) <= set(PROJECT["optional-dependencies"]) else f"no such extras: {extras}"
+        elif program == "pip":
+            return self.install(str(Path(words[-1]).resolve()))
+        elif program in ("python", "pytest"):
+            words = [str(ROOT / word) if word.startswith("examples/") else word for word in words]
+            return self.finish([*(["-m", "pytest", "-p", "no:cacheprovider"] if program == "pytest" else []), *words])
+        else:
+            return "mark the block `<!-- not run: REASON -->`"
+        return ""
+
+    def install(self, package: str) -> str:
+        """Into a folder of the test's own, without the package index."""
+        place = self.folder / "site"
+        failure = self.finish(["-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation", "--no-index",
+                               "--target", str(place), package])  # fmt: skip
+        self.patch.syspath_prepend(str(place))
+        registry.registered.cache_clear()
+        self.patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(place), os.environ.get("PYTHONPATH")])))
+        return failure
+
+    def finish(self, words: list[str]) -> str:
+        done = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False)
+        return done.stdout + done.stderr if done.returncode else ""
+
+    def close(self) -> None:
+        for server in self.servers:
             server.stop()
 
 
-def shell(block: Block, kibitz: Command, port: int) -> list[Server]:
-    """Runs each line; returns the servers that it started."""
-    servers = []
-    for words in block.commands():
-        assert words[0] == "kibitz", f"{block.where}: mark the block `<!-- not run: REASON -->`"
-        if words[1] == "serve":
-            servers.append(Server(words[1:], port))
-        else:
-            done = kibitz(*words[1:], typed=block.marks.get("typed", "").replace(",", "\n"))
-            assert done.returncode == 0, f"{block.where}: {' '.join(words)}\n{done.stderr}"
-    return servers
+def test_every_command_that_no_test_runs_is_one_that_the_program_takes() -> None:
+    """Known commands, options and kinds of values; nothing runs."""
+    lines = [line for blocks in BLOCKS.values() for block in blocks if block.not_run for line in block.commands()]
+    commands = [line[1:] for line in lines if line[0] == "kibitz"]
+    for words in commands:
+        refused = refusal(words)
+        assert not refused, f"kibitz {' '.join(words)}: {refused}"
+    for words, reason in (
+        (["trian"], "trian"),
+        (["train", "--step", "3"], "--step"),
+        (["train", "--steps", "x"], "integer"),
+    ):
+        assert reason in refusal(words)
+
+
+def refusal(words: list[str]) -> str:
+    """Why the command line is wrong, or nothing."""
+    command: Any = typer.main.get_command(app)
+    try:
+        while isinstance(command, typer.core.TyperGroup):
+            context = command.make_context("kibitz", list(words))
+            _, command, _ = command.resolve_command(context, words)
+            words = words[1:]
+        command.make_context("kibitz", list(words))
+    except typer.TyperException as error:
+        return error.format_message()
+    return ""
 
 
 def test_blocks_that_no_test_runs_are_few_and_give_a_reason() -> None:
     left_out = [block for blocks in BLOCKS.values() for block in blocks if block.not_run]
     for block in left_out:
         print(f"{block.where}: {block.not_run}")
-    assert len(left_out) <= 45
+    assert len(left_out) <= 16
     for block in left_out:
         for path in re.findall(r"\btests/[\w./]*\w", block.not_run):
             assert os.path.exists(Path(__file__).parents[1] / path), f"{block.where} names {path}"
@@ -147,3 +233,21 @@ def test_marks_are_read_and_shorten_commands() -> None:
         ["kibitz", "list", "games"],
     ]
     assert (first.line, first.marks["needs"], first.not_run, second.not_run) == (3, "weights", "", "a GPU")
+
+
+def test_marks_replace_names_and_fill_in_what_they_need() -> None:
+    from tests.blocks import blocks_of
+
+    text = "<!-- needs: weights -->\n<!-- with: FOLDER = {tables}; a.csv = b.csv -->\n"
+    text += "<!-- run with: train: {short}; train --resume: --json -->\n"
+    text += "```\nkibitz train --out FOLDER/a.csv\nkibitz train --resume\n```\n"
+    (block,) = blocks_of("page.md", text)
+    assert set(block.needs) == {"weights", "tables", "short"}
+    assert block.filled({"tables": "/t", "short": "--steps 2"}).commands() == [
+        ["kibitz", "train", "--out", "/t/b.csv", "--steps", "2"],
+        ["kibitz", "train", "--resume", "--json"],
+    ]
+    with pytest.raises(AssertionError, match="no 'FOLDER' to replace"):
+        block._replace(code="kibitz train\n").filled({"tables": "/t", "short": ""})
+    with pytest.raises(AssertionError, match="no line for"):
+        block._replace(code="kibitz train\n").commands()

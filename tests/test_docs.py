@@ -22,7 +22,7 @@ from kibitz.games import get_game, pack_names
 from kibitz.games.cricket.envs.gym_env import EnvOptions as CricketOptions
 from kibitz.games.deal_or_no_deal.envs.gym_env import EnvOptions
 from kibitz.train.config import CurriculumPhase, HintOptions, Job, LogOptions, RewardOptions, TrainOptions, read_job
-from tests.blocks import blocks_of, pages
+from tests.blocks import PROGRAMS, blocks_of, pages
 from tests.conftest import SLOWEST_FIRST
 from tools import reference
 
@@ -101,7 +101,7 @@ def test_blocks_that_a_test_cannot_run_are_marked(page: str) -> None:
     """tests/test_blocks.py runs the others."""
     for block in blocks_of(page, TEXT[page]):
         if not block.language and not block.not_run:
-            others = {words[0] for words in block.commands()} - {"kibitz"}
+            others = {words[0] for words in block.commands()} - PROGRAMS
             assert not others, f"{block.where} runs {others}; put `<!-- not run: REASON -->` in front of the block"
 
 

@@ -293,7 +293,7 @@ def extras() -> str:
     rows = [
         (
             code(extra),
-            cell(PURPOSES.get(extra, "for changing kibitz")),
+            cell(PURPOSES.get(extra, "for developing kibitz")),
             ", ".join(code(name) for name in declared[extra]),
         )
         for extra in sorted(declared, key=lambda extra: (extra not in PURPOSES, extra))
