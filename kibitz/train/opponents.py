@@ -25,7 +25,7 @@ from kibitz.core.options import operator_options
 from kibitz.core.play.resolve import RUN_NAME, HintChoice, PlayerInfo, PlayerKind, Resolver, bot_for, bot_named
 from kibitz.core.registry import is_built_in
 from kibitz.core.system.logs import log_once
-from kibitz.core.system.paths import cache_folder, read_json
+from kibitz.core.system.paths import cache_folder, folders_in, read_json
 from kibitz.games import get_game
 from kibitz.llm.answers.prompt import DEFAULT, Prompt
 from kibitz.llm.client.limits import FailurePolicy
@@ -306,12 +306,11 @@ def self_bot(game: Game, flat: Any, pool: Any, index: Any) -> Bot:
 def _runs(game: Game, resolver: Resolver) -> list[PlayerInfo]:
     """The runs of this game, by name under a runs folder, by path otherwise."""
     listed = []
-    for file in sorted((resolver.runs or Path("runs")).glob("*/run.json")):
-        run = file.parent
+    for run in folders_in(resolver.runs or Path("runs")):
         if not (RUN_NAME.fullmatch(run.name) if resolver.runs else run.name.isprintable()):
             continue  # no one can name it
-        if _game_of_run(file) == game.name:
-            why = "" if any((run / "checkpoints").glob("step_*.safetensors")) else "It has no checkpoint yet."
+        if _game_of_run(run / "run.json") == game.name:
+            why = "" if checkpoint.files_in(run / "checkpoints") else "It has no checkpoint yet."
             listed.append(PlayerInfo(f"policy:{run.name if resolver.runs else run}", "policy", why, run.name))
     return listed
 

@@ -16,9 +16,9 @@ import pytest
 from safetensors import safe_open
 from safetensors.numpy import save_file
 
-from kibitz.core.errors import BadInput
+from kibitz.core.errors import BadInput, NotFound
 from kibitz.core.play.resolve import Resolver
-from kibitz.live.http.catalogue import run_named, runs_in
+from kibitz.live.http.catalogue import reports_in, run_named, runs_in, tournaments_in
 from kibitz.train import network
 from kibitz.train.opponents import bot_of_run
 from kibitz.train.run import checkpoint
@@ -148,17 +148,27 @@ def hostile(copy: Path) -> Path:
         bad = os.path.join(os.fsencode(runs), name)
         os.mkdir(bad)
         shutil.copy(copy / "run.json", os.path.join(bad, b"run.json"))
+    for name in ("record/run.json", "weights/checkpoints"):
+        (runs / name).parent.mkdir()
+        (runs / name).symlink_to("a" * 300)  # longer than a name may be
+    shutil.copy(copy / "run.json", runs / "weights")
+    (runs / "endless").symlink_to("a" * 300)
     return runs
 
 
 def test_a_folder_with_hostile_runs_shows_the_others(hostile: Path) -> None:
     found = {run["name"]: run for run in runs_in(hostile)}
     json.dumps(list(found.values()), allow_nan=False).encode()
-    assert set(found) == {"copy", "numbers", "text"}
+    assert set(found) == {"copy", "numbers", "text", "weights"}
     assert (found["numbers"]["seed"], found["numbers"]["advisers"]) == (None, [])
     assert found["text"]["game"].isprintable()
-    listed = [player.name for player in Resolver(hostile).players(TOY) if player.kind == "policy"]
-    assert listed == ["policy:copy", "policy:numbers"]
+    listed = {player.name: player.why_not for player in Resolver(hostile).players(TOY) if player.kind == "policy"}
+    missing = "It has no checkpoint yet."
+    assert listed == {"policy:copy": "", "policy:numbers": missing, "policy:weights": missing}
+    assert reports_in(hostile) == tournaments_in(hostile) == []
+    for name in ("endless", "weights"):
+        with pytest.raises(NotFound, match="There is no"):
+            Resolver(hostile).find(TOY, f"policy:{name}")
 
 
 @pytest.mark.parametrize(

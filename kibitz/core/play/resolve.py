@@ -23,6 +23,7 @@ from kibitz.core.play.custom import OBJECT_NAME, imported_player
 from kibitz.core.play.player import BotPlayer, Player
 from kibitz.core.registry import PLAYERS, load, registered
 from kibitz.core.system.logs import log_once
+from kibitz.core.system.paths import is_folder
 
 log = logging.getLogger("kibitz")
 MAX_BOTS_IN_MIX = 16  # all of them choose, one is used
@@ -108,7 +109,7 @@ class Resolver:
             return name
         if not RUN_NAME.fullmatch(name):
             raise InvalidName(f"{name!r} is not the name of a run; /runs.json lists those there are.")
-        if not (self.runs / name.partition("#")[0]).is_dir():
+        if not is_folder(self.runs / name.partition("#")[0]):
             raise NotFound(f"There is no run {name!r} here; /runs.json lists those there are.")
         return str(self.runs / name)
 

@@ -68,6 +68,19 @@ def read_json(path: Path) -> Any:
         return None
 
 
+def folders_in(folder: Path) -> list[Path]:
+    """The folders in a folder, by name; leaves out what the system cannot follow, such as a link to an endless name."""
+    try:
+        return [path for path in sorted(folder.iterdir()) if is_folder(path)]
+    except OSError:
+        return []
+
+
+def is_folder(path: Path) -> bool:
+    """As `Path.is_dir`, which raises for a link whose target the system rejects."""
+    return os.path.isdir(path)
+
+
 def cache_folder() -> Path:
     """Where kibitz keeps files that it can make or fetch again."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kibitz"

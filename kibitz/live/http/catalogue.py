@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from kibitz.core.registry import import_jax
-from kibitz.core.system.paths import read_json, read_small
+from kibitz.core.system.paths import folders_in, read_json, read_small
 from kibitz.live.episodes.request import HUMAN
 from kibitz.live.http.models import Tournament
 from kibitz.live.public_text import public_text
@@ -178,10 +178,7 @@ def ratings_of(folder: Path, player: str) -> list[dict[str, Any]]:
 
 def _folders(folder: Path) -> list[Path]:
     """Folders whose names can be shown; a name may be any bytes."""
-    try:
-        return [path for path in sorted(folder.iterdir()) if path.name.isprintable() and path.is_dir()]
-    except OSError:
-        return []
+    return [path for path in folders_in(folder) if path.name.isprintable()]
 
 
 def _run(path: Path) -> dict[str, Any] | None:

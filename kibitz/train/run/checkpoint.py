@@ -18,7 +18,7 @@ from safetensors.numpy import save
 from kibitz.core.errors import BadInput
 from kibitz.core.game import Game
 from kibitz.core.system.logs import log_once
-from kibitz.core.system.paths import write_whole
+from kibitz.core.system.paths import is_folder, write_whole
 
 log = logging.getLogger("kibitz.train")
 
@@ -100,10 +100,15 @@ def _checksum(leaf: np.ndarray[Any, Any]) -> str:
     return hashlib.sha256(leaf.tobytes()).hexdigest()
 
 
+def files_in(folder: Path) -> list[Path]:
+    """The files of a run's checkpoints, newest first."""
+    return sorted(folder.glob("step_*.safetensors"), reverse=True) if is_folder(folder) else []
+
+
 def newest(folder: Path, whole: bool = True) -> tuple[Saved | None, list[str]]:
     """The newest complete checkpoint of a folder, and the errors of newer ones."""
     refused: list[str] = []
-    for path in sorted(folder.glob("step_*.safetensors"), reverse=True):
+    for path in files_in(folder):
         try:
             return read(path, whole), refused
         except BadInput as error:
