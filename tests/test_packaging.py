@@ -54,6 +54,15 @@ def test_the_templates_for_issues_are_valid_forms() -> None:
             assert all(part["type"] == "markdown" or part["attributes"]["label"] for part in form["body"])
 
 
+def test_the_workflow_installs_every_system_package_of_the_makefile() -> None:
+    """On GitHub's machines apt needs sudo, so .ci/run cannot install them, and tests that need them fail there."""
+    (packages,) = re.findall(r"^PACKAGES = (.+)$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8"))["jobs"]
+    (install,) = [step["run"] for step in jobs["checks"]["steps"] if "apt-get install" in step.get("run", "")]
+    ubuntu = {"chromium": "chromium-browser"}
+    assert {ubuntu.get(name, name) for name in packages.split()} <= set(install.split())
+
+
 def test_the_readme_reads_the_same_on_a_package_index() -> None:
     """Its links are absolute, and each leads to a file of this repository."""
     text, repository = (ROOT / "README.md").read_text(encoding="utf-8"), PROJECT["urls"]["Repository"]
