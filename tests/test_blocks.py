@@ -29,8 +29,7 @@ from tests.conftest import Finished
 Command = Callable[..., Finished]
 BLOCKS = all_blocks()
 QUICK = {"environments.md", "install.md"}  # the others compile more than a test of a second may
-ELSEWHERE = {"python.md"}  # tests/test_notebook.py runs it
-RUN = [name for name, blocks in BLOCKS.items() if any(not block.not_run for block in blocks) and name not in ELSEWHERE]
+RUN = [name for name, blocks in BLOCKS.items() if any(not block.not_run for block in blocks)]
 START_SECONDS = 120
 ADDRESS = r"(?<=127\.0\.0\.1)\"?[:,] ?(\d+)"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
