@@ -9,6 +9,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -91,6 +92,10 @@ def pytest_configure(config: pytest.Config) -> None:
     os.fsync = lambda file: None  # tests end processes, not machines; a busy disk takes 30 ms to sync
     usual: httpx.Timeout = inspect.signature(httpx.get).parameters["timeout"].default
     usual.connect = usual.read = usual.write = usual.pool = BUSY_SECONDS
+    with suppress(ImportError):  # part of the extra `live`
+        from websockets.sync.client import connect
+
+        connect.__kwdefaults__["open_timeout"] = BUSY_SECONDS
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(ImmediateFailures(config))
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from kibitz.train.run.run import Run
 
 SHOWN_SEED = 3  # a negotiation that takes a few rounds
-TIMEOUT_SECONDS = 120.0  # limit for a server response and, with `--exit`, for the episodes to end
+TIMEOUT_SECONDS = 300.0  # limit for a server response and, with `--exit`, for the episodes to end
 LIVE_EPISODES: tuple[dict[str, Any], ...] = (
     {
         "game": "cricket",

@@ -13,7 +13,7 @@ from kibitz.core.errors import BadInput
 from kibitz.llm.providers import weights
 from tests.llm.fake_server import MODELS, FakeServer
 
-QUICK = {"deadline": 2.0, "timeout": 1.0, "attempts": 2, "backoff": 0.01, "breaker_failures": 1000}
+QUICK = {"deadline": 60.0, "timeout": 30.0, "attempts": 2, "backoff": 0.01, "breaker_failures": 1000}
 KEY = "sk-very-secret-0123456789"
 
 

@@ -146,7 +146,7 @@ def open_page(browser: Any, stage: Served) -> Iterator[Open]:
         context = browser.new_context(viewport={"width": width, "height": height}, **more)
         contexts.append(context)
         page = context.new_page()
-        page.set_default_timeout(60_000)  # with empty caches the first match compiles
+        page.set_default_timeout(180_000)  # with empty caches the first match compiles
         page.on("pageerror", lambda error: wrong.append(str(error)))
         if init:
             page.add_init_script(init)

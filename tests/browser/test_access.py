@@ -242,7 +242,7 @@ def test_commentary_is_spoken_only_while_sound_is_on_and_always_captioned(stage:
     speech = stage.get("/custom/presets")["speech"]
     if speech["speaker"] == "silence":
         missing("no voice is installed; `make system` installs espeak-ng on Debian")
-    episode_id = stage.start(game="cricket", max_overs=5, seed=4, pace=0.7)
+    episode_id = stage.start(game="cricket", max_overs=5, seed=4, pace=1.5)
     page = open_page(f"/e/{episode_id}", init=HEARD)
     answers: dict[str, Any] = {}
     page.on("response", lambda answer: answers.update({answer.url.removeprefix(stage.url): answer}))

@@ -98,7 +98,7 @@ def run_all(which: str) -> dict[str, Finished]:
         for name in FILES:
             Path(folder, name).write_text(ROW if name == "rows.jsonl" else "PAR1", encoding="utf-8")
         done = subprocess.run(
-            command, input="\n".join(lines), capture_output=True, text=True, cwd=folder, check=False, timeout=100
+            command, input="\n".join(lines), capture_output=True, text=True, cwd=folder, check=False, timeout=600
         )
         assert done.returncode == 0, done.stderr
         assert sorted(os.listdir(folder)) == FILES, "a command left something behind"

@@ -30,7 +30,7 @@ def test_list_says_which_presets_work_and_why_the_others_do_not() -> None:
 
 @pytest.mark.usefixtures("presets")
 def test_list_with_a_probe_notices_a_server_that_is_not_there() -> None:
-    rows = json.loads(CliRunner().invoke(app, ["llm", "list", "--probe", "0.2", "--json"]).stdout)["presets"]
+    rows = json.loads(CliRunner().invoke(app, ["llm", "list", "--probe", "20", "--json"]).stdout)["presets"]
     found = {row["preset"]: row for row in rows}
     assert found["fake-good"]["usable"] is True
     assert found["refused"]["usable"] is False

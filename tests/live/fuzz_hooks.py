@@ -50,10 +50,10 @@ def after_call(context: Any, case: Any, response: Any) -> None:
     opened = response.headers.get("x-session-id")
     address = response.request.url.split("?")[0].rsplit("/", 1)[0]
     if opened:
-        requests.delete(f"{address}/mcp", headers={"Mcp-Session-Id": opened[0]}, timeout=10)
+        requests.delete(f"{address}/mcp", headers={"Mcp-Session-Id": opened[0]}, timeout=60)
     if response.status_code == 202 and "seat_token" in response.text:
         stop = f"{address.split('/episodes')[0].removesuffix('/custom')}/custom/stop_episode"
-        requests.post(stop, json={"episode_id": response.json()["episode_id"]}, timeout=10)
+        requests.post(stop, json={"episode_id": response.json()["episode_id"]}, timeout=60)
 
 
 def _near_the_last_seed(value: Any) -> bool:

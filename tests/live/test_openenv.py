@@ -207,7 +207,7 @@ def test_a_full_server_refuses_sessions_until_a_socket_closes() -> None:
 
 
 def test_idle_sessions_are_closed() -> None:
-    sessions = Sessions(limit=4, idle=0.3)
+    sessions = Sessions(limit=4, idle=1.0)
     with serving(app(sessions, [NEGOTIATION], NEGOTIATION)) as base:
         left = httpx.post(f"{base}/reset", json={}, timeout=60).headers["X-Session-Id"]
         with talking(base) as connection:

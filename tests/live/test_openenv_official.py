@@ -48,8 +48,11 @@ def test_openenv_validates_the_folder(tmp_path: Path) -> None:
 def test_openenv_validates_a_running_server_at_the_root_and_for_each_game(served: Served) -> None:
     from openenv.cli._validation import validate_running_environment  # the command calls this for each URL
 
-    reports = [validate("--url", served.url)]
-    reports += [validate_running_environment(served.url + path) for path in (f"/envs/{NEGOTIATION}", "/envs/cricket")]
+    reports = [validate("--url", served.url, "--timeout", "60")]
+    reports += [
+        validate_running_environment(served.url + path, timeout_s=60)
+        for path in (f"/envs/{NEGOTIATION}", "/envs/cricket")
+    ]
     for report in reports:
         assert report["passed"] and report["mode"] == "simulation"
         assert len(report["criteria"]) == 6 and all(criterion["passed"] for criterion in report["criteria"])
@@ -58,7 +61,7 @@ def test_openenv_validates_a_running_server_at_the_root_and_for_each_game(served
 def play(url: str, options: dict[str, Any], act: Any) -> list[Any]:
     from openenv import GenericEnvClient
 
-    with GenericEnvClient(base_url=url).sync() as env:
+    with GenericEnvClient(base_url=url, message_timeout_s=600).sync() as env:
         seen = [env.reset(**options)]
         while not seen[-1].done:
             seen.append(env.step(act(seen[-1].observation)))
@@ -83,7 +86,7 @@ def test_eight_official_clients_play_two_games_without_interfering(served: Serve
     assert all(done for _, _, done in ends) and all(end[1] in (0.0, 0.5, 1.0) for end in ends[:4])
 
     async def one(path: str, options: dict[str, Any], act: Any) -> list[Any]:
-        async with GenericEnvClient(base_url=served.url + path) as env:
+        async with GenericEnvClient(base_url=served.url + path, message_timeout_s=600) as env:
             seen = [await env.reset(**options)]
             while not seen[-1].done:
                 seen.append(await env.step(act(seen[-1].observation)))

@@ -83,7 +83,7 @@ def _a_person_plays(alone: Served) -> None:
     def asked() -> dict[str, Any]:
         return dict(alone.get(f"/episodes/{episode_id}/turn", seat_token=token))
 
-    wait_until(lambda: asked()["your_turn"])
+    wait_until(lambda: asked()["your_turn"] and alone.events(episode_id)[-1]["type"] == "turn.requested")
     seen = asked()
     assert seen["heads"] == ["act", "book", "hat", "ball"] or len(seen["heads"]) == 4
     assert seen["legal_text"] and len(seen["masks"]) == 4

@@ -254,7 +254,7 @@ def test_schemathesis_finds_nothing(serve: Serve, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "schemathesis.cli", "run", f"{served.url}/openapi.json", "--max-examples", "10"]
     command += ["--rate-limit", "400/s", "--seed", "1", "--request-timeout", "60", "--exclude-path-regex", TWICE]
     environment = {**os.environ, "SCHEMATHESIS_HOOKS": "tests.live.fuzz_hooks", "PYTHONPATH": str(ROOT)}
-    found = subprocess.run(command, capture_output=True, text=True, timeout=600, cwd=tmp_path, env=environment)
+    found = subprocess.run(command, capture_output=True, text=True, timeout=1100, cwd=tmp_path, env=environment)
     assert found.returncode == 0, found.stdout[-5000:] + found.stderr[-2000:]
 
 

@@ -196,7 +196,7 @@ def kill_in_turn(cluster: Cluster, times: int, watch: Callable[[Watching], None]
 def kill_one(cluster: Cluster, number: int, watch: Callable[[Watching], None], after: float) -> Watching:
     victim = cluster.servers[number]
     with cluster.client(number) as client:
-        answer = client.post("/custom/start_episode", json=LONG | {"pace": 0.02})
+        answer = client.post("/custom/start_episode", json=LONG | {"pace": 0.05})
     assert answer.status_code == 202, answer.text
     one = Watching(answer.json()["episode_id"])
     watch(one)

@@ -114,9 +114,8 @@ def test_cartesia_speaks_through_its_own_package(cartesia: FakeCartesia, tmp_pat
 def test_a_failure_of_cartesia_is_noted_without_the_key(
     cartesia: FakeCartesia, tmp_path: Path, kind: str, reason: str
 ) -> None:
-    speech = Speech(
-        Cartesia(KEY, base_url=cartesia.url(kind), timeout=0.3 if kind in ("slow", "drip") else 60.0), tmp_path
-    )
+    timeout = {"slow": 0.3, "drip": 1.0}.get(kind, 60.0)
+    speech = Speech(Cartesia(KEY, base_url=cartesia.url(kind), timeout=timeout), tmp_path)
     found = spoken_file(speech)
     assert isinstance(found, str) and reason in found
     assert speech.counts["failed"] == 1 and KEY not in str(speech.described())

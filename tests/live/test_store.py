@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -36,7 +37,7 @@ def open_again(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]
     url = postgres.fresh() if postgres else str(tmp_path / "a.db")
     opened: list[Store] = []
 
-    def run(store_timeout: float = 2.0) -> Store:
+    def run(store_timeout: float = 20.0) -> Store:
         opened.append(open_store(url, store_timeout))
         return opened[-1]
 
@@ -282,9 +283,16 @@ def test_a_frozen_postgresql_ends_in_errors_and_recovers_without_loss(own_postgr
             with pytest.raises(StoreUnavailable, match=why):
                 call()
             assert time.monotonic() - began < 30, why
+
+    def stored(job: Callable[[], Any]) -> bool:  # a busy server may need more than a second at first
+        with suppress(StoreUnavailable):
+            job()
+            return True
+        return False
+
     for one in sent:
-        store.append(one)
-    store.load(row("ep-2"), stored_events("ep-2"))
+        wait_until(partial(stored, partial(store.append, one)))
+    wait_until(partial(stored, lambda: store.load(row("ep-2"), stored_events("ep-2"))))
     assert store.events("ep-1", -1) == [one.body for one in sent]
     store.close()
 

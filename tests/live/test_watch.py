@@ -179,7 +179,7 @@ def test_two_people_play_each_by_their_own_link_and_see_only_their_own_values(se
     wait_until(lambda: turn(0)["your_turn"])
     assert not turn(1)["your_turn"] and act(1, "disagree").status_code == 409
     assert act(0, "propose 0 0 0").status_code == 200
-    wait_until(lambda: turn(1)["your_turn"])
+    wait_until(lambda: turn(1)["your_turn"] and served.events(episode_id)[-1]["type"] == "turn.requested")
     for seat, token in enumerate(tokens):
         seen = served.events(episode_id, seat_token=token)
         shown = {key for event in seen for key in event["payload"].get("private", {})}

@@ -189,16 +189,16 @@ def test_local_hf_names_the_extra_or_the_missing_folder() -> None:
 
 
 def test_a_probe_finds_out_whether_a_server_responds(remote: Callable[..., Preset]) -> None:
-    assert why_not(remote("good"), probe=2.0) == ""
+    assert why_not(remote("good"), probe=20.0) == ""
     silent = Preset(provider="openai", base_url="http://127.0.0.1:9/v1", model="x")
-    assert why_not(silent, probe=2.0).startswith("http://127.0.0.1:9/v1 does not respond")
+    assert why_not(silent, probe=20.0).startswith("http://127.0.0.1:9/v1 does not respond")
     invalid = Preset(provider="openai", base_url="http://127.0.0.1:99999/v1", model="x")
-    assert "must look like" in why_not(invalid, probe=2.0)
+    assert "must look like" in why_not(invalid, probe=20.0)
 
 
 def test_a_probe_of_groq_uses_the_default_key_variable(server: FakeServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GROQ_API_KEY", "gsk-secret")
-    assert why_not(Preset(provider="groq", base_url=server.url, model="x"), probe=2.0) == ""
+    assert why_not(Preset(provider="groq", base_url=server.url, model="x"), probe=20.0) == ""
     assert server.requests[-1].headers["authorization"] == "Bearer gsk-secret"
 
 

@@ -71,7 +71,7 @@ def test_a_choice_carries_act_reason_latency_and_usage(game: Game) -> None:
     assert choice.act == (0, 1, 0, 2)
     assert choice.source == "llm:fake-good"
     assert '"confidence": 0.7' in choice.reason
-    assert 0 < choice.latency < 2
+    assert 0 < choice.latency < 60
     assert choice.usage["prompt_tokens"] == 300
     assert choice.usage["money"] == pytest.approx(340e-6)
 

@@ -29,7 +29,9 @@ from kibitz.studies.tournaments.journal import FILE, Journal
 from kibitz.studies.tournaments.ratings import MEAN_RATING, rate
 from kibitz.studies.tournaments.standings import report, standings
 from kibitz.studies.tournaments.tournament import TournamentPlan, play, stored_header
+from tests.cli.test_interrupt import running
 from tests.conftest import ROOT, Finished
+from tests.live.machines import wait_until
 from tests.llm.fake_server import MODELS, CannedResponse, FakeServer, Request, obliging
 from tests.train import toy
 
@@ -393,7 +395,7 @@ def test_ctrl_c_with_two_workers_leaves_none_running_and_every_paid_call_is_made
         assert len(workers) >= 2
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 130, process.communicate()
-    assert not any(Path(f"/proc/{pid}").exists() for pid in workers), "a worker outlived the command"
+    wait_until(lambda: not any(map(running, workers)), what="the end of the workers")
     gate[0] = sys.maxsize
     rest = kibitz(*words, str(tmp_path / "shared"), "--workers", "2", "--resume")
     assert rest.returncode == 0, rest.stderr

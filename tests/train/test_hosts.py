@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import socket
 import subprocess
 import time
 from pathlib import Path
@@ -14,6 +13,7 @@ import yaml
 
 from kibitz.core.errors import BadInput
 from kibitz.core.xla.hosts import place_among
+from tests.live.machines import free_port
 from tests.train.conftest import TINY, TWO_DEVICES, Command, assert_same_run, merged, row_count
 
 
@@ -27,10 +27,7 @@ def test_the_place_of_a_host_is_that_of_its_own_name() -> None:
 
 
 def _start(command: Command, out: Path, *words: str) -> list[subprocess.Popen[str]]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{free.getsockname()[1]}"
-    shared = {"JAX_COORDINATOR_ADDRESS": address, "JAX_NUM_PROCESSES": "2"}
+    shared = {"JAX_COORDINATOR_ADDRESS": f"127.0.0.1:{free_port()}", "JAX_NUM_PROCESSES": "2"}
     outs = (out, out.parent / "others")
     return [
         command.start(*words, "--out", str(outs[number]), **shared, JAX_PROCESS_ID=str(number)) for number in range(2)
