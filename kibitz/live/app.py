@@ -24,6 +24,7 @@ from kibitz.live.episodes.runner import Runner
 from kibitz.live.episodes.warmup import Warmup
 from kibitz.live.http import pages, routes_custom, routes_episodes, watch
 from kibitz.live.http.catalogue import Catalogue
+from kibitz.live.http.driver_events import DriverEvents
 from kibitz.live.http.errors import PROBLEMS, add_error_handlers
 from kibitz.live.http.metrics import CONTENT_TYPE, Metrics
 from kibitz.live.http.security import Guard
@@ -56,6 +57,7 @@ def create_app(config: LiveConfig | None = None) -> FastAPI:
     )  # fmt: skip
     app.state.config, app.state.bus, app.state.warmup = config, bus, Warmup()
     app.state.speech, app.state.sessions = open_speech(config.audio), Sessions(runs=config.runs)
+    app.state.driver_events = DriverEvents(bus, app.state.speech, config.max_drivers)
     app.state.runner = Runner(bus, config, app.state.speech)
     app.state.guard = Guard(None, config, bus.hub.backlog)
     app.state.peers = Peers(app.state.runner)

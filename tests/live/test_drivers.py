@@ -21,7 +21,7 @@ from kibitz.core.errors import BadInput
 from kibitz.live.episodes.remote_driver import drive
 from kibitz.live.episodes.request import EpisodeRequest
 from kibitz.live.http.driver_events import EventLines
-from kibitz.live.store.stored_event import StoredEvent
+from kibitz.live.store.stored_event import PackedEvent, StoredEvent
 from kibitz.live.stream.bus_observer import BusObserver, episode_log
 from kibitz.live.stream.outlets import DeliveryRefused, HttpOutlet
 from kibitz.live.stream.schema import PAYLOADS
@@ -158,6 +158,73 @@ def test_a_line_of_more_than_a_megabyte_is_refused_before_it_is_complete(size: i
     pieces = (body[start : start + size] for start in range(0, len(body), size))
     with pytest.raises(BadInput, match="Line 4 exceeds 1 MiB"):
         list(map(lines.feed, pieces))
+
+
+def growing(episode_id: str, steps: int) -> list[dict[str, Any]]:
+    """An episode whose every step adds 300 kB to the frame."""
+    sent = record.events(episode_id, steps)
+    for event in sent[1:-1]:
+        event["payload"]["frame"] = {f"key {event['seq']}": "x" * 300_000}
+    return sent
+
+
+def test_a_frame_that_grows_beyond_a_megabyte_is_refused(tmp_path: Path) -> None:
+    """In one request, over several, and at a server that has to read the earlier events from the store."""
+    from kibitz.live.app import create_app
+    from kibitz.live.config import LiveConfig
+    from tests.live.openenv_server import serving
+
+    def post(base: str, sent: list[dict[str, Any]], path: str = "/custom/events") -> httpx.Response:
+        return httpx.post(base + path, content=record.lines(sent), headers=record.KEY, timeout=60)
+
+    sent, large = growing("ep-1", 5), growing("ep-2", 5)
+    for first in (True, False):
+        app = create_app(LiveConfig(store=str(tmp_path / "a.db"), warm=False))
+        try:
+            with serving(app) as base:
+                if first:
+                    for refused in (post(base, large), post(base, large, "/episodes")):
+                        assert refused.status_code == 422 and "After event 4 the frame exceeds" in refused.text
+                    assert httpx.get(f"{base}/episodes/ep-2").status_code == 404, "nothing was stored"
+                    assert [post(base, [event]).status_code for event in sent[:4]] == [200] * 4
+                refused = post(base, sent[4:])
+                assert refused.status_code == 422 and "After event 4 the frame exceeds 1 MiB" in refused.json()["error"]
+                shown = httpx.get(f"{base}/episodes/ep-1").json()
+                assert (shown["last_seq"], set(shown["frame"])) == (3, {"n", "key 1", "key 2", "key 3"})
+                if not first:
+                    same = [event | {"payload": sent[3]["payload"]} for event in sent[4:6]]
+                    assert post(base, sent[2:4] + same).json()["added"] == 2, "the same keys again"
+                    assert post(base, sent[6:]).status_code == 200
+        finally:
+            app.state.bus.store.close()
+
+
+def test_requests_at_the_same_time_share_the_limit_of_the_frame(tmp_path: Path) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    from kibitz.live.http.driver_events import DriverEvents
+    from kibitz.live.store.base import open_store
+    from kibitz.live.store.stored_event import MAX_FRAME_BYTES, decode_event, fold
+    from kibitz.live.stream.bus import Bus
+
+    bus, key = Bus(open_store(str(tmp_path / "a.db"))), "the-key-of-the-driver"
+    drivers = DriverEvents(bus)
+    drivers.commit(record.stored_events()[:1], key)
+
+    def steps(thread: int) -> None:
+        listed = record.stored_events(steps=8, end=False)[1:]
+        changes = [{f"{thread} {one.seq}": "x" * 100_000} for one in listed]
+        parts = zip(listed, changes, strict=True)
+        given = [replace(one.event, payload={**one.event.payload, "frame": frame}) for one, frame in parts]
+        drivers.commit([PackedEvent.pack(event) for event in given], key)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(steps, range(8)))
+    frame: dict[str, Any] = {}
+    for body in bus.store.events("ep-1", -1):
+        frame = fold(frame, decode_event(body))
+    assert len(json.dumps(frame)) < MAX_FRAME_BYTES
+    bus.store.close()
 
 
 def test_open_episodes_of_drivers_are_limited_until_one_ends(tmp_path: Path) -> None:
@@ -350,7 +417,7 @@ def test_an_observer_without_an_address_gives_up_within_its_limit_and_logs_once(
 ) -> None:
     from kibitz.live.stream import outlets
 
-    monkeypatch.setattr(outlets, "GIVE_UP_SECONDS", 0.3)
+    monkeypatch.setattr(outlets, "GIVE_UP_SECONDS", 1.0)
     address = f"http://127.0.0.1:{free_port()}"
     monkeypatch.setattr(outlets, "USUAL_SERVER", address)
     monkeypatch.delenv("CRICKET_LOCAL_BASE_URL", raising=False)
@@ -362,7 +429,7 @@ def test_an_observer_without_an_address_gives_up_within_its_limit_and_logs_once(
         await observer.start(first_observation())
         await observer.end({"done": False})
 
-    with pytest.raises(DeliveryRefused, match=r"unreachable for 0\.3 s"):
+    with pytest.raises(DeliveryRefused, match=r"unreachable for 1 s"):
         asyncio.run(publish())
     assert [address.removeprefix("http://") in record.message for record in caplog.records] == [True]
 

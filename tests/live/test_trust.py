@@ -15,7 +15,7 @@ import pytest
 from kibitz.core.play.events import Event
 from kibitz.live.episodes.request import EpisodeRequest
 from kibitz.live.episodes.verify import verify
-from kibitz.live.http.driver_events import WrongKey, commit, holds_key, row_of
+from kibitz.live.http.driver_events import DriverEvents, WrongKey, holds_key, row_of
 from kibitz.live.store.base import open_store
 from kibitz.live.store.stored_event import StoredEvent, event_from_dict
 from kibitz.live.stream.bus import Bus
@@ -58,11 +58,12 @@ def test_a_weak_key_is_refused(served: Served) -> None:
 def test_of_two_drivers_that_begin_the_same_episode_one_has_it(tmp_path: Path) -> None:
     """The loser may have claimed an open table; that must not open the winner's."""
     bus = Bus(open_store(str(tmp_path / "a.db")))
+    drivers = DriverEvents(bus)
     firsts = [record.stored_events("ep-1", end=False, open=i % 2 == 0)[:1] for i in range(8)]
 
     def begin(i: int) -> bool:
         try:
-            return bool(commit(bus, firsts[i], None, f"the-key-of-driver-{i}")["added"])
+            return bool(drivers.commit(firsts[i], f"the-key-of-driver-{i}")["added"])
         except WrongKey:
             return False
 

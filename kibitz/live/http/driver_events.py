@@ -7,9 +7,11 @@ import hashlib
 import hmac
 import secrets
 import threading
+from collections import OrderedDict
 from contextlib import suppress
 from io import BytesIO
 from typing import Annotated, Any
+from weakref import WeakValueDictionary
 
 import orjson
 from fastapi import Header, Request
@@ -21,7 +23,7 @@ from kibitz.core.options import sentence
 from kibitz.core.play.events import TYPES, Event
 from kibitz.live.http.models import Envelope
 from kibitz.live.store.base import EpisodeClosed, Row, SequenceGap
-from kibitz.live.store.stored_event import PackedEvent, StoredEvent
+from kibitz.live.store.stored_event import FrameSize, PackedEvent, StoredEvent, decode_event
 from kibitz.live.stream.bus import Bus
 from kibitz.live.stream.bus_observer import TextToSpeech, with_audio
 
@@ -33,7 +35,7 @@ MAX_NAME = 200  # characters of a game's or player's name
 KEY_HEADER = "Episode-Key"
 KeyText = Annotated[str, Field(min_length=16, max_length=200, pattern="^[!-~]*$")]  # HTTP would remove outer spaces
 Key = Annotated[KeyText | SkipJsonSchema[None], Header(alias=KEY_HEADER, description="the key of the episode's driver")]
-_BEGINNING = threading.Lock()  # counting and beginning are one step
+MAX_KNOWN_FRAMES = 1000  # sizes in memory; others are read from the store again
 LINES = {"content": {"application/x-ndjson": {"schema": {"type": "string", "description": "one event per line"}}}}
 
 
@@ -61,6 +63,7 @@ class EventLines:
 
     def __init__(self) -> None:
         self.events: list[PackedEvent] = []
+        self._frame = FrameSize()
         self._rest = b""  # the beginning of a line whose end has not arrived
         self._number = 0  # lines so far
 
@@ -106,6 +109,8 @@ class EventLines:
             self.events.append(PackedEvent.pack(event))
         except TypeError:  # from orjson: more than 254 levels
             raise BadInput(f"Line {number} is nested too deeply.") from None
+        self._frame.add(event)
+        self._frame.check()
 
 
 async def read_events(request: Request) -> list[PackedEvent]:
@@ -171,38 +176,86 @@ def _digest(key: str) -> str:
     return hashlib.sha256(key.encode()).hexdigest()
 
 
-def commit(
-    bus: Bus, listed: list[PackedEvent], speech: TextToSpeech | None, key: str | None = None, max_open: int = 100
-) -> dict[str, Any]:
-    """Commits a driver's events; commentary gets its audio here, where the audio is served.
+class DriverEvents:
+    """Commits the events of drivers. Blocks, so call it off the event loop."""
 
-    The key that comes with the first event is the episode's from then on; a driver that sends none is given one.
-    TooManyDrivers if `max_open` episodes of drivers are open already.
-    """
-    episode_id, made = listed[0].episode_id, None
-    row = bus.store.episode(episode_id)
-    if row is None and listed[0].seq > 0:
-        raise SequenceGap(0)
-    if row is None:
-        made = None if key else secrets.token_urlsafe(24)
-        first = row_of(listed[0], "driver", key or made)
-        with _BEGINNING:
-            if bus.store.episode(episode_id) is None and bus.store.open_drivers() >= max_open:
-                raise TooManyDrivers(max_open)
-            with suppress(EpisodeClosed):  # another driver was first
-                bus.store.begin(first)
-        row = bus.store.episode(episode_id)
-        assert row is not None
-    if row.origin != "driver":
-        raise EpisodeClosed(f"Episode {episode_id} is not played elsewhere.")
-    if not holds_key(row, key or made):
-        raise WrongKey(episode_id)
-    if row.last_seq < 0:
-        bus.begin(row)
-    tts = speech if row.about.get("speech") is True else None
-    added = 0
-    for packed in listed:
-        stored = StoredEvent.decode(packed.body, row.open_table)
-        spoken = with_audio(stored.event, tts)
-        added += bus.publish(stored if spoken is stored.event else StoredEvent(spoken, row.open_table))
-    return {"next": listed[-1].seq + 1, "added": added, "key": made}
+    def __init__(self, bus: Bus, speech: TextToSpeech | None = None, max_open: int = 100) -> None:
+        """At most `max_open` episodes of drivers are open at once."""
+        self._bus, self._speech, self._max_open = bus, speech, max_open
+        self._lock = threading.Lock()  # counting and beginning are one step
+        self._busy: WeakValueDictionary[str, _Lock] = WeakValueDictionary()  # by episode
+        self._frames: OrderedDict[str, FrameSize] = OrderedDict()  # by episode, the most recent last
+
+    def commit(self, listed: list[PackedEvent], key: str | None = None) -> dict[str, Any]:
+        """Commits a driver's events; commentary gets its audio here, where the audio is served.
+
+        The key that comes with the first event is the episode's from then on; a driver that sends none is given one.
+        Raises TooManyDrivers, WrongKey or, if the episode's frame would grow too large, BadInput.
+        """
+        with self._lock:
+            busy = self._busy.setdefault(listed[0].episode_id, _Lock())
+        with busy.lock:  # what one request adds to the frame counts for the next
+            row, made = self._row_for(listed[0], key)
+            frame = self._frame_after(row, listed)
+            if row.last_seq < 0:
+                self._bus.begin(row)
+            tts = self._speech if row.about.get("speech") is True else None
+            added = 0
+            for packed in listed:
+                stored = StoredEvent.decode(packed.body, row.open_table)
+                spoken = with_audio(stored.event, tts)
+                added += self._bus.publish(stored if spoken is stored.event else StoredEvent(spoken, row.open_table))
+            self._keep(listed[-1], frame)
+            return {"next": listed[-1].seq + 1, "added": added, "key": made}
+
+    def _row_for(self, first: PackedEvent, key: str | None) -> tuple[Row, str | None]:
+        """The episode, begun here if it is new, and the key made for it if its driver sent none."""
+        store, episode_id, made = self._bus.store, first.episode_id, None
+        row = store.episode(episode_id)
+        if row is None and first.seq > 0:
+            raise SequenceGap(0)
+        if row is None:
+            made = None if key else secrets.token_urlsafe(24)
+            begun = row_of(first, "driver", key or made)
+            with self._lock:
+                if store.episode(episode_id) is None and store.open_drivers() >= self._max_open:
+                    raise TooManyDrivers(self._max_open)
+                with suppress(EpisodeClosed):  # another driver was first
+                    store.begin(begun)
+            row = store.episode(episode_id)
+            assert row is not None
+        if row.origin != "driver":
+            raise EpisodeClosed(f"Episode {episode_id} is not played elsewhere.")
+        if not holds_key(row, key or made):
+            raise WrongKey(episode_id)
+        return row, made
+
+    def _frame_after(self, row: Row, listed: list[PackedEvent]) -> FrameSize:
+        """The size of the frame once these events are stored; BadInput if it exceeds the limit."""
+        known = self._frames.get(row.episode_id)
+        frame = FrameSize() if known is None else known.copy()
+        if frame.next != row.last_seq + 1:  # another server stored some
+            frame = FrameSize()
+            while frame.next <= row.last_seq and (bodies := self._bus.store.events(row.episode_id, frame.next - 1)):
+                for body in bodies:
+                    frame.add(decode_event(body))
+        for packed in listed:
+            if packed.seq == frame.next:  # the store knows earlier ones, and refuses later ones
+                frame.add(packed.event)
+                frame.check()
+        return frame
+
+    def _keep(self, last: PackedEvent, frame: FrameSize) -> None:
+        with self._lock:
+            self._frames.pop(last.episode_id, None)
+            if not last.last:
+                self._frames[last.episode_id] = frame
+            while len(self._frames) > MAX_KNOWN_FRAMES:
+                self._frames.popitem(last=False)
+
+
+class _Lock:
+    """A lock that can be referred to weakly."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()

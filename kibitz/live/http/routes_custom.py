@@ -9,13 +9,14 @@ from fastapi import APIRouter, BackgroundTasks, Body, Request
 from fastapi.responses import JSONResponse
 
 import kibitz
+from kibitz.live.access.roles import LOCAL
 from kibitz.live.bodies import Problem
 from kibitz.live.episodes.branch import BranchPoint
 from kibitz.live.episodes.request import EpisodeRequest
 from kibitz.live.episodes.runner import Busy, NotYours, Runner
 from kibitz.live.episodes.verify import verify
 from kibitz.live.http import models
-from kibitz.live.http.driver_events import LINES, Key, WrongKey, commit, read_events
+from kibitz.live.http.driver_events import LINES, Key, WrongKey, read_events
 from kibitz.live.store.base import EpisodeClosed, SequenceGap
 
 Responses = dict[int | str, dict[str, Any]]
@@ -41,10 +42,7 @@ def router() -> APIRouter:
         """Events of an episode that is played elsewhere, one JSON object per line; duplicates are harmless."""
         listed = await read_events(request)
         try:
-            state = request.app.state
-            answer = await asyncio.to_thread(
-                commit, state.bus, listed, state.speech, episode_key, state.config.max_drivers
-            )
+            answer = await asyncio.to_thread(request.app.state.driver_events.commit, listed, episode_key)
         except WrongKey as wrong:
             request.state.audit = {"episode_id": listed[0].episode_id}
             request.app.state.guard.access.note_wrong(request.scope)
@@ -93,7 +91,9 @@ def _add_reading(routes: APIRouter) -> None:
         """The running episodes, how many watch each of them on any server, and how many watch here."""
         state = request.app.state
         watching = state.bus.watching()
-        about = {"version": kibitz.__version__, "embed": bool(state.config.embed)}
+        who = request.state.principal
+        administers = who != LOCAL and who.may("administer")  # without tokens everyone may, and no page offers it
+        about = {"version": kibitz.__version__, "embed": bool(state.config.embed), "administers": administers}
         running = await state.peers.running()
         return {"running": running, "watchers": state.bus.hub.watchers, "watching": watching} | about
 

@@ -11,10 +11,13 @@ from typing import Any, TypeAlias
 
 import orjson
 
+from kibitz.core.errors import BadInput
 from kibitz.core.play.events import LAST, Event
 
 ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 """A valid episode id. The server looks ids up and never joins them into a path."""
+
+MAX_FRAME_BYTES = 1 << 20  # of a complete frame, as JSON
 
 Viewer: TypeAlias = int | None
 """The seat that a watcher occupies; None for the public."""
@@ -126,3 +129,29 @@ def fold(frame: Mapping[str, Any], event: Event) -> dict[str, Any]:
     if not isinstance(given, Mapping):
         return dict(frame)
     return {**frame, **given} if event.type == "step" else dict(given)
+
+
+class FrameSize:
+    """The size of an episode's complete frame as events come in, without the frame itself."""
+
+    def __init__(self, next_seq: int = 0, sizes: Mapping[str, int] | None = None) -> None:
+        self.next = next_seq  # seq of the event to come
+        self._sizes = dict(sizes or {})  # bytes by key
+
+    def copy(self) -> FrameSize:
+        return FrameSize(self.next, self._sizes)
+
+    def add(self, event: Event) -> None:
+        """As `fold`."""
+        self.next = event.seq + 1
+        given = event.payload.get("frame")
+        if not isinstance(given, Mapping):
+            return
+        sizes = {key: len(orjson.dumps({key: value})) for key, value in given.items()}
+        self._sizes = {**self._sizes, **sizes} if event.type == "step" else sizes
+
+    def check(self) -> None:
+        """BadInput if the frame is too large: servers hold it in memory and send it in one piece."""
+        if sum(self._sizes.values()) > MAX_FRAME_BYTES:
+            limit = f"{MAX_FRAME_BYTES >> 20} MiB"
+            raise BadInput(f"After event {self.next - 1} the frame exceeds {limit}; send fewer keys or smaller values.")
