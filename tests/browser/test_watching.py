@@ -276,28 +276,45 @@ def test_games_of_a_single_turn_can_be_compared(stage: Served, open_page: Open) 
     page.get_by_text("No turn differs.").wait_for()
 
 
-@pytest.mark.conformance
-def test_a_second_start_names_the_running_episode_and_links_to_it(stage: Served, open_page: Open) -> None:
-    page = open_page("/custom")
-    page.get_by_role("button", name="Start", exact=True).wait_for()
-    running = stage.start(game="deal_or_no_deal", captain_preset="human", opponent_choice="heuristic")
-    other = open_page("/lobby")
-    other.get_by_role("link", name="a person").first.wait_for()
-    page.goto(stage.url + f"/e/{running}")
+def second_start(page: Any) -> Any:
+    """Presses Start in the panel of a page whose server plays already, and returns what the page says about it."""
     page.locator(".score").wait_for()
-    # opens the start panel as on a page that has not noticed the running episode
-    answer = httpx.post(f"{stage.url}/custom/start_episode", json={"game": "cricket"})
-    assert answer.status_code == 409
     page.evaluate(f"() => import('/static/pages/start.js').then(panel => panel.openStart({WATCH}.app))")
     dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Pace").select_option("3")  # slow, so that what starts is still in play later
     dialog.get_by_role("button", name="Start", exact=True).click()
     alert = dialog.get_by_role("alert")
     alert.get_by_role("link", name="Watch it").wait_for()
+    return alert
+
+
+def test_a_second_start_names_the_running_episode_and_only_its_people_may_stop_it(
+    stage: Served, open_page: Open
+) -> None:
+    request = {"game": "deal_or_no_deal", "players": ["human", "heuristic"]}
+    started = httpx.post(f"{stage.url}/custom/start_episode", json=request, timeout=60).json()
+    running = started["episode_id"]
+    lobby = open_page("/lobby")
+    lobby.get_by_role("link", name="a person").first.wait_for()
+    answer = httpx.post(f"{stage.url}/custom/start_episode", json={"game": "cricket"})
+    assert answer.status_code == 409
+    alert = second_start(open_page(f"/e/{running}"))
+    assert alert.get_by_role("link", name="Watch it").get_attribute("href") == f"/e/{running}"
+    alert.get_by_text("This server plays one game at a time").wait_for()
+    assert "kibitz serve --max-episodes" in alert.inner_text()
+    assert alert.get_by_role("button").count() == 0, "a visitor cannot stop a person's game"
+    page = open_page(f"{started['url']}#seat={started['seat_token']}")
+    alert = second_start(page)
     assert json.loads(answer.text)["error"] in alert.inner_text()
     assert alert.get_by_role("link", name="Watch it").get_attribute("href") == f"/e/{running}"
     alert.get_by_role("button", name="Stop it and start mine").click()
     page.wait_for_function(f"() => location.pathname !== '/e/{running}'")
     assert stage.get(f"/episodes/{running}")["status"] == "failed"
+    # so may another tab of the browser that started it
+    page.wait_for_function(f"() => {WATCH}?.timeline?.live.status === 'running'")
+    other = page.context.new_page()
+    other.goto(page.url)
+    second_start(other).get_by_role("button", name="Stop it and start mine").wait_for()
 
 
 @pytest.mark.conformance

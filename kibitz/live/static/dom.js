@@ -217,6 +217,16 @@ export function keepSeat(id, token) {
 export function keptSeat() {
   try { return JSON.parse(localStorage.getItem("playing")) || {}; } catch { return {}; }
 }
+// This browser may stop what it started and what it plays in; anybody else's game is not its own to end.
+const MAX_STARTED = 50; // ids kept
+function startedHere() {
+  try { return JSON.parse(localStorage.getItem("started")) || []; } catch { return []; }
+}
+export function noteStarted(id) {
+  sessionStorage.setItem(`started:${id}`, "yes");
+  try { localStorage.setItem("started", JSON.stringify([id, ...startedHere()].slice(0, MAX_STARTED))); } catch { /* this tab alone may stop it */ }
+}
+export const mayStop = (id) => Boolean(sessionStorage.getItem(`started:${id}`) || sessionStorage.getItem(`seat:${id}`)) || keptSeat().id === id || startedHere().includes(id);
 export function dropSeat(id) {
   try { if (keptSeat().id === id) localStorage.removeItem("playing"); } catch { /* nothing was kept */ }
 }

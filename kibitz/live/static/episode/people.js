@@ -1,9 +1,9 @@
 // Opens the episode that was just started, and gives people their seats: one person plays in this tab; two get a link each.
-import { badge, copy, h, keepSeat, put, text } from "../dom.js";
+import { badge, copy, h, keepSeat, noteStarted, put, text } from "../dom.js";
 import { openDialog } from "../parts/dialog.js";
 
 export function goTo(app, { episode_id: id, url, seats }) {
-  sessionStorage.setItem(`started:${id}`, "yes"); // this tab may stop it
+  noteStarted(id);
   if (seats.length === 1) keepSeat(id, seats[0].token);
   app.go(url);
   if (seats.length > 1) openLinks(seats);

@@ -1,7 +1,7 @@
 // One episode, live or replayed: score line, the game's own drawing, the list of turns, the replay bar.
 // chart.js is imported here, although only games use it, so that it is fetched with everything else.
 import "../chart.js";
-import { ask, badge, dropSeat, h, icon, keptSeat, list, many, moment, put, seatClass, set, style, text } from "../dom.js";
+import { ask, badge, dropSeat, h, icon, keptSeat, list, many, mayStop, moment, put, seatClass, set, style, text } from "../dom.js";
 import { Feed } from "../stream/feed.js";
 import { over } from "../stream/reduce.js";
 import { Replay } from "../stream/replay.js";
@@ -267,7 +267,7 @@ class Watch extends HTMLElement {
     const origin = from?.episode_id || from;
     this.meta.replaceChildren(...[h("span", { class: `status ${live.status}` }, words), text("span.title", state.adapter.title), h("span.dim.facts", null, facts.map((one, i) => text("span", i ? `· ${one}` : one))),
       origin && h("a", { href: `/compare?a=${origin}&b=${state.id}` }, "compare with the original"), this.crowd, h("span.gap"),
-      live.status === "running" ? (this.token || sessionStorage.getItem(`started:${live.id}`)) && h("button.stop", { onclick: () => this.stop() }, icon("stop"), "Stop") : h("button.primary", { onclick: async () => (await this.app.need("pages/start"))?.openStart(this.app) }, "New episode")].filter(Boolean));
+      live.status === "running" ? (this.token || mayStop(live.id)) && h("button.stop", { onclick: () => this.stop() }, icon("stop"), "Stop") : h("button.primary", { onclick: async () => (await this.app.need("pages/start"))?.openStart(this.app) }, "New episode")].filter(Boolean));
   }
 
   async stop() {

@@ -1,5 +1,5 @@
 // The start panel: the game, its players and its options. The server describes every game; nothing here knows one.
-import { ask, called, capital, h, many, style, text, words } from "../dom.js";
+import { ask, called, capital, h, many, mayStop, style, text, words } from "../dom.js";
 import { recent } from "./episodes.js";
 import { openDialog } from "../parts/dialog.js";
 import { field } from "../parts/form.js";
@@ -110,15 +110,18 @@ function gamePanel(app, name, game, speech, done) {
 export async function launch(app, request, trouble, done) {
   trouble.replaceChildren();
   const answer = await ask("/custom/start_episode", request);
-  if (answer.status === 409) return trouble.replaceChildren(...busy(answer, () => launch(app, request, trouble, done), done));
+  if (answer.status === 409) return trouble.replaceChildren(...busy(answer, (await ask("/custom/status")).data, () => launch(app, request, trouble, done), done));
   if (!answer.ok) return trouble.replaceChildren(text("p.error", answer.error));
   if (done) done();
   return goTo(app, answer.data);
 }
 
-// 409: names the running episode and offers to watch it or to stop it
-function busy({ data, error }, again, done) {
-  const now = data.current || {};
+// 409: names the running episode and offers to watch it; whoever started it, plays in it or administers the server may
+// stop it instead
+function busy({ data, error }, { running = [], administers }, again, done) {
+  const own = running.find((one) => mayStop(one.episode_id));
+  const now = own || data.current || {};
+  const most = running.length > 1 ? `${running.length} games` : "one game";
   const stop = async (event) => {
     event.currentTarget.disabled = true;
     await ask("/custom/stop_episode", { episode_id: now.episode_id });
@@ -130,8 +133,11 @@ function busy({ data, error }, again, done) {
     again();
   };
   const players = (now.players || []).map((name) => called(name)).join(" v ");
-  return [text("p.error", error || "An episode is already running."), h("p", null, `${capital(words(now.game || "an episode"))}: ${players}${now.started_at ? `, started ${ago(now.started_at)}` : ""}.`),
-    h("div.row", null, h("a.primary", { href: `/e/${now.episode_id}`, onclick: () => done && done() }, "Watch it"), h("button", { onclick: stop }, "Stop it and start mine"))];
+  const stops = own || administers;
+  return [stops ? text("p.error", error || "An episode is already running.") : h("p.error", null, "Another game is in play."),
+    h("p", null, `${capital(words(now.game || "an episode"))}: ${players}${now.started_at ? `, started ${ago(now.started_at)}` : ""}.`),
+    !stops && h("p.dim", null, `This server plays ${most} at a time; start yours when it is over. `, h("code", null, "kibitz serve --max-episodes"), " raises the limit."),
+    h("div.row", null, h("a.primary", { href: `/e/${now.episode_id}`, onclick: () => done && done() }, "Watch it"), stops && h("button", { onclick: stop }, "Stop it and start mine"))].filter(Boolean);
 }
 
 // the page that is shown while no episode is running
