@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import httpx
 import pytest
 
 from kibitz.live import LiveConfig, create_app
+from kibitz.live.http.catalogue import MAX_REPORT_BYTES
 from kibitz.studies.reports.report import Report, Verdict
 from tests.live.openenv_server import serving
 
@@ -42,3 +44,14 @@ def test_a_report_is_a_page_that_may_run_nothing(client: httpx.Client) -> None:
     assert policy.startswith("sandbox; default-src 'none'; style-src 'unsafe-inline';") and "script" not in policy
     for name in ("nothing", "..", "%2e%2e", "..%2fruns"):
         assert client.get(f"/reports/{name}.html").status_code == 404
+
+
+def test_a_large_report_arrives_whole_and_a_huge_one_is_refused(client: httpx.Client, tmp_path: Path) -> None:
+    file, content = tmp_path / "runs" / "study" / "report.html", bytes(range(256)) * 4001
+    file.write_bytes(content)
+    assert client.get("/reports/study.html").content == content
+    file.write_bytes(b"x" * (MAX_REPORT_BYTES + 1))
+    assert client.get("/reports/study.html").status_code == 404
+    file.unlink()
+    os.mkfifo(file)
+    assert client.get("/reports/study.html").status_code == 404

@@ -34,6 +34,7 @@ EVENTS, EVENT_BYTES = 40, 200_000  # more than the kernel keeps for one connecti
 SSE = "Accept: text/event-stream\r\n"
 UPGRADE = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
 KINDS = {
+    "report": ("/reports/study.html", ""),
     "export": ("/episodes/ep-1/events", ""),
     "replay": ("/episodes/ep-1/stream?speed=1000000", SSE),
     "server-sent events": ("/custom/ws?episode_id=ep-1", SSE),
@@ -48,8 +49,11 @@ def large(seq: int) -> StoredEvent:
 
 @pytest.fixture(scope="module")
 def served_here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Backlog]]:
-    """A server in this process with one finished episode of 8 MB; its URL and its backlog."""
-    app = create_app(LiveConfig(store=str(tmp_path_factory.mktemp("slow") / "a.db"), warm=False))
+    """A server in this process with one finished episode and one report of 8 MB; its URL and its backlog."""
+    folder = tmp_path_factory.mktemp("slow")
+    (folder / "study").mkdir()
+    (folder / "study" / "report.html").write_bytes(b"x" * EVENTS * EVENT_BYTES)
+    app = create_app(LiveConfig(store=str(folder / "a.db"), warm=False, runs=folder))
     first, *_, last = record.stored_events(steps=EVENTS)
     events = [first, *(large(seq) for seq in range(1, EVENTS + 1)), last]
     app.state.bus.store.load(record.row(), events)
@@ -128,7 +132,7 @@ def test_streams_beyond_the_servers_backlog_are_refused_until_there_is_room(
     held.max_bytes = 1
     with ask(url, "/episodes/ep-1/events"), httpx.Client(base_url=url, timeout=60) as http:
         wait_until(lambda: held.full, 60, "a full backlog")
-        for path in ("/episodes/ep-1/events", "/episodes/ep-1/stream", "/custom/ws"):
+        for path in ("/episodes/ep-1/events", "/episodes/ep-1/stream", "/custom/ws", "/reports/study.html"):
             answer = http.get(path)
             assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
         with pytest.raises(InvalidStatus) as refused, connect(f"{url.replace('http', 'ws')}/custom/ws"):
@@ -136,7 +140,7 @@ def test_streams_beyond_the_servers_backlog_are_refused_until_there_is_room(
         assert refused.value.response.status_code == 503
         assert http.get("/episodes/ep-1").status_code == 200
         metrics = http.get("/metrics").text
-        assert 'kibitz_refused_total{status="503"} 4.0' in metrics
+        assert 'kibitz_refused_total{status="503"} 5.0' in metrics
         assert "kibitz_backlog_bytes 0.0" not in metrics
         monkeypatch.setattr(stalled, "MIN_READ_BYTES", least)
         wait_until(lambda: not held.full, 60, "room")

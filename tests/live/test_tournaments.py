@@ -41,4 +41,5 @@ def test_tournaments_are_listed_newest_first_and_damaged_ones_omitted(tmp_path: 
     assert listed.matrix["a"]["llm:b"].win_share == 0.75 and listed.matrix["a"]["llm:b"].games == 4
     assert tournaments_in(tmp_path / "nowhere") == []
     assert {one["name"] for one in reports_in(tmp_path)} >= {"new", "old"}
-    assert (report_page(tmp_path, "new") or b"").startswith(b"<!doctype html>")
+    page = report_page(tmp_path, "new")
+    assert page is not None and page.read_bytes().startswith(b"<!doctype html>")

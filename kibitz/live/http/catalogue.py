@@ -117,12 +117,13 @@ def reports_in(folder: Path) -> list[dict[str, Any]]:
     return sorted((report for report in found if report is not None), key=lambda report: -report["changed"])
 
 
-def report_page(folder: Path, name: str) -> bytes | None:
-    """A report's HTML file. The name is looked up, never joined into a path."""
+def report_page(folder: Path, name: str) -> Path | None:
+    """A report's HTML file; None unless it can be shown. The name is looked up, never joined into a path."""
     for path in _folders(folder):
         if path.name == name:
             try:
-                return read_small(_report_file(path, "html"), MAX_REPORT_BYTES)
+                file = _report_file(path, "html")
+                return file if file.is_file() and file.stat().st_size <= MAX_REPORT_BYTES else None
             except OSError:
                 return None
     return None

@@ -6,12 +6,14 @@ import asyncio
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Request
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import JSONResponse, Response, StreamingResponse
 
 from kibitz.live.bodies import Problem
 from kibitz.live.http import catalogue, models
 from kibitz.live.http.routes_custom import CONFLICT, Responses
 from kibitz.live.http.routes_episodes import NONE, TEXT, Id, Since
+from kibitz.live.site.records import comparable
+from kibitz.live.stream.backlog import file_pages
 
 REPORT_POLICY = "sandbox; default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; frame-ancestors 'none'"
 CARD_POLICY = "sandbox; default-src 'none'; frame-ancestors 'none'"
@@ -57,8 +59,9 @@ def router() -> APIRouter:
 def _add_players(routes: APIRouter) -> None:
     @routes.get("/leaderboard.json")
     async def leaderboard(request: Request) -> dict[str, Any]:
-        """By game and player, over all finished episodes."""
-        return {"players": await asyncio.to_thread(request.app.state.bus.store.leaderboard)}
+        """By game and player, over all finished episodes; no wins in games that have no winner."""
+        store = request.app.state.bus.store
+        return {"players": await asyncio.to_thread(lambda: comparable(store.leaderboard()))}
 
     @routes.get("/player.json", response_model=models.PlayerPage)
     async def player(request: Request, name: Annotated[str, Query(min_length=1, max_length=200, pattern=TEXT)]) -> Any:
@@ -75,7 +78,7 @@ def _add_players(routes: APIRouter) -> None:
                 "kind": listed[0]["kind"] if listed else "",
                 "why": listed[0]["why"] if listed else "",
                 "about": listed[0]["about"] if listed else "",
-                "opponents": state.bus.store.opponents(name),
+                "opponents": comparable(state.bus.store.opponents(name)),
                 "ratings": catalogue.ratings_of(runs, name),
                 "run": catalogue.run_named(runs, run.partition("#")[0]) if run else None,
             }
@@ -111,6 +114,6 @@ def _add_runs(routes: APIRouter) -> None:
         found = await asyncio.to_thread(catalogue.report_page, request.app.state.config.runs, name)
         if found is None:
             return JSONResponse({"error": "There is no such report."}, 404)
-        return Response(
-            found, media_type="text/html; charset=utf-8", headers={"Content-Security-Policy": REPORT_POLICY}
-        )
+        pages = file_pages(request.app.state.bus.hub.backlog, found)
+        headers = {"Content-Security-Policy": REPORT_POLICY}
+        return StreamingResponse(pages, media_type="text/html; charset=utf-8", headers=headers)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from kibitz.live.store.sql import Store
 from kibitz.live.store.stored_event import StoredEvent, Viewer
@@ -68,3 +69,15 @@ def read_page(
     """The next events as this viewer may see them. Blocks, and decodes events unless `everything` may be seen."""
     bodies = store.events(episode_id, since, PAGE_EVENTS, max_bytes)
     return bodies if everything else [StoredEvent.decode(body, False).text(viewer).encode() for body in bodies]
+
+
+async def file_pages(backlog: Backlog, path: Path) -> AsyncGenerator[bytes, None]:
+    """A file, a page at a time, while there is room for it."""
+    with await asyncio.to_thread(path.open, "rb") as file:
+        while True:
+            await backlog.room()
+            content = await asyncio.to_thread(file.read, PAGE_BYTES)
+            if not content:
+                return
+            with backlog.page(len(content)):
+                yield content
