@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from kibitz.core.errors import BadInput
+from kibitz.core.statistics import mean_ci95, share_ci95
 from kibitz.games.cricket import game
 from kibitz.games.cricket.chances import winprob
 from kibitz.games.cricket.fitting import fit as fitting
@@ -19,7 +20,7 @@ from kibitz.games.cricket.fitting import fit_winprob
 from kibitz.games.cricket.fitting.from_tables import from_tables
 from kibitz.games.cricket.fitting.simulate import simulate
 from kibitz.games.cricket.fitting.tables import LABELS, OtherSeasons, Tables, counts
-from kibitz.games.cricket.fitting.validate import cross_validate
+from kibitz.games.cricket.fitting.validate import cross_validate, real_ci95
 from kibitz.games.cricket.laws.step import situation
 from kibitz.games.cricket.model import calibration as models
 from kibitz.games.cricket.model import delivery
@@ -214,6 +215,13 @@ def test_tables_without_a_season_contain_the_other_seasons() -> None:
     assert np.allclose(old, new), "an era that keeps its seasons keeps its counts"
 
 
+def test_a_share_of_real_matches_has_wilsons_interval_and_a_mean_students() -> None:
+    values = np.array([1.0] + [0.0] * 29)
+    assert real_ci95("innings 1 all out, share", values) == share_ci95(1, 30)
+    assert real_ci95("innings 1 wkts, mean", values) == mean_ci95(values)
+    assert mean_ci95(values)[1][0] < 0 < share_ci95(1, 30)[1][0], "no share is below 0"
+
+
 @needs_tables
 @pytest.mark.optimised
 @pytest.mark.conformance  # fits twice, with few matches
@@ -227,6 +235,10 @@ def test_cross_validation_predicts_every_season_once() -> None:
     assert real["pre2018", "innings 2 all out, share"] == pytest.approx(0.125)
     assert real["all", "innings 2 all out, share"] == pytest.approx(87 / 603)
     ours = {line.era: line.ours for line in made if line.name == "innings 2 all out, share"}
+    line = next(line for line in made if (line.era, line.name) == ("pre2018", "innings 2 all out, share"))
+    low, high = share_ci95(38, 304)[1]
+    assert line.holds == (low <= line.ours <= high)
+    assert line.within == pytest.approx(high - 0.125 if line.ours >= 0.125 else 0.125 - low)
     matches = {era: len(Tables(FOLDER).rows("innings_rows", era=era)) / 2 for era in models.ERAS}
     assert ours["all"] == pytest.approx(sum(ours[era] * n for era, n in matches.items()) / 603)
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kibitz.core.statistics import t_quantile
+from kibitz.core.statistics import Interval, mean_ci95, share_ci95
 from kibitz.games.cricket.fitting.fit import Report, fit_rates
 from kibitz.games.cricket.fitting.report import Play, StatisticLine
 from kibitz.games.cricket.fitting.tables import Floats, OtherSeasons, Tables, column
@@ -36,7 +36,8 @@ def cross_validate(
     """Fits without some seasons and predicts those, until every season was predicted once.
 
     `ours` averages the predictions by the matches of the seasons left out, `real` is the mean of all
-    matches, and `within` half of its 95 % interval; `all` pools the eras.
+    matches, and `within` the distance from it to the limit of its 95 % interval on the side of `ours`; `all` pools
+    the eras.
     """
     innings = tables.rows("innings_rows")
     seasons = sorted({(row["era"], row["year"]) for row in innings})
@@ -61,9 +62,14 @@ def _lines(tables: Tables, predicted: dict[tuple[str, str], list[tuple[float, fl
         for name, values in figures(real).items():
             eras = ERAS if era == "all" else (era,)
             ours, weight = zip(*(fold for each in eras for fold in predicted[each, name]), strict=True)
+            predicted_mean = float(np.average(ours, weights=weight))
+            mean, (low, high) = real_ci95(name, values)
             error = float(values.std(ddof=1) / np.sqrt(len(values)))
-            mean = float(np.average(ours, weights=weight))
-            made.append(
-                StatisticLine(era, name, mean, float(values.mean()), error, t_quantile(len(values) - 1) * error)
-            )
+            within = high - mean if predicted_mean >= mean else mean - low
+            made.append(StatisticLine(era, name, predicted_mean, mean, error, within))
     return made
+
+
+def real_ci95(name: str, values: Floats) -> tuple[float, Interval]:
+    """The mean of a statistic's values and its 95 % interval: Wilson's for a share, Student's t for the others."""
+    return share_ci95(float(values.sum()), len(values)) if name.endswith("share") else mean_ci95(values)
