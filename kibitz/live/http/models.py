@@ -188,8 +188,8 @@ class OpponentRecord(BaseModel):
     opponent: str
     episodes: int = Field(description="that count: finished, verified, and not mostly played by the fallback")
     mean_return: float | None
-    wins: int = Field(description="episodes with a higher return than the opponent's")
-    draws: int
+    wins: int | None = Field(description="episodes with a higher return than the opponent's; null: no game is won")
+    draws: int | None
     fallback_episodes: int
 
 

@@ -19,7 +19,7 @@ class Leaderboard extends HTMLElement {
     return place.replaceChildren(h("h1", null, "Leaderboard"), ...tournaments, ...games.map((game) => {
       const mine = rows.filter((one) => one.game === game).sort((a, b) => (b.mean_return ?? -Infinity) - (a.mean_return ?? -Infinity));
       const replaced = mine.some((one) => one.fallback_episodes);
-      const keys = Object.keys(mine[0]).filter((key) => key !== "game" && key !== "player" && (replaced || key !== "fallback_episodes"));
+      const keys = Object.keys(mine[0]).filter((key) => key !== "game" && key !== "player" && mine.some((one) => one[key] !== null) && (replaced || key !== "fallback_episodes"));
       // all figures of a column have the same number of decimals
       const whole = (key) => mine.every((one) => one[key] === null || Number.isInteger(one[key]));
       const figure = (key, value) => (typeof value === "number" && !whole(key) ? value.toFixed(2) : value ?? "–");

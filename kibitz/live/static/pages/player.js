@@ -44,9 +44,9 @@ function ratingCard(ratings) {
   return h("section.card", { "aria-label": "Ratings" }, h("h2", null, "Ratings in tournaments"), scroll("Ratings", table(["Tournament", "Game", "Place", "Rating", "95 % interval", "Won", "Fallback", "Tokens", "Money", "When"], rows, "", [0, 1])));
 }
 
-// "+", "=" or "–" for each of the last games that count, newest first
-function formOf(games, name) {
-  return games.filter((one) => one.returns && one.players.includes(name)).map((one) => {
+// "+", "=" or "–" for each of the last games that count, newest first; `won` are the games that have a winner
+function formOf(games, name, won) {
+  return games.filter((one) => one.returns && won.has(one.game) && one.players.includes(name)).map((one) => {
     const seat = one.players.indexOf(name);
     const [mine, theirs] = [one.returns[seat], one.returns[1 - seat]];
     return mine > theirs ? "+" : mine === theirs ? "=" : "–";
@@ -54,13 +54,15 @@ function formOf(games, name) {
 }
 
 function recordCard(opponents, games, name) {
-  const form = formOf(games, name);
-  const row = (one) => [h("a", { href: `/players/${encodeURIComponent(one.opponent)}` }, called(one.opponent)), words(one.game), one.episodes, one.wins, one.draws, one.episodes - one.wins - one.draws, one.mean_return === null ? "–" : one.mean_return.toFixed(2), one.fallback_episodes];
+  const won = new Set(opponents.filter((one) => one.wins !== null).map((one) => one.game));
+  const form = formOf(games, name, won);
+  const record = (one) => (one.wins === null ? ["–", "–", "–"] : [one.wins, one.draws, one.episodes - one.wins - one.draws]);
+  const row = (one) => [h("a", { href: `/players/${encodeURIComponent(one.opponent)}` }, called(one.opponent)), words(one.game), one.episodes, ...(won.size ? record(one) : []), one.mean_return === null ? "–" : one.mean_return.toFixed(2), one.fallback_episodes];
   const total = opponents.reduce((sum, one) => sum + one.episodes, 0);
   return h("section.card", { "aria-label": "Record" }, h("h2", null, "Head to head, in casual games"),
-    form.length > 1 && h("p", null, "Form: ", h("span.form.num", { role: "img", "aria-label": `The last ${many(form.length, "game")}, newest first: ${form.map((x) => ({ "+": "ahead", "=": "level", "–": "behind" })[x]).join(", ")}` }, form.join(" "))),
-    scroll("Head to head", table(["Opponent", "Game", "Games", "Ahead", "Level", "Behind", "Mean return", "Fallback"], opponents.map(row), "", [0, 1])),
-    h("p.dim.small", null, `${total ? `Over ${many(total, "game")}` : "No game counts yet"}. Ahead means a higher return than the opponent's; where both can gain, the return says more. These are averages of casual games, not a rating. Games mostly played by the fallback count apart.`));
+    form.length > 1 && h("p", null, "Form: ", h("span.form.num", { role: "img", "aria-label": `The last ${many(form.length, "game")}, newest first: ${form.map((x) => ({ "+": "won", "=": "drawn", "–": "lost" })[x]).join(", ")}` }, form.join(" "))),
+    scroll("Head to head", table(["Opponent", "Game", "Games", ...(won.size ? ["Won", "Drawn", "Lost"] : []), "Mean return", "Fallback"], opponents.map(row), "", [0, 1])),
+    h("p.dim.small", null, `${total ? `Over ${many(total, "game")}` : "No game counts yet"}. ${opponents.some((one) => one.wins === null) ? "A game in which both sides can gain has no winner; its mean return counts. " : ""}These are averages of casual games, not a rating. Games mostly played by the fallback count apart.`));
 }
 
 customElements.define("kibitz-player", Player);
