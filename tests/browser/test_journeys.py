@@ -58,11 +58,31 @@ def test_a_researcher_finds_out_why_a_model_lost(stage: Served, open_page: Open)
     page.goto(f"{stage.url}/e/{branch}")
     page.wait_for_function("() => document.querySelector('kibitz-watch')?.timeline?.live.turn === 1")
     page.get_by_role("link", name="compare with the original").click()
-    page.get_by_text("Both games are the same for the first 2 turns.").wait_for()
+    page.get_by_text("The branch keeps the first 2 turns.").wait_for()  # it has played no other yet
     page.wait_for_function("() => document.querySelectorAll('.boards .boardscore .side').length === 4")
     page.get_by_role("slider", name="Turn of both games").fill("1")
     page.get_by_text(re.compile("turn 1 of")).wait_for()
     page.wait_for_function(f"() => new Set(({FRAMES})()).size === 1 && ({FRAMES})().length === 2")  # the same position
+
+
+def test_a_comparison_says_once_how_long_both_games_are_the_same(stage: Served, open_page: Open) -> None:
+    """The branch goes on like the original for a turn after those that it kept: seat 0 has the same player."""
+
+    def acts(episode_id: str) -> list[list[int]]:
+        return [one["payload"]["acts"] for one in stage.events(episode_id) if one["type"] == "step"]
+
+    players, options = ["partner:conceder", "partner:stubborn"], {"agent_starts": True}
+    first = stage.start(game="deal_or_no_deal", players=players, seed=3, options=options)
+    stage.wait_for_end(first)
+    asked = {"turn": 2, "players": ["partner:conceder", "partner:conceder"], "pace": 0}
+    branch = httpx.post(f"{stage.url}/episodes/{first}/branch", json=asked, timeout=60).json()["episode_id"]
+    stage.wait_for_end(branch)
+    same = next(i for i, (one, other) in enumerate(zip(acts(first), acts(branch), strict=False)) if one != other)
+    assert same > 2, "the games part after the turns that the branch kept"
+    page = open_page(f"/compare?a={first}&b={branch}")
+    page.get_by_text(f"First difference, turn {same + 1}: ").wait_for()
+    kept = f"The branch keeps the first 2 turns; both games are the same for the first {same} turns."
+    page.get_by_text(kept, exact=True).wait_for()
 
 
 def test_a_teacher_shares_a_key_moment(stage: Served, open_page: Open, played: dict[str, str]) -> None:

@@ -40,11 +40,14 @@ class Compare extends HTMLElement {
     await Promise.all(this.boards.map((board) => board.turn(this.at)));
   }
 
-  // where both games stand, and for how long they are the same, in the game's own units
+  // Where both games stand and what they share, in the game's own units. A branch may go on like the original for a while
+  // after the turns that it kept, so how long both are the same follows from the acts.
   tell() {
     const { unit = "turn" } = this.boards[0].timeline.live.adapter || {};
     put(this.where, `${unit} ${this.slider.value} of ${this.slider.max}`);
-    put(this.about, this.parted === undefined ? `Two games, ${unit} by ${unit}.` : `Both games are the same for the first ${many(this.parted, unit)}.`);
+    const kept = this.parted !== undefined && `The branch keeps the first ${many(this.parted, unit)}`;
+    const longer = kept && this.apart?.turn > this.parted ? `; both games are the same for the first ${many(this.apart.turn, unit)}` : "";
+    put(this.about, kept ? `${kept}${longer}.` : `Two games, ${unit} by ${unit}.`);
   }
 
   changed() {
@@ -54,15 +57,17 @@ class Compare extends HTMLElement {
       this.slider.max = longest;
       this.slider.value = this.at ?? longest;
     }
-    this.tell();
     const [one, other] = lives.map((live) => live.turns);
-    const apart = one.find((entry, i) => other[i] && JSON.stringify(entry.acts) !== JSON.stringify(other[i].acts));
+    const apart = one.find((entry, i) => other[i] && entry.acts && other[i].acts && JSON.stringify(entry.acts) !== JSON.stringify(other[i].acts));
+    this.apart = apart;
+    this.tell();
     if (lives[0].game !== lives[1].game) return;
     if (!apart && one.length === other.length && lives.every(over)) put(this.first, "No turn differs.");
     if (!apart) return;
     const { unit, chosen } = lives[0].adapter;
     const said = (entry) => `“${chosen?.(entry) || entry.text || entry.decisions.map((decision) => decision.text).join(" v ")}”`;
-    put(this.first, `First difference, ${unit} ${apart.label}: ${said(apart)} against ${said(other[one.indexOf(apart)])}`);
+    const label = String(apart.turn + 1);
+    put(this.first, `First difference, ${unit} ${label}${apart.label === label ? "" : ` (${apart.label})`}: ${said(apart)} against ${said(other[one.indexOf(apart)])}`);
     if (!this.moved && this.at !== null) { this.moved = true; this.go(apart.turn + 1); }
   }
 }
