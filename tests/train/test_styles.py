@@ -84,6 +84,23 @@ def test_a_judge_that_tells_the_truth_pays_what_the_styles_function_pays(
 
 
 @pytest.mark.conformance
+def test_a_second_training_finds_every_judgement_in_the_cache(train: Train, judge: FakeServer, tmp_path: Path) -> None:
+    short = {"num_train_steps": 128}
+    cached = JUDGED | {"cache": str(tmp_path / "answers.sqlite")}
+    cold, _ = train("cold", reward=cached, train=short)
+    asked = len(judge.requests)
+    assert asked > 0
+    warm, _ = train("warm", reward=cached, train=short)
+    assert len(judge.requests) == asked, "no request was sent"
+    used = json.loads((warm / "run.json").read_text())["judge"]
+    assert used["calls"] == 0 and used["asked"] == json.loads((cold / "run.json").read_text())["judge"]["asked"] > 0
+    returns = [[row["return"] for row in rows(folder / "metrics.csv")] for folder in (cold, warm)]
+    assert returns[0] == returns[1]
+    train("uncached", reward=JUDGED, train=short)
+    assert len(judge.requests) > asked, "it was the file that answered"
+
+
+@pytest.mark.conformance
 def test_without_answers_a_judged_run_goes_on_and_counts_them(train: Train, judge: FakeServer) -> None:
     limited = JUDGED | {"budget": {"calls": 5}}
     folder, _ = train("limited", reward=limited, train={"num_train_steps": 128})
