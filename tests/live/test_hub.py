@@ -12,7 +12,8 @@ from typing import Any, cast
 
 import pytest
 
-from kibitz.live.episodes.peers import Peers
+from kibitz.live.config import LiveConfig
+from kibitz.live.http.security import Guard
 from kibitz.live.http.watch import WatchSession, _watch
 from kibitz.live.store.base import StoreUnavailable, open_store
 from kibitz.live.store.stored_event import StoredEvent
@@ -280,10 +281,10 @@ def test_duplicate_and_early_events_are_shown_once_and_in_order(bus: Bus) -> Non
     assert _seqs(asyncio.run(play())) == list(range(12))
 
 
-def _state(bus: Bus, *running: str) -> SimpleNamespace:
-    """What a watcher needs of a server."""
-    runner: Any = SimpleNamespace(bus=bus, running=dict.fromkeys(running), seat_of=lambda *_: None)
-    return SimpleNamespace(bus=bus, runner=runner, peers=Peers(runner))
+def _connection(bus: Bus, *running: str) -> Any:
+    """What a watcher needs of a connection and its server."""
+    state = SimpleNamespace(bus=bus, runner=SimpleNamespace(running=running), guard=Guard(None, LiveConfig()))
+    return SimpleNamespace(app=SimpleNamespace(state=state), scope={})
 
 
 @pytest.mark.parametrize("since", [-1, 3])
@@ -293,7 +294,7 @@ def test_a_watcher_that_joins_during_the_last_event_still_gets_the_end(bus: Bus,
     async def play() -> list[str]:
         hub, sent = await _begin(bus, 10)
         await _publish(bus, sent[:5])
-        sessions = [WatchSession(_state(bus), {"episode_id": "ep-1", "since": str(since)}) for _ in range(2)]
+        sessions = [WatchSession(_connection(bus), {"episode_id": "ep-1", "since": str(since)}) for _ in range(2)]
         for session in sessions:
             await session.find_episode()
         await _publish(bus, sent[5:])
@@ -369,7 +370,7 @@ def test_a_watcher_waits_for_an_episode_whose_players_are_still_loading(bus: Bus
 
     async def play() -> list[str]:
         bus.attach(asyncio.get_running_loop())
-        session = WatchSession(_state(bus, "ep-1"), {"episode_id": "ep-1"})
+        session = WatchSession(_connection(bus, "ep-1"), {"episode_id": "ep-1"})
         finding = asyncio.create_task(session.find_episode())
         await asyncio.sleep(0.1)
         assert not finding.done()
@@ -390,7 +391,7 @@ class FakeWebSocket:
     """What `_watch` needs of a WebSocket; records how it was closed."""
 
     def __init__(self, bus: Bus, message: str = "") -> None:
-        self.app = SimpleNamespace(state=_state(bus))
+        self.app = _connection(bus).app
         self.query_params, self.scope, self.message, self.closed = (
             {"episode_id": "ep-1"},
             dict[str, Any](),

@@ -19,6 +19,7 @@ from websockets.sync.client import connect
 from kibitz.core.errors import BadInput
 from kibitz.live.access import roles
 from kibitz.live.access.control import WRONG_SECONDS, WRONG_TOKENS
+from kibitz.live.access.limits import RateLimit
 from kibitz.live.access.roles import ROLES, Principal, Tokens
 from kibitz.live.app import create_app
 from kibitz.live.config import LiveConfig
@@ -29,6 +30,7 @@ from kibitz.live.stream.calls import PeerUnavailable
 from tests.live import record
 from tests.live.conftest import Served, start_server
 from tests.live.machines import wait_until
+from tests.live.openenv_server import serving
 
 HOLDERS = {"watch": "wanda", "play": "peter", "start": "stella", "drive": "doris", "administer": "ada"}
 TOKENS = {role: f"secret-of-{name}" for role, name in HOLDERS.items()}
@@ -317,6 +319,46 @@ def test_wrong_tokens_are_limited_per_address_and_logged(
     assert status("the-right-token") == 200
 
 
+def test_wrong_seat_tokens_and_keys_count_for_readers_too(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING, "kibitz.live")
+    app = create_app(LiveConfig(store=str(tmp_path / "a.db"), warm=False, token="the-right-token"))
+    app.state.guard.access._wrong = RateLimit(0, WRONG_TOKENS)  # none expires while this test waits for a processor
+    app.state.bus.begin(record.row("ep-1"))
+    app.state.bus.begin(record.row("ep-2", origin="driver"))
+    app.state.runner.running["ep-1"] = SimpleNamespace(seats={"0-right": (0, SimpleNamespace(join=lambda: None))})
+    wrong = {"seat_token": "0-wrong", "episode_id": "ep-1"}
+
+    def logged() -> list[str]:
+        lines = [line.getMessage() for line in caplog.records if "wrong token" in line.getMessage()]
+        return [line.rpartition(" ")[2] for line in lines]
+
+    try:
+        with serving(app) as base, httpx.Client(base_url=base, timeout=60) as client:
+            assert client.get("/episodes/ep-1/turn", params=wrong).status_code == 404
+            assert client.get("/episodes/ep-1/events", params=wrong).status_code == 200
+            assert client.get("/episodes/ep-1/stream", params=wrong).status_code == 200
+            assert client.get("/episodes/ep-2/events", headers=record.KEY).status_code == 200
+            with client.stream("GET", "/custom/ws", params=wrong, headers={"accept": "text/event-stream"}) as stream:
+                assert "hello" in next(stream.iter_lines())
+            with connect(f"{base.replace('http', 'ws')}/custom/ws?{httpx.QueryParams(wrong)}") as socket:
+                assert "hello" in json.loads(socket.recv(60))
+            read = [f"/episodes/{one}" for one in ("ep-1/turn", "ep-1/events", "ep-1/stream", "ep-2/events")]
+            assert logged() == [*read, "/custom/ws", "/custom/ws"]
+            for harmless in ({"seat_token": "0-right"}, {"seat_token": ""}, {}):
+                assert client.get("/episodes/ep-1/events", params=harmless).status_code == 200
+            client.get("/episodes/ep-1/turn")
+            assert len(logged()) == 6
+            for _ in range(WRONG_TOKENS - 6):
+                assert client.get("/episodes/ep-1/events", params=wrong).status_code == 200
+            for params, headers in (({"seat_token": "0-right"}, {}), ({}, record.KEY)):
+                limited = client.get("/episodes/ep-1/events", params=params, headers=headers)
+                assert limited.status_code == 429, "no answer says whether a guess was right"
+            assert client.get("/episodes/ep-1/events").status_code == 200
+    finally:
+        app.state.runner.running.clear()
+        app.state.bus.store.close()
+
+
 def test_a_seat_that_cannot_be_checked_is_answered_with_503_and_no_invalid_id_is_looked_up(tmp_path: Path) -> None:
     """Only the server that plays an episode knows its seats' tokens, and it may be gone."""
     write(tmp_path / "tokens", "watch wanda secret-of-wanda")
@@ -333,7 +375,7 @@ def test_a_seat_that_cannot_be_checked_is_answered_with_503_and_no_invalid_id_is
 
     runner.bus.link, runner.bus.store.episode = SimpleNamespace(calls=SimpleNamespace(call=call)), episode
     guard = Guard(None, LiveConfig(tokens=tmp_path / "tokens"))
-    guard.access.seat_of = peers.seat
+    guard.access.join = peers.join
 
     def status(episode_id: bytes) -> int:
         sent: list[Any] = []

@@ -21,8 +21,8 @@ TOO_MANY = "Too many wrong tokens came from your address; wait a minute."
 NO_TOKEN = "This request needs a token of this server: Authorization: Bearer TOKEN."
 
 
-async def _no_seat(episode_id: str, token: str) -> int | None:
-    return None
+async def _no_seat(episode_id: str, token: str) -> dict[str, Any]:
+    return {}
 
 
 class AccessControl:
@@ -30,7 +30,7 @@ class AccessControl:
 
     def __init__(self, config: LiveConfig) -> None:
         self.tokens, self.audit = Tokens(config.token, config.tokens, config.guests), AuditLog(config.audit)
-        self.seat_of: Callable[[str, str], Awaitable[int | None]] = _no_seat  # set by the app
+        self.join: Callable[[str, str], Awaitable[dict[str, Any]]] = _no_seat  # of `Peers`, set by the app
         self._wrong = RateLimit(WRONG_TOKENS / WRONG_SECONDS, WRONG_TOKENS)
 
     async def refusal(self, scope: Scope, headers: dict[bytes, str], address: str) -> tuple[int, str] | None:
@@ -39,10 +39,10 @@ class AccessControl:
         state["principal"], state["address"] = ANYONE if self.tokens.required else LOCAL, address
         if not self.tokens.required or not need:
             return None
+        if (need != "watch" or self.tokens.private or _has_secret(scope, headers)) and self._wrong.is_empty(address):
+            return 429, TOO_MANY
         if need == "watch" and (not self.tokens.private or await self._holds_seat(scope)):
             return None
-        if self._wrong.is_empty(address):
-            return 429, TOO_MANY
         if need == "seat":
             return None
         # a browser's sockets, streams and sounds cannot send headers
@@ -60,16 +60,27 @@ class AccessControl:
         return None
 
     def note_wrong(self, scope: Scope) -> None:
-        """Counts and logs a wrong token or key. Without tokens only this machine calls, so nothing is limited."""
-        if self.tokens.required:
-            self._wrong.take(scope["state"]["address"])
-            log.warning("wrong token from %s for %s", scope["state"]["address"], scope["path"])
+        """Counts and logs a request with a wrong token or key. Without tokens only this machine calls, so nothing is
+        limited."""
+        state = scope["state"]
+        if self.tokens.required and not state.get("wrong_token"):
+            state["wrong_token"] = True
+            self._wrong.take(state["address"])
+            log.warning("wrong token from %s for %s", state["address"], scope["path"])
+
+    async def seat(self, scope: Scope, episode_id: str, token: str | None) -> int | None:
+        """The seat that this token opens, if it is the seat of an episode that runs. Notes a wrong one."""
+        found = await self.join(episode_id, token) if token else {}
+        if found.get("wrong_token"):
+            self.note_wrong(scope)
+        seat: int | None = found.get("seat")
+        return seat
 
     async def _holds_seat(self, scope: Scope) -> bool:
         """A seat's link is enough to watch its own episode."""
         query, path = _query(scope), scope["path"]
         named = query.get("episode_id", "") if path == WATCH_PATH else path.removeprefix("/episodes/").split("/")[0]
-        return await self.seat_of(named, query.get("seat_token", "")) is not None
+        return await self.seat(scope, named, query.get("seat_token")) is not None
 
     def record(self, scope: Scope, status: int) -> None:
         """One line about a request. Routes add facts as `audit` in its state, or None there to omit the line."""
@@ -105,6 +116,11 @@ def _is_recorded(scope: Scope) -> bool:
     if scope["type"] == "websocket":
         return bool(scope["path"] != WATCH_PATH)
     return scope["method"] not in READING and not scope["path"].endswith(ROUTINE)
+
+
+def _has_secret(scope: Scope, headers: dict[bytes, str]) -> bool:
+    """Whether a request to read has the token of a seat or the key of a driver."""
+    return bool(_query(scope).get("seat_token") or headers.get(b"episode-key"))
 
 
 def _query(scope: Scope) -> dict[str, str]:

@@ -25,9 +25,9 @@ class Peers:
         if self._bus.link is not None:
             self._bus.link.calls.answer = self.answer
 
-    async def seat(self, episode_id: str, token: str | None) -> int | None:
-        """The seat that this token opens; its person has joined."""
-        return (await self.ask(episode_id, "join", token=token)).get("seat") if token else None
+    async def join(self, episode_id: str, token: str) -> Answer:
+        """The `seat` that this token opens, whose person has joined; `wrong_token` if the episode runs without it."""
+        return await self.ask(episode_id, "join", token=token)
 
     async def stop(self, episode_id: str | None, only_of: str | None) -> str | None:
         """Stops this episode, or the newest one; returns its id, or None if it is not running.

@@ -93,6 +93,8 @@ def _add_reading(routes: APIRouter) -> None:
     async def turn(request: Request, episode_id: Id, seat_token: Token = "") -> Any:
         """The open turn of a person's seat. The `turn.requested` event says the same without polling."""
         found = await request.app.state.peers.ask(episode_id, "turn", token=seat_token)
+        if seat_token and found.get("wrong_token"):
+            _note_wrong(request)
         return found["turn"] if "turn" in found else JSONResponse(NO_SEAT, 404)
 
 
@@ -111,6 +113,8 @@ def _add_streams(routes: APIRouter) -> None:
             return _missing(episode_id)
         if holds_key(row, episode_key):  # its driver may read back what it wrote
             row = replace(row, open_table=True)
+        elif episode_key and row.origin == "driver":
+            _note_wrong(request)
         lines = _lines(request.app.state.bus.hub, row, since, await _viewer(request, episode_id, seat_token))
         return StreamingResponse(lines, media_type="application/x-ndjson")
 
@@ -198,7 +202,7 @@ def _add_changing(routes: APIRouter) -> None:
         found = await peers.ask(episode_id, "join" if unclear else "act", token=token, **given)
         if "seat" not in found:
             if found.get("wrong_token"):
-                request.app.state.guard.access.note_wrong(request.scope)
+                _note_wrong(request)
             return JSONResponse(NO_SEAT, 404)
         request.state.audit = {"who": f"seat {found['seat']}", "role": "play"}
         if unclear:
@@ -222,8 +226,12 @@ def _missing(episode_id: str) -> JSONResponse:
 
 
 async def _viewer(request: Request, episode_id: str, token: str) -> Viewer:
-    seat: Viewer = await request.app.state.peers.seat(episode_id, token)
+    seat: Viewer = await request.app.state.guard.access.seat(request.scope, episode_id, token)
     return seat
+
+
+def _note_wrong(request: Request) -> None:
+    request.app.state.guard.access.note_wrong(request.scope)
 
 
 def _mark(row: Row) -> str:

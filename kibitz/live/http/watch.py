@@ -6,11 +6,11 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
-from typing import Any
 
 import orjson
 from fastapi import APIRouter, Request, WebSocket
 from fastapi.responses import JSONResponse, Response, StreamingResponse
+from starlette.requests import HTTPConnection
 from starlette.websockets import WebSocketDisconnect
 
 from kibitz.live.http.sockets.fast_socket import FAST, FastSocket
@@ -48,7 +48,7 @@ def router() -> APIRouter:
         query = dict(request.query_params)
         query["since"] = request.headers.get("last-event-id", query.get("since", "-1"))
         try:
-            session = WatchSession(request.app.state, query)
+            session = WatchSession(request, query)
             await session.find_episode()
         except BadQuery as wrong:
             return JSONResponse({"error": str(wrong)}, 404)
@@ -61,10 +61,11 @@ def router() -> APIRouter:
 class WatchSession:
     """One connection: its query, and the messages that answer it."""
 
-    def __init__(self, state: Any, query: dict[str, str]) -> None:
+    def __init__(self, connection: HTTPConnection, query: dict[str, str]) -> None:
+        state, self._scope = connection.app.state, connection.scope
         self.hub: Hub = state.bus.hub
         self.outages: OutageLog = state.bus.outages
-        self._runner, self._peers, self._store = state.runner, state.peers, state.bus.store
+        self._runner, self._access, self._store = state.runner, state.guard.access, state.bus.store
         self.episode_id = query.get("episode_id") or None
         self._token = query.get("seat_token") or None
         if self.episode_id is not None and not ID.fullmatch(self.episode_id):
@@ -116,7 +117,8 @@ class WatchSession:
 
     async def _episode(self, row: Row, since: int) -> AsyncIterator[Message]:
         channel = self.channel = await self.hub.join(row)
-        watcher = Watcher(await self._peers.seat(row.episode_id, self._token), self.batch, since + 1)
+        seat = await self._access.seat(self._scope, row.episode_id, self._token)
+        watcher = Watcher(seat, self.batch, since + 1)
         self.watcher = watcher
         watcher.push = self.push
         batch = round(1000 * self.batch)
@@ -138,7 +140,7 @@ def _number(text: str, low: int, high: int) -> int:
 async def _watch(socket: WebSocket) -> None:
     await socket.accept()
     try:
-        session = WatchSession(socket.app.state, dict(socket.query_params))
+        session = WatchSession(socket, dict(socket.query_params))
         fast: FastSocket | None = socket.scope.get("extensions", {}).get(FAST)
         if fast is not None:
             session.push, fast.on_ack = fast.push, session.ack
