@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import signal
+import sqlite3
+import sys
 import time
 from collections.abc import Callable
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +17,7 @@ import pytest
 from kibitz.core.errors import BadInput
 from kibitz.studies.study import Study
 from kibitz.train.run.folder import written_by_us
-from tests.studies.conftest import TINY
+from tests.studies.conftest import TINY, PaidModel
 from tests.train.conftest import Command
 
 
@@ -104,6 +107,38 @@ def test_a_killed_sweep_continues_and_ends_with_the_same_results(
     done = kibitz("study", "sweep", "--out", str(killed), "--resume", "--json")
     assert done.returncode == 0 and results(killed) == results(whole), done.stderr
     assert len(json.loads(done.stdout)["cells"]) == 2
+
+
+def cached_answers(file: Path) -> int:
+    if not file.exists():
+        return 0
+    with closing(sqlite3.connect(file, timeout=60)) as db, suppress(sqlite3.OperationalError):  # no table yet
+        return int(db.execute("SELECT count(*) FROM answers").fetchone()[0])
+    return 0
+
+
+@pytest.mark.conformance
+def test_a_killed_study_asks_a_paid_model_no_answered_question_again(
+    paid_model: PaidModel, command: Command, tmp_path: Path
+) -> None:
+    """`paid_model` comes first: `command` copies the variables that it sets."""
+    out, prompt = tmp_path / "study", tmp_path / "prompt.txt"
+    prompt.write_text("Arm {{ lucky }} is lucky, the cap is {{ cap }}, {{ left }} left.\n{{ choices }}", "utf-8")
+    words = ["study", "hints", "--out", str(out), *TINY, "--algos", "ppo", "--sources", "none,llm:obliging"]
+    words += ["--set", f"hints.prompt_path={prompt}", "--model-episodes", "4", "--json"]
+    for paid_model.gate in (3, 11):  # of 24: two arms, three caps, four rounds
+        with command.start(*words) as process:
+            while cached_answers(out / "answers.sqlite") < paid_model.gate:
+                assert process.poll() is None, process.communicate()
+                time.sleep(0.02)
+            process.kill()
+            assert process.wait() == -signal.SIGKILL
+        words = ["study", "hints", "--out", str(out), "--resume", "--json"]
+    paid_model.gate = sys.maxsize
+    done = command(*words)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["complete"]
+    assert len(paid_model.received) > 11 and set(paid_model.received.values()) == {1}
 
 
 @pytest.mark.conformance

@@ -32,7 +32,8 @@ from kibitz.studies.tournaments.tournament import TournamentPlan, play, stored_h
 from tests.cli.test_interrupt import running
 from tests.conftest import ROOT, Finished
 from tests.live.machines import wait_until
-from tests.llm.fake_server import MODELS, CannedResponse, FakeServer, Request, obliging
+from tests.llm.fake_server import FakeServer
+from tests.studies.conftest import PaidModel, preset_file
 from tests.train import toy
 
 
@@ -273,19 +274,6 @@ def test_the_command_writes_every_form_and_resumes_with_more_games(
     assert (tmp_path / "out" / FILE).read_bytes() == record, "a refused command changes nothing"
 
 
-PRESET = {"provider": "openai", "model": "obliging", "structure": "schema", "price": {"prompt": 1.0, "completion": 2.0}}
-
-
-def preset_file(folder: Path, server: FakeServer) -> Path:
-    file = folder / "presets.yaml"
-    limits = {"deadline": 600.0, "timeout": 600.0}  # callers kept waiting outlast a busy disk
-    dead = PRESET | {"model": "always-500", "limits": limits | {"attempts": 1, "breaker_failures": 1000}}
-    both = {"obliging": PRESET | {"limits": limits}, "dead": dead}
-    both = {name: values | {"base_url": server.url, "key_env": "FAKE_KEY"} for name, values in both.items()}
-    file.write_text(yaml.safe_dump({"presets": both}), encoding="utf-8")
-    return file
-
-
 def test_a_model_is_asked_within_a_budget_and_a_failing_one_is_not_rated(
     tmp_path: Path, fake: FakeServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -326,81 +314,100 @@ def test_all_models_of_a_tournament_share_its_budget(
     assert 340e-6 * fake.counts["obliging"] <= plan.money and fake.counts["obliging"] <= asked + 1
 
 
-@pytest.fixture
-def paid_model(tmp_path: Path, fake: FakeServer, monkeypatch: pytest.MonkeyPatch) -> tuple[Counter[str], list[int]]:
-    """How often `obliging` answered each question, and after how many answers it keeps its callers waiting."""
-    monkeypatch.setenv("KIBITZ_LLM_PRESETS", str(preset_file(tmp_path, fake)))
-    monkeypatch.setenv("FAKE_KEY", "sk-fake")
-    answered, gate = Counter[str](), [sys.maxsize]
-
-    def answer(request: Request) -> CannedResponse:
-        if answered.total() >= gate[0]:
-            return CannedResponse("", wait=3600)
-        answered[request.body["messages"][-1]["content"]] += 1
-        return obliging(request)
-
-    monkeypatch.setitem(MODELS, "obliging", answer)
-    return answered, gate
+def recorded(record: Path) -> int:
+    """Decisions on disk, without a line that a kill has cut off."""
+    lines = record.read_bytes().splitlines(keepends=True) if record.exists() else []
+    return sum(b'"kind":"decision"' in line for line in lines if line.endswith(b"\n"))
 
 
 def wait_for_decisions(record: Path, count: int, process: subprocess.Popen[bytes]) -> None:
-    while not record.exists() or record.read_bytes().count(b'"kind":"decision"') < count:
+    while recorded(record) < count:
         assert process.poll() is None, process.communicate()
         time.sleep(0.02)
 
 
 @pytest.mark.conformance
 def test_killed_at_five_moments_it_ends_with_the_same_table_and_every_paid_call_made_once(
-    tmp_path: Path, paid_model: tuple[Counter[str], list[int]], kibitz: Callable[..., Finished]
+    tmp_path: Path, paid_model: PaidModel, kibitz: Callable[..., Finished]
 ) -> None:
-    answered, gate = paid_model
     words = ["tournament", "--players", "llm:obliging,heuristic", "--episodes", "20", "--json", "--out"]
     whole = kibitz(*words, str(tmp_path / "whole"))
     assert whole.returncode == 0, whole.stderr
-    paid = answered.copy()
+    paid = paid_model.received.copy()
     assert paid.total() > 20 and max(paid.values()) == 1  # no two positions are the same
-    answered.clear()
+    paid_model.received.clear()
 
     record, more = tmp_path / "cut" / FILE, list[str]()
-    for gate[0] in sorted(random.Random(7).sample(range(1, paid.total()), 5)):
+    for paid_model.gate in sorted(random.Random(7).sample(range(1, paid.total()), 5)):
         full = [sys.executable, "-m", "kibitz", *words, str(tmp_path / "cut"), *more]
         with subprocess.Popen(full, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-            wait_for_decisions(record, gate[0], process)
+            wait_for_decisions(record, paid_model.gate, process)
             process.kill()
             assert process.wait() == -signal.SIGKILL
         more = ["--resume"]
-    gate[0] = sys.maxsize
+    paid_model.gate = sys.maxsize
     last = kibitz(*words, str(tmp_path / "cut"), "--resume")
     assert last.returncode == 0, last.stderr
     assert timeless(json.loads(last.stdout)) == timeless(json.loads(whole.stdout))
-    assert answered == paid
+    assert paid_model.received == paid
+
+
+@pytest.mark.conformance
+def test_killed_at_any_moment_it_repeats_at_most_the_calls_in_flight(
+    tmp_path: Path, paid_model: PaidModel, kibitz: Callable[..., Finished]
+) -> None:
+    """Nothing keeps the model from answering, so a kill may come between an answer and its line in the record."""
+    words = ["tournament", "--players", "llm:obliging,heuristic", "--episodes", "40", "--json", "--out"]
+    whole = kibitz(*words, str(tmp_path / "whole"))
+    assert whole.returncode == 0, whole.stderr
+    paid = paid_model.received.copy()
+    paid_model.received.clear()
+    paid_model.seconds = 0.05  # several calls are in flight at any moment
+
+    chance, record, more, lost = random.Random(11), tmp_path / "cut" / FILE, list[str](), 0
+    for count in sorted(chance.sample(range(1, paid.total() - field.GAMES_AT_ONCE), 5)):
+        full = [sys.executable, "-m", "kibitz", *words, str(tmp_path / "cut"), *more]
+        with subprocess.Popen(full, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            while paid_model.received.total() < count + lost:
+                assert process.poll() is None, process.communicate()
+                time.sleep(0.001)
+            time.sleep(chance.uniform(0, 0.1))
+            process.kill()
+            assert process.wait() == -signal.SIGKILL
+        before, lost = lost, paid_model.received.total() - recorded(record)
+        assert lost - before <= field.GAMES_AT_ONCE, "a kill loses no more than the calls in flight"
+        more = ["--resume"]
+    last = kibitz(*words, str(tmp_path / "cut"), "--resume")
+    assert last.returncode == 0, last.stderr
+    assert timeless(json.loads(last.stdout)) == timeless(json.loads(whole.stdout))
+    assert set(paid_model.received) == set(paid)
+    assert paid_model.received.total() - len(paid) <= 5 * field.GAMES_AT_ONCE
 
 
 @pytest.mark.conformance
 def test_ctrl_c_with_two_workers_leaves_none_running_and_every_paid_call_is_made_once(
-    tmp_path: Path, paid_model: tuple[Counter[str], list[int]], kibitz: Callable[..., Finished]
+    tmp_path: Path, paid_model: PaidModel, kibitz: Callable[..., Finished]
 ) -> None:
-    answered, gate = paid_model
     words = ["tournament", "--players", "llm:obliging,heuristic", "--episodes", "40", "--json", "--out"]
     alone = kibitz(*words, str(tmp_path / "alone"))
     assert alone.returncode == 0, alone.stderr
-    paid = answered.copy()
-    answered.clear()
+    paid = paid_model.received.copy()
+    paid_model.received.clear()
 
-    record, gate[0] = tmp_path / "shared" / FILE, paid.total() // 2
+    record, paid_model.gate = tmp_path / "shared" / FILE, paid.total() // 2
     full = [sys.executable, "-m", "kibitz", *words, str(tmp_path / "shared"), "--workers", "2"]
     with subprocess.Popen(full, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        wait_for_decisions(record, gate[0], process)
+        wait_for_decisions(record, paid_model.gate, process)
         workers = children(process.pid)
         assert len(workers) >= 2
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 130, process.communicate()
     wait_until(lambda: not any(map(running, workers)), what="the end of the workers")
-    gate[0] = sys.maxsize
+    paid_model.gate = sys.maxsize
     rest = kibitz(*words, str(tmp_path / "shared"), "--workers", "2", "--resume")
     assert rest.returncode == 0, rest.stderr
     assert timeless(json.loads(rest.stdout)) == timeless(json.loads(alone.stdout))
-    assert answered == paid
+    assert paid_model.received == paid
 
 
 def children(parent: int) -> list[int]:
