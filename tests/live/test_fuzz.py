@@ -8,6 +8,8 @@ from __future__ import annotations
 import copy
 import json
 import logging
+import math
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
@@ -23,6 +25,9 @@ from websockets.sync.client import connect
 
 from kibitz.live.app import create_app
 from kibitz.live.config import LiveConfig
+from kibitz.live.http.sockets.fast_socket import fast_socket
+from kibitz.live.http.sockets.plain_socket import plain_socket
+from kibitz.live.serve import MAX_MESSAGE_BYTES
 from tests.live import record
 from tests.live.openenv_server import NEGOTIATION, serving
 
@@ -86,7 +91,9 @@ def spoiled(draw: st.DrawFn, valid: Any) -> Any:
 def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("fuzz")
     app = create_app(LiveConfig(store=str(folder / "a.db"), starts=1e6, warm=False, runs=Path(folder), audio=folder))
-    with serving(app) as url:
+    backlog = app.state.bus.hub.backlog
+    parsers = {"http": plain_socket(math.inf, Counter(), backlog), "ws": fast_socket(backlog)}  # as `kibitz serve` has
+    with serving(app, **parsers, ws_max_size=MAX_MESSAGE_BYTES, ws_per_message_deflate=False) as url:
         yield url
     app.state.bus.store.close()
 
@@ -202,6 +209,36 @@ def test_hostile_messages_from_a_watcher_end_with_a_reason(base: str, message: b
             socket.recv(60)
     closed = socket.protocol.close_rcvd
     assert closed is not None and closed.code in (1003, 1008, 1009) and closed.reason
+
+
+def frame(head: int, text: bytes, mask: bytes) -> bytes:
+    """A short frame as a client sends it."""
+    masked = bytes(byte ^ mask[i % 4] for i, byte in enumerate(text))
+    return bytes((head, 0x80 | len(text))) + mask + masked
+
+
+FRAMES = st.builds(
+    frame,
+    st.sampled_from([0x81, 0x01, 0x80, 0x00, 0x82, 0x88, 0x89, 0x8A, 0xC1, 0x83]),
+    st.sampled_from([b'{"ack":0}', b'{"ack": 5}', b'{"ack":-1}', b'{"ack":00}', b"", b"\xff\xfe", b"\x03\xe8"]),
+    st.sampled_from([b"\0\0\0\0", b"\x01\x02\x03\x04", b"\xff\xff\xff\xff"]),
+)
+
+
+@pytest.mark.conformance
+@try_out(max_examples=100)
+@given(st.lists(FRAMES | st.binary(max_size=20), max_size=6), st.integers(1, 40))
+def test_hostile_frames_from_a_watcher_harm_no_one_else(
+    base: str, client: httpx.Client, frames: list[bytes], size: int
+) -> None:
+    """Acknowledgements skip the parser, so frames come whole, in pieces and mixed with others."""
+    sent = b"".join(frames)
+    with connect(base.replace("http", "ws") + "/custom/ws", close_timeout=0) as socket:
+        socket.recv(60)
+        with suppress(OSError):  # the server has closed the connection
+            for start in range(0, len(sent), size):
+                socket.socket.sendall(sent[start : start + size])
+    assert client.get("/health").status_code == 200
 
 
 @pytest.fixture(autouse=True)
