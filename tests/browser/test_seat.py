@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.browser.conftest import Open, start_from_page
-from tests.browser.test_watching import ended
+from tests.browser.test_watching import WATCH, ended, open_tab
 from tests.live.conftest import Served
 
 # everything that a script in the page could find: events, states, text, storage
@@ -48,8 +48,8 @@ def test_a_person_plays_a_negotiation_and_never_receives_the_other_sides_values(
     assert "s left" in page.get_by_role("timer").inner_text()
     assert page.locator(".who b").all_inner_texts() == ["You", "heuristic"]
     page.get_by_text("Your adviser:").wait_for()
-    # asks for everything first; the other side refuses
-    page.get_by_role("button", name=re.compile("^Propose")).click()
+    # the other side has begun; asking for everything, which it refuses, is a counter-offer
+    page.get_by_role("button", name=re.compile("^Counter for ")).click()
     page.locator(".turn").nth(1).wait_for()
     page.locator(".seat.mine").wait_for()
     memory = page.evaluate(MEMORY)
@@ -100,17 +100,23 @@ def test_buttons_state_their_consequences_and_the_seat_survives_a_visit_to_watch
     start_from_page(page, "Deal or no deal", Seat_0="human", Seat_1="heuristic", Agent_starts="true", Seed="3")
     page.locator(".seat.mine").wait_for()
     address = page.url
-    propose = page.get_by_role("button", name=re.compile("^Propose"))
-    whole = int(propose.inner_text().removeprefix("Propose "))
+    propose = page.get_by_role("button", name=re.compile("^(Propose|Counter)"))
+    whole = int(propose.inner_text().removeprefix("Propose: keep all "))
+    page.locator(".seat", has_text=f"{whole} of {whole} points. The other side gets nothing.").wait_for()
     page.get_by_role("button", name="one ball fewer").click()
-    asked = propose.inner_text()
-    assert int(asked.removeprefix("Propose ")) < whole
+    asked, of = map(int, propose.inner_text().removeprefix("Propose: keep ").split(" of "))
+    assert asked < whole == of
+    # ending the talk before the other side has spoken is no deal, and asks first
+    page.get_by_role("button", name="End the talk (0 : 0)").click()
+    page.get_by_role("button", name="Yes, end the talk").wait_for()
+    page.get_by_role("button", name="Keep talking").click()
     propose.click()
     page.locator(".turn").nth(1).wait_for()
     page.locator(".seat.mine").wait_for()
-    assert propose.inner_text() == asked, "the steppers go on from the last offer"
+    assert propose.inner_text() == f"Counter for {asked}", "the steppers go on from the last offer"
     # the green button is not the one that ends the game
-    assert page.locator(".seat .primary").inner_text() == asked
+    assert page.locator(".seat .primary").inner_text() == f"Counter for {asked}"
+    assert "The other side's offer leaves you" in page.locator(".seat .view").inner_text()
     assert page.get_by_role("button", name=re.compile("^Accept")).inner_text().removeprefix("Accept ").isdigit()
     page.get_by_role("button", name="Walk away (0 : 0)").click()
     page.get_by_text("both sides get 0 points").wait_for()
@@ -126,6 +132,29 @@ def test_buttons_state_their_consequences_and_the_seat_survives_a_visit_to_watch
     page.get_by_role("button", name="Walk away (0 : 0)").click()
     page.get_by_role("button", name="Yes, walk away").click()
     ended(page)
+
+
+def test_ones_own_game_addresses_the_player_in_play_and_at_an_end_without_a_deal(
+    stage: Served, open_page: Open
+) -> None:
+    page = open_page("/custom")
+    start_from_page(page, "Deal or no deal", Seat_0="human", Seat_1="heuristic", Agent_starts="true", Seed="3")
+    page.locator(".seat.mine").wait_for()
+    page.get_by_role("button", name="one ball fewer").click()
+    page.get_by_role("button", name=re.compile("^Propose: keep ")).click()
+    page.locator(".turn").nth(1).wait_for()
+    page.locator(".seat.mine").wait_for()
+    open_tab(page, "Payoffs")
+    page.get_by_role("img", name=re.compile(r"What each offer gives you\. Your points: turn 1 \d+")).wait_for()
+    page.evaluate(f"() => {WATCH}.replay.go({WATCH}.timeline.live.turns[0].seq)")
+    page.locator(".caption", has_text=re.compile("^You ask for ")).wait_for()
+    page.keyboard.press("l")
+    page.locator(".caption", has_text=re.compile("^Heuristic ")).wait_for()
+    page.get_by_role("button", name="Walk away (0 : 0)").click()
+    page.get_by_role("button", name="Yes, walk away").click()
+    ended(page)
+    said = "You and heuristic reached no deal: neither gets anything."
+    assert page.locator(".caption").inner_text() == said == page.locator(".endcard .verdict").inner_text()
 
 
 def test_a_refused_act_is_explained_and_the_turn_stays_open(stage: Served, open_page: Open) -> None:

@@ -146,11 +146,11 @@ def position_text(view: Any) -> str:
     left = f"{share(view.offer_for_me)}, worth {plural(points, 'point')}"
     said = {
         SILENT: "The other side has not spoken.",
-        PROPOSE: f"It leaves you {left}.",
-        INSIST: f"It leaves you {left}.",
-        AGREE: f"It agrees: you get {left}.",
-        DISAGREE: "It disagrees.",
-        END: f"It ends with a selection that leaves you {left}.",
+        PROPOSE: f"The other side's offer leaves you {left}.",
+        INSIST: f"The other side insists on its offer, which leaves you {left}.",
+        AGREE: f"The other side agrees: you get {left}.",
+        DISAGREE: "The other side disagrees.",
+        END: f"The other side ends the talk with a selection that leaves you {left}.",
     }[int(view.other_act)]
     return f"On the table: {pool}. {said} Turns left: {int(view.turns_left)}."
 

@@ -58,11 +58,11 @@ def test_acts_have_a_text(act: tuple[int, ...], said: str) -> None:
     ("kind", "kept", "said"),
     [
         (None, NOTHING, "The other side has not spoken."),
-        (PROPOSE, (0, 0, 2), "It leaves you 4 books and 1 hat, worth 17 points."),
-        (INSIST, (4, 1, 1), "It leaves you 1 ball, worth 1 point."),
-        (AGREE, NOTHING, "It agrees: you get 4 books, worth 12 points."),
-        (DISAGREE, NOTHING, "It disagrees."),
-        (END, (0, 1, 2), "It ends with a selection that leaves you 4 books, worth 12 points."),
+        (PROPOSE, (0, 0, 2), "The other side's offer leaves you 4 books and 1 hat, worth 17 points."),
+        (INSIST, (4, 1, 1), "The other side insists on its offer, which leaves you 1 ball, worth 1 point."),
+        (AGREE, NOTHING, "The other side agrees: you get 4 books, worth 12 points."),
+        (DISAGREE, NOTHING, "The other side disagrees."),
+        (END, (0, 1, 2), "The other side ends the talk with a selection that leaves you 4 books, worth 12 points."),
     ],
 )
 def test_the_position_says_what_the_other_side_did_last(kind: int | None, kept: tuple[int, ...], said: str) -> None:

@@ -53,6 +53,20 @@ export function scoreboard(state) {
   return { sides, tags: f.over ? [f.deal ? "Deal" : "No deal"] : [], now };
 }
 
+// the other side, for the player at this page
+const rival = ({ names, players, mine }) => (players[1 - mine] === "human" ? "the other person" : names[1 - mine]);
+
+// The latest act for the player at this page, whom the commentary calls "the person", as it may call both sides.
+export function caption(state) {
+  const entry = state.mine === undefined ? null : state.turns.find(({ turn }) => turn === state.turn);
+  if (!entry?.kind) return "";
+  const own = entry.seat === state.mine;
+  const end = own ? "" : "s"; // of the verb
+  const items = words(entry.kept);
+  const did = { propose: `ask${end} for ${items}`, insist: `insist${end} on ${items}`, agree: `agree${end}. It is a deal`, disagree: `disagree${end}`, end: `end${end} the talk and take${end} ${items}` };
+  return `${own ? "You" : capital(rival(state))} ${did[entry.kind]}.`;
+}
+
 // How the result compares with the fair split (the Nash point) and with the Bayesian player, for the player at this page
 // or for both sides.
 export function verdict(state) {
@@ -67,7 +81,7 @@ export function verdict(state) {
   if (frame.deal) lines.push(capital(`${seats.map((seat) => named(seat, `That is ${got(seat)}`, `took ${got(seat)}`)).join("; ")}.`));
   if (fair) lines.push(`The fair split gives ${seats.map((seat) => `${seat === mine ? "you" : names[seat]} ${many(fair[seat], "point")}`).join(" and ")}${frame.deal ? "" : "; walking away gives nothing"}.`);
   for (const seat of seats) lines.push(...besideBayes(state, seat, seat === mine));
-  const head = frame.deal && mine !== undefined ? `You take ${many(ended.returns[mine], "point")}, ${names[1 - mine]} takes ${ended.returns[1 - mine]}.` : String(ended.text || "");
+  const head = mine === undefined ? String(ended.text || "") : frame.deal ? `You take ${many(ended.returns[mine], "point")}, ${rival(state)} takes ${ended.returns[1 - mine]}.` : `You and ${rival(state)} reached no deal: neither gets anything.`;
   return { head, lines, moment: turningPoint(state) };
 }
 
@@ -173,7 +187,7 @@ function planeSpec(state, { allocations, nash }) {
   return {
     x: [0, a], y: [0, b], xt: ticks(a).map((v) => [v, String(v)]), yt: ticks(b).map((v) => [v, String(v)]),
     label: `${state.names[0]} across, ${state.names[1]} up. Nash point ${nash.join(" and ")}. Offers: ${path.map((o) => o.pays.join(" and ")).join("; ") || "none"}.`,
-    head: [`For ${state.names[0]}`, ...state.names.map((name) => `${name}: points`), "Pareto"],
+    head: [`For ${state.mine === 0 ? "you" : state.names[0]}`, ...state.names.map((name, seat) => (seat === state.mine ? "Your points" : `${name}: points`)), "Pareto"],
     rows: () => allocations.filter((one) => one.pareto).map((one) => [words(one.seat0), ...one.payoffs, "yes"]),
     draw: (px, py) => [
       dots.map((one) => s("circle", { class: one.pareto ? "dot best" : "dot", cx: px(one.payoffs[0]), cy: py(one.payoffs[1]), r: one.pareto ? 4.5 : 2.5 })),
@@ -194,7 +208,7 @@ function ownSpec(state, seat) {
   const end = Math.max(state.frame.max_turns || 0, 2);
   return {
     x: [1, end], y: [0, whole], xt: [[1, "turn 1"], [end, `turn ${end}`]], yt: ticks(whole).map((v) => [v, String(v)]),
-    label: `Points for ${state.names[seat]}: ${path.map(([turn, paid]) => `turn ${turn} ${paid}`).join(", ")}.`, head: ["Turn", "Points", "Asked by"], rows: () => path.map(([turn, paid, who]) => [turn, paid, state.names[who]]),
+    label: `${seat === state.mine ? "Your points" : `Points for ${state.names[seat]}`}: ${path.map(([turn, paid]) => `turn ${turn} ${paid}`).join(", ")}.`, head: ["Turn", "Points", "Asked by"], rows: () => path.map(([turn, paid, who]) => [turn, paid, state.names[who]]),
     draw: (px, py) => [s("path.path", { d: path.map(([x, y], i) => `${i ? "L" : "M"}${px(x)} ${py(y)}`).join("") }),
       path.map(([x, y, who]) => (who ? s("path.fall.seat1", { d: diamond(px(x), py(y), 6) }) : s("circle.fall.seat0", { cx: px(x), cy: py(y), r: 5 })))],
   };
@@ -241,34 +255,46 @@ export function form(turn, state, seat, send) {
   const offer = state.memory.offers[state.memory.offers.length - 1];
   const mine = state.memory.offers.filter((one) => one.seat === seat).pop();
   const keep = [...(mine ? mine.shares[seat] : counts)]; // goes on from one's own last offer
+  const open = turn.masks[0];
+  const theirs = state.memory.offers.filter((one) => one.seat !== seat).pop();
+  const left = theirs ? theirs.shares[seat] : [0, 0, 0]; // what their last offer leaves: the only selection that ends the talk with a deal
+  const fits = () => keep.join() === left.join();
   const total = h("output.num", { "aria-live": "polite" });
   const show = () => {
     steps.forEach((node, i) => { put(node.querySelector("output"), `${keep[i]} of ${counts[i]}`); });
-    put(total, `You keep ${words(keep)}${own ? `: ${worth(own, keep)} of ${worth(own, counts)} points` : ""}`);
-    [[0, "Propose"], [1, "Insist on"], [4, "End, taking"]].forEach(([type, verb]) => acts[type] && put(acts[type], own ? `${verb} ${worth(own, keep)}` : `${verb} this`));
+    const [got, whole] = [keep, counts].map((items) => worth(own, items) ?? "this");
+    put(total, `You keep ${words(keep)}${own ? `: ${got} of ${whole} points` : ""}. The other side gets ${words(rest(counts, keep))}.`);
+    const all = own && keep.join() === counts.join();
+    const offers = open[2] ? `Counter for ${got}` : all ? `Propose: keep all ${got}` : own ? `Propose: keep ${got} of ${whole}` : "Propose this";
+    [[0, offers], [1, `Insist on ${got}`], [4, fits() ? `End the talk with ${got}` : "End the talk (0 : 0)"]].forEach(([type, says]) => acts[type] && put(acts[type], says));
   };
   const steps = ITEMS.map((item, i) => {
     const move = (by) => () => { keep[i] = Math.min(counts[i], Math.max(0, keep[i] + by)); show(); };
     return h("div.stepper", { role: "group", "aria-label": `${item}s to keep` }, thing(i), h("span", null, `${item}s`, own && h("small.dim", null, ` ${own[i]} each`)),
       h("button", { "aria-label": `one ${item} fewer`, onclick: move(-1) }, "−"), h("output"), h("button", { "aria-label": `one ${item} more`, onclick: move(1) }, "+"));
   });
-  const open = turn.masks[0];
   const walks = state.about.options?.disagree_ends !== false; // whether DISAGREE ends the game with nothing for either side
-  const press = (type) => (type === 3 && walks ? askFirst(true) : send([type, ...(type === 2 || type === 3 ? [0, 0, 0] : keep)]));
+  const act = (type) => [type, ...(type === 2 || type === 3 ? [0, 0, 0] : keep)];
+  const press = (type) => ((type === 3 && walks) || (type === 4 && !fits()) ? askFirst(type) : send(act(type)));
   // every button says what it does; only `show` knows the points of those that depend on the steppers
   const labels = ["", "", own && offer ? `Accept ${worth(own, offer.shares[seat])}` : "Accept", walks ? "Walk away (0 : 0)" : "Disagree", ""];
   const keys = [1, 2, 3, 5, 4]; // in the order of the buttons
   const acts = labels.map((label, type) => open[type] && h("button", { class: type === 0 || (type === 4 && !open[0]) ? "primary" : "", "aria-keyshortcuts": String(keys[type]), onclick: () => press(type) }, label));
-  const sure = h("div.row", { hidden: true, role: "group", "aria-label": "Walk away" }, h("span", null, "The game ends and both sides get 0 points."),
-    h("button", { onclick: () => send([3, 0, 0, 0]) }, "Yes, walk away"), h("button", { onclick: () => askFirst(false) }, "Keep talking"));
+  let asked = null; // the act that would end the game with nothing
+  const yes = h("button", { onclick: () => send(act(asked)) });
+  const sure = h("div.row", { hidden: true, role: "group", "aria-label": "End without a deal" }, h("span", null, "The game ends and both sides get 0 points."), yes, h("button", { onclick: () => askFirst(null) }, "Keep talking"));
   const main = h("div.row.go", null, acts[0], acts[2]);
   const row = h("div.row", null, acts[1], acts[4], acts[3]);
-  const askFirst = (asking) => {
-    [row.hidden, main.hidden, sure.hidden] = [asking, asking, !asking];
-    (asking ? sure.querySelector("button:last-child") : acts[3]).focus();
+  const note = acts[4] && h("p.small.dim.ending", null, `Ending the talk is a deal only if you take exactly what the other side has left you${theirs ? `: ${words(left)}` : ", which is nothing so far"}.`);
+  const askFirst = (type) => {
+    const back = acts[type ?? asked];
+    asked = type;
+    put(yes, type === 4 ? "Yes, end the talk" : "Yes, walk away");
+    [row.hidden, main.hidden, sure.hidden] = [type !== null, type !== null, type === null];
+    (type === null ? back : sure.querySelector("button:last-child")).focus();
   };
   show();
-  const form = h("div", null, h("div.steppers", null, steps), h("p", null, total), main, row, sure);
+  const form = h("div", null, h("div.steppers", null, steps), h("p", null, total), main, row, note, sure);
   // an act such as the hint's: its items go into the steppers, its button is marked
   form.fill = ([type, ...items]) => {
     if (type !== 2 && type !== 3) items.forEach((n, i) => { keep[i] = Math.min(counts[i], n); });
@@ -279,5 +305,5 @@ export function form(turn, state, seat, send) {
 }
 
 // a hint in the words of the buttons
-export const actText = ([type, ...kept]) => (type === 2 ? "accept" : type === 3 ? "walk away" : `${["propose to keep", "insist on", "", "", "end, taking"][type]} ${words(kept)}`);
+export const actText = ([type, ...kept]) => (type === 2 ? "accept" : type === 3 ? "walk away" : `${["propose to keep", "insist on", "", "", "end the talk, taking"][type]} ${words(kept)}`);
 export const inWords = ({ act, text: line }) => (Array.isArray(act) ? actText(act) : line);

@@ -132,7 +132,7 @@ class Watch extends HTMLElement {
     if (event.type === "commentary" || event.type === "episode.ended") {
       const kept = event.payload.turn < timeline.live.about.branched_from?.turn; // a branch arrives with its prefix
       if (fresh && timeline.following && !kept) this.app.speak(event.payload.audio);
-      this.announce(event.payload.text, event.type !== "commentary");
+      this.announce(lineOf(timeline.live), event.type !== "commentary");
     }
     if (event.type === "episode.failed") this.announce(event.payload.reason, true);
   }
@@ -178,7 +178,7 @@ class Watch extends HTMLElement {
     }
     this.drawScore(state);
     this.drawMeta(state);
-    put(this.caption, state.adapter.verdict?.(state)?.head || state.caption);
+    put(this.caption, lineOf(state));
     this.drawEnd(state);
     this.mind.draw();
     this.later();
@@ -357,6 +357,9 @@ class Watch extends HTMLElement {
       h("div.body", null, said || text("p", plainText(entry)), adapter.chosen?.(entry) && text("span.tag", adapter.chosen(entry)), warnings(entry, mine))].filter(Boolean));
   }
 }
+
+// The verdict or the latest commentary, in words that address the player at this page where the game's page has them.
+const lineOf = (state) => state.adapter.verdict?.(state)?.head || (!over(state) && state.adapter.caption?.(state)) || state.caption;
 
 // The commentary without its label, which the page shows beside it. Only a game's own label ("3.4") can open a line;
 // the number of a turn may open one by chance ("2 against 5").
