@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import re
 import signal
+import site
 import subprocess
 import sys
 import tarfile
 import time
 import tomllib
+import venv
 import zipfile
+from collections.abc import Callable
+from importlib.metadata import packages_distributions
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import httpx
 import pytest
 import yaml
 
 import kibitz
+from kibitz.cli.setup.extras import MODULES
 from tests.cli.test_commands import AT_A_TERMINAL
 from tests.teach.models import tiny_model
 from tools import audit, bill_of_materials
@@ -190,6 +196,47 @@ def test_heavy_dependencies_are_extras() -> None:
     assert set(torch) <= {"torch==2.13.0"}
 
 
+# for packages that only `make conformance` installs
+DISTRIBUTIONS = {"pyspiel": "open-spiel"} | {module: name for name, module in MODULES.items()}
+
+
+def imported_modules(path: Path) -> set[str]:
+    """Top-level names of the modules that a file imports, also within functions or by `import_module("NAME")`."""
+    found: list[str] = []
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        match node:
+            case ast.Import():
+                found += [alias.name for alias in node.names]
+            case ast.ImportFrom(module=str(module), level=0):
+                found.append(module)
+            case ast.Call(func=ast.Name(id="import_module"), args=[ast.Constant(value=str(module)), *_]):
+                found.append(module)
+    return {name.partition(".")[0] for name in found}
+
+
+def test_every_imported_package_is_declared() -> None:
+    """One that another dependency happens to install may be gone with that dependency's next version."""
+    extras = PROJECT["optional-dependencies"]
+    wanted = [*PROJECT["dependencies"], *(x for extra in extras.values() for x in extra)]
+    declared = {_name(requirement) for requirement in wanted}
+    installed = packages_distributions()
+    undeclared = {}
+    for path in (ROOT / "kibitz").rglob("*.py"):
+        for module in imported_modules(path) - sys.stdlib_module_names - {"kibitz"}:
+            names = installed.get(module, [DISTRIBUTIONS.get(module, module)])
+            if not {_name(name) for name in names} & declared:
+                undeclared[module] = str(path.relative_to(ROOT))
+    assert not undeclared
+
+
+def test_imports_are_found_wherever_they_are(tmp_path: Path) -> None:
+    file = tmp_path / "module.py"
+    file.write_text(
+        "import a.b, c\nfrom . import d\ndef f():\n    from e.g import h\n    import_module('i.j')\n", encoding="utf-8"
+    )
+    assert imported_modules(file) == {"a", "c", "e", "i"}
+
+
 def test_every_entry_point_names_a_module_that_exists() -> None:
     groups = [PROJECT["scripts"], *PROJECT["entry-points"].values()]
     for name, target in (item for group in groups for item in group.items()):
@@ -231,36 +278,71 @@ def test_the_wheel_contains_the_whole_documentation_and_loads_nothing_from_elsew
     assert not [name for name in inside if name.endswith((".woff", ".woff2", ".ttf"))]
 
 
+class Installation(NamedTuple):
+    """A virtual environment with the wheel; its other packages are those of the tests."""
+
+    python: str
+    command: str  # the console script
+    packages: Path
+
+
 @pytest.fixture(scope="module")
-def installed(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel's files in a folder of their own, which shadows the checkout."""
+def installed(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Installation:
     folder = tmp_path_factory.mktemp("installed")
-    with zipfile.ZipFile(next(built.glob("*.whl"))) as wheel:
-        wheel.extractall(folder)
-    return folder
+    venv.create(folder, with_pip=True)
+    python = str(folder / "bin" / "python")
+    (wheel,) = built.glob("*.whl")
+    command = [python, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", str(wheel)]
+    subprocess.run(command, env=without_python_settings(), check=True, timeout=600)
+    (packages,) = (folder / "lib").glob("python*/site-packages")
+    # adds folders but not what .pth files in them add, such as an editable installation of this checkout
+    (packages / "of_the_tests.pth").write_text("\n".join(site.getsitepackages()) + "\n", encoding="utf-8")
+    return Installation(python, str(folder / "bin" / "kibitz"), packages)
+
+
+def without_python_settings() -> dict[str, str]:
+    prefixes = ("XDG_", "KIBITZ_", "PYTHON", "VIRTUAL_ENV", "PIP_")
+    return {name: value for name, value in os.environ.items() if not name.startswith(prefixes)}
 
 
 @pytest.fixture(scope="module")
-def user(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The variables of a user who has the wheel and a home that is empty at first; later tests find its caches warm."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("XDG_", "KIBITZ_", "PYTHON"))}
-    kept |= {"XLA_FLAGS": "--xla_backend_optimization_level=0"}  # the same results, compiled sooner
-    return kept | {"HOME": str(tmp_path_factory.mktemp("home")), "PYTHONPATH": str(installed)}
+def user(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The variables of a user whose home is empty at first; later tests find its caches warm."""
+    kept = without_python_settings() | {"XLA_FLAGS": "--xla_backend_optimization_level=0"}  # compiles sooner
+    return kept | {"HOME": str(tmp_path_factory.mktemp("home"))}
 
 
-def in_an_empty_folder(user: dict[str, str], folder: Path, *words: str) -> str:
-    """What a command of the wheel prints."""
-    done = subprocess.run(
-        [sys.executable, "-m", "kibitz", *words],
-        cwd=folder,
-        env=user,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=600,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+@pytest.fixture
+def run(installed: Installation, user: dict[str, str], tmp_path: Path) -> Callable[..., str]:
+    """What a command of the wheel prints, in a folder that is empty at first."""
+
+    def run(*words: str) -> str:
+        done = subprocess.run(
+            [installed.command, *words],
+            cwd=tmp_path,
+            env=user,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=600,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return run
+
+
+@pytest.mark.conformance  # builds the documentation
+def test_the_console_script_runs_the_wheel_and_not_this_checkout(
+    run: Callable[..., str], installed: Installation, user: dict[str, str], tmp_path: Path
+) -> None:
+    assert kibitz.__version__ in run("--version")
+    where = [installed.python, "-c", "import kibitz; print(kibitz.__file__)"]
+    found = subprocess.run(where, cwd=tmp_path, env=user, capture_output=True, text=True, check=True).stdout
+    assert Path(found.strip()) == installed.packages / "kibitz" / "__init__.py"
+    assert {"deal_or_no_deal", "cricket"} == {
+        game["game"] for game in json.loads(run("list", "games", "--json"))["games"]
+    }
 
 
 DEMO = ("demo", "--no-browser", "--steps", "4096", "--episodes", "64")
@@ -268,9 +350,9 @@ DEMO = ("demo", "--no-browser", "--steps", "4096", "--episodes", "64")
 
 @pytest.mark.conformance  # about a minute with empty caches
 def test_the_wheel_alone_runs_the_demo_which_trains_serves_and_plays_both_games(
-    user: dict[str, str], tmp_path: Path
+    run: Callable[..., str], tmp_path: Path
 ) -> None:
-    found = json.loads(in_an_empty_folder(user, tmp_path, *DEMO, "--exit", "--json"))
+    found = json.loads(run(*DEMO, "--exit", "--json"))
     assert found["training"]["finished"] and len(list(tmp_path.glob("runs/*/learning_curve.png"))) == 1
     assert 0 < found["players"]["trained"]["share_of_ceiling"] <= 1
     assert set(found["players"]) == {"random", "heuristic", "trained", "bayes"}
@@ -286,8 +368,10 @@ WITHOUT_COMPARISON = "from kibitz.cli import demo; demo._compare = demo._show_ne
 
 
 @pytest.mark.conformance  # trains, and starts a server
-def test_ctrl_c_ends_the_demo_and_its_server_cleanly(user: dict[str, str], tmp_path: Path) -> None:
-    command = [sys.executable, "-c", WITHOUT_COMPARISON + AT_A_TERMINAL, *DEMO]
+def test_ctrl_c_ends_the_demo_and_its_server_cleanly(
+    installed: Installation, user: dict[str, str], tmp_path: Path
+) -> None:
+    command = [installed.python, "-c", WITHOUT_COMPARISON + AT_A_TERMINAL, *DEMO]
     demo = subprocess.Popen(command, cwd=tmp_path, env=user, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert demo.stdout is not None
     shown = []
@@ -308,12 +392,14 @@ def test_ctrl_c_ends_the_demo_and_its_server_cleanly(user: dict[str, str], tmp_p
 
 
 @pytest.mark.conformance  # trains, and starts a server
-def test_the_wheel_alone_trains_evaluates_and_serves(user: dict[str, str], tmp_path: Path) -> None:
+def test_the_wheel_alone_trains_evaluates_and_serves(
+    run: Callable[..., str], installed: Installation, user: dict[str, str], tmp_path: Path
+) -> None:
     words = ("train", "--steps", "4096", "--set", "logging.eval_episodes=64", "--out", "runs/mine", "--json")
-    assert json.loads(in_an_empty_folder(user, tmp_path, *words))["finished"]
+    assert json.loads(run(*words))["finished"]
     words = ("evaluate", "--player", "policy:runs/mine", "--episodes", "64", "--json")
-    assert 0 < json.loads(in_an_empty_folder(user, tmp_path, *words))["share_of_ceiling"] <= 1
-    command = [sys.executable, "-m", "kibitz", "serve", "--port", "0", "--no-warm", "--json"]
+    assert 0 < json.loads(run(*words))["share_of_ceiling"] <= 1
+    command = [installed.command, "serve", "--port", "0", "--no-warm", "--json"]
     server = subprocess.Popen(command, cwd=tmp_path, env=user, stdout=subprocess.PIPE, text=True)
     assert server.stdout is not None
     try:
@@ -327,14 +413,11 @@ def test_the_wheel_alone_trains_evaluates_and_serves(user: dict[str, str], tmp_p
 
 @pytest.mark.conformance  # trains a language model
 def test_the_wheel_alone_teaches_and_opens_its_documentation(
-    user: dict[str, str], installed: Path, tmp_path: Path
+    run: Callable[..., str], installed: Installation, tmp_path: Path
 ) -> None:
-    def run(*words: str) -> str:
-        return in_an_empty_folder(user, tmp_path, *words)
-
     base = tiny_model(tmp_path / "model")
     run("teach", "data", "--expert", "heuristic", "--rows", "16", "--out", "rows.jsonl")
     run("teach", "sft", "--base", str(base), "--data", "rows.jsonl", "--out", "runs/taught", "--batch", "8",
         "--max-tokens", "512", "--device", "cpu")  # fmt: skip
     assert (tmp_path / "runs" / "taught" / "adapter").is_dir()
-    assert run("docs", "--no-browser").strip() == (installed / "kibitz" / "site" / "index.html").as_uri()
+    assert run("docs", "--no-browser").strip() == (installed.packages / "kibitz" / "site" / "index.html").as_uri()
