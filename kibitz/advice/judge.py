@@ -67,8 +67,14 @@ class EpisodeJudge(Asker):
         self.game, (self.style,), self.taught = game, game.styles.names([style], game.name), preset.taught
         super().__init__(preset, prompt or judge_prompt(taught=preset.taught), **limits)
 
-    def ask(self, episodes: Iterable[Finished], ledgers: Sequence[UsageLedger] | None = None) -> list[Judgement]:
+    def ask(
+        self,
+        episodes: Iterable[Finished],
+        ledgers: Sequence[UsageLedger] | None = None,
+        arrived: dict[int, Judgement] | None = None,  # by the episode's place; after Ctrl-C it has what was answered
+    ) -> list[Judgement]:
         """Asks concurrently; judgements come in order. Each episode may have a ledger of its own."""
+        answered: dict[int, Reply] = {}
 
         def questions() -> Iterable[Question]:
             for number, episode in enumerate(episodes):
@@ -76,8 +82,16 @@ class EpisodeJudge(Asker):
                 messages = judge_messages(self.game, self.prompt, self.style, episode, self.taught)
                 yield Question(messages, ANSWER, ledger)
 
-        replies = self.client.ask_many(questions())
-        return [Judgement(None if reply.fields is None else reply.fields["answer"] == YES, reply) for reply in replies]
+        try:
+            return [_judgement(reply) for reply in self.client.ask_many(questions(), arrived=answered)]
+        except KeyboardInterrupt:
+            if arrived is not None:
+                arrived |= {place: _judgement(reply) for place, reply in dict(answered).items()}
+            raise
+
+
+def _judgement(reply: Reply) -> Judgement:
+    return Judgement(None if reply.fields is None else reply.fields["answer"] == YES, reply)
 
 
 class LLMJudge:

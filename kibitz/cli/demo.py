@@ -109,6 +109,8 @@ def _compare(game: Game, run: Run, episodes: int, as_json: bool) -> dict[str, An
         runs = match.runs_of(game, player, opponent)
         with progress(f"{short} v heuristic", episodes * runs, quiet=as_json) as advance:
             found[short] = match.evaluate(game, game.options(), player, opponent, episodes, 0, advance)
+        if found[short]["interrupted"]:
+            raise KeyboardInterrupt
     return found
 
 

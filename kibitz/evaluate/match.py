@@ -54,22 +54,30 @@ def play_bots(
     progress: Progress,
     styles: bool = False,
     start: int = 0,
+    keep: bool = False,
 ) -> Played:
     """Episodes from number `start` on between two bots, in compiled batches; identical to those of `play_episode`.
 
-    With `styles`, the scores include which styles each seat showed.
+    With `styles`, the scores include which styles each seat showed. With `keep`, Ctrl-C keeps the batches that have
+    ended.
     """
     program = _program(game, bots, styles)
     key = seed_key(seed)
-    returns, scores = [], []
-    for first in range(start, start + episodes, CHUNK):
-        count = min(CHUNK, start + episodes - first)
-        paid, score = program(settings, key, jnp.arange(first, first + CHUNK, dtype=jnp.int32))
-        returns.append(np.asarray(paid, float)[:count])
-        scores.append({name: np.asarray(value, float)[:count] for name, value in score.items()})
-        progress(count)
-    stacked = {name: np.concatenate([score[name] for score in scores]) for name in scores[0]}
-    return Played(np.concatenate(returns), stacked, Tallies())
+    batches, interrupted = list[Played](), False
+    try:
+        for first in range(start, start + episodes, CHUNK):
+            count = min(CHUNK, start + episodes - first)
+            paid, score = program(settings, key, jnp.arange(first, first + CHUNK, dtype=jnp.int32))
+            scores = {name: np.asarray(value, float)[:count] for name, value in score.items()}
+            batches.append(Played(np.asarray(paid, float)[:count], scores, Tallies()))
+            progress(count)
+    except KeyboardInterrupt:
+        if not keep or not batches:
+            raise
+        finishing()
+        interrupted = True
+    played: Played = parts.joined(batches)
+    return played._replace(interrupted=interrupted)
 
 
 def play_hosts(
@@ -225,22 +233,21 @@ class _Evaluation:
         began = time.perf_counter()
         played = self.play()
         seconds = time.perf_counter() - began
-        one, other = (
-            self.sides[seat].about | _summary(self.game, played, seat, self._reference(seat, played)) for seat in SEATS
-        )
+        references, interrupted = self._references(played)
+        one, other = (self.sides[seat].about | _summary(self.game, played, seat, references[seat]) for seat in SEATS)
         result: dict[str, Any] = {
             "game": self.game.name,
             "episodes": len(played.returns),
             "seed": self.seed,
             "seconds": round(seconds, 3),
             "episodes_per_s": round(len(played.returns) / seconds, 1),
-            "interrupted": played.interrupted,
+            "interrupted": interrupted,
         }
         return result | one | {"opponent": other}
 
     def play(self) -> Played:
         if self.executor is None or not parts.can_share(self.executor, self.sides):
-            return self.play_range()
+            return self.play_range(keep=True)
         chosen = {"sides": parts.found_as(self.game, self.sides), "seed": self.seed, "styles": self.styles}
         work = Work(_in_worker, _play_part, game_spec(self.game, self.options) | chosen)
         size = parts.size_of(self.executor, self.sides, self.episodes)
@@ -248,8 +255,8 @@ class _Evaluation:
         joined: Played = parts.joined(played)
         return joined._replace(interrupted=interrupted)
 
-    def play_range(self, start: int = 0) -> Played:
-        """Episodes from number `start` on, in this process."""
+    def play_range(self, start: int = 0, keep: bool = False) -> Played:
+        """Episodes from number `start` on, in this process; with `keep`, after Ctrl-C those that have ended."""
         game, episodes, seed, progress = self.game, self.episodes, self.seed, self.progress
         one, other = (side.bot for side in self.sides)
         bots = {seat: side.bot for seat, side in enumerate(self.sides) if side.bot is not None}
@@ -258,17 +265,36 @@ class _Evaluation:
             about = {"task": "evaluation", "options": self.options.model_dump(mode="json")}
             players = [side.player for side in self.sides]
             return play_hosts(game, settings, players, episodes, seed, progress, self.record, about, start)
-        return play_bots(game, settings, (one, other), episodes, seed, progress, self.styles, start)
+        return play_bots(game, settings, (one, other), episodes, seed, progress, self.styles, start, keep)
 
-    def _reference(self, seat: int, played: Played) -> NDArray[np.float64] | None:
-        """The reference player's returns in this seat of the same episodes; None if the other player is slow to ask."""
-        if self.sides[seat].name == self.game.reference:
-            return played.returns[:, seat]
-        if self.sides[1 - seat].bot is None or played.interrupted:
+    def _references(self, played: Played) -> tuple[list[NDArray[np.float64] | None], bool]:
+        """The reference player's returns in each seat of the same episodes, and whether Ctrl-C came before they ended.
+
+        None where the other player is slow to ask, and after Ctrl-C.
+        """
+        found: list[NDArray[np.float64] | None] = []
+        reference, interrupted = self.game.reference, played.interrupted
+        for seat in SEATS:
+            if self.sides[seat].name == reference:
+                found.append(played.returns[:, seat])
+            elif interrupted or self.sides[1 - seat].bot is None:
+                found.append(None)
+            else:
+                ours = side_of(self.game, reference)
+                instead = (ours, self.sides[1]) if seat == 0 else (self.sides[0], ours)
+                again = replace(self, sides=instead, styles=False, record=None)._play_all()
+                interrupted = again is None
+                found.append(None if again is None else again.returns[:, seat])
+        return found, interrupted
+
+    def _play_all(self) -> Played | None:
+        """All episodes; None after Ctrl-C."""
+        try:
+            played = self.play()
+        except KeyboardInterrupt:
+            finishing()
             return None
-        reference = side_of(self.game, self.game.reference)
-        instead = (reference, self.sides[1]) if seat == 0 else (self.sides[0], reference)
-        return replace(self, sides=instead, styles=False, record=None).play().returns[:, seat]
+        return None if played.interrupted else played
 
 
 def _in_worker(spec: dict[str, Any]) -> _Evaluation:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -76,7 +76,7 @@ def evaluate_pack(
     with recorded(out, lambda: about_evaluation(game, game.default_options, sides, seed, pack.name)) as record:
         began = time.perf_counter()
         if executor is None or not parts.can_share(executor, sides):
-            results = play_range(game, pack, sides, count, seed, progress, record)
+            results = play_range(game, pack, sides, count, seed, progress, record, keep=True)
         else:
             chosen = {"sides": parts.found_as(game, sides), "pack": pack.name, "seed": seed}
             work = Work(_range_of, _play_part, game_spec(game) | chosen)
@@ -110,12 +110,13 @@ def play_range(
     progress: Progress,
     record: EvaluationRecord | None = None,
     start: int = 0,
+    keep: bool = False,
 ) -> Results:
-    """Matches from number `start` on, in this process."""
+    """Matches from number `start` on, in this process; with `keep`, after Ctrl-C the pairs that have ended."""
     one, other = (side.bot for side in sides)
     if one is None or other is None or record is not None:
         return play_hosts(game, pack, sides, count, seed, progress, record, start)
-    return play_bots(game, pack, (one, other), count, seed, progress, start)
+    return play_bots(game, pack, (one, other), count, seed, progress, start, keep)
 
 
 def _range_of(spec: dict[str, Any]) -> Callable[..., Results]:
@@ -132,16 +133,50 @@ def _play_part(play: Callable[..., Results], part: dict[str, int], report: Calla
 
 
 def play_bots(
-    game: Game, pack: Pack, bots: tuple[Bot, Bot], count: int, seed: int, progress: Progress, start: int = 0
+    game: Game,
+    pack: Pack,
+    bots: tuple[Bot, Bot],
+    count: int,
+    seed: int,
+    progress: Progress,
+    start: int = 0,
+    keep: bool = False,
 ) -> Results:
-    """Compiled batches, one group for each set of options; identical to the matches of `play_hosts`."""
+    """Compiled batches, one group for each set of options; identical to the matches of `play_hosts`.
+
+    With `keep`, Ctrl-C keeps the pairs that have ended, wherever they are in the pack.
+    """
+    numbers, rows, interrupted = list(range(start, start + count)), dict[int, tuple[Any, ...]](), False
+    try:
+        for ended in _batches(game, pack, bots, numbers, seed):
+            rows |= ended
+            progress(len(ended))
+    except KeyboardInterrupt:
+        numbers = [i for i in numbers if i in rows and i ^ 1 in rows]
+        if not keep or not numbers:
+            raise
+        finishing()
+        interrupted = True
+    returns, scores, steps, lost = zip(*(rows[i] for i in numbers), strict=True)
+    return Results(
+        returns=np.array(returns, float),
+        scores={name: np.array([score[name] for score in scores], float) for name in scores[0]},
+        lost=np.array(lost, float),
+        turns=np.repeat(np.array(steps, float)[:, None], 2, axis=1),
+        tallies=Tallies(),
+        interrupted=interrupted,
+    )
+
+
+def _batches(
+    game: Game, pack: Pack, bots: tuple[Bot, Bot], numbers: Sequence[int], seed: int
+) -> Iterator[dict[int, tuple[Any, ...]]]:
+    """What `pack_program` returns for each match, by its number, a batch at a time."""
     program = _program(game, bots, pack.regret)
-    places = {i % pack.matches for i in range(start, start + min(count, pack.matches))}
-    matches = {at: pack.scenario(at) for at in sorted(places)}
+    matches = {at: pack.scenario(at) for at in sorted({i % pack.matches for i in numbers})}
     groups: dict[Any, list[int]] = {}
-    for i in range(start, start + count):
+    for i in numbers:
         groups.setdefault(matches[i % pack.matches].options, []).append(i)
-    rows: dict[int, tuple[Any, ...]] = {}
     for options, members in groups.items():
         settings = seated(matches[members[0] % pack.matches].settings, dict(enumerate(bots)))
         distinct = sorted({i % pack.matches for i in members})
@@ -155,19 +190,10 @@ def play_bots(
             drawn = [luck_of(pack, i, seed) for i in full]
             seeds = np.array([key for key, _ in drawn], np.uint64)
             keys = np.stack([seeds >> 32, seeds & 0xFFFFFFFF], axis=1).astype(np.uint32)  # as seed_key has it
-            numbers = np.array([number for _, number in drawn], np.int32)
+            played = np.array([number for _, number in drawn], np.int32)
             states = jax.tree.map(lambda x, at=at: x[at], firsts)
-            ended = jax.device_get(program(settings, tables, keys, numbers, np.array(full) % 2 == 1, states))
-            for row, i in enumerate(part):
-                rows[i] = tuple(jax.tree.map(lambda x, row=row: x[row], ended))
-            progress(len(part))
-    returns, scores, steps, lost = zip(*(rows[i] for i in range(start, start + count)), strict=True)
-    return _empty_results(count)._replace(
-        returns=np.array(returns, float),
-        scores={name: np.array([score[name] for score in scores], float) for name in scores[0]},
-        lost=np.array(lost, float),
-        turns=np.repeat(np.array(steps, float)[:, None], 2, axis=1),
-    )
+            ended = jax.device_get(program(settings, tables, keys, played, np.array(full) % 2 == 1, states))
+            yield {i: tuple(jax.tree.map(lambda x, row=row: x[row], ended)) for row, i in enumerate(part)}
 
 
 def play_hosts(

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 
+from kibitz.cli.studies.judge import app as judge_app
 from kibitz.core.bots import seated
 from kibitz.core.errors import BadInput
 from kibitz.core.play.episode import play_episode
 from kibitz.core.play.player import BotPlayer
+from kibitz.core.system.interrupt import EXIT_CODE
 from kibitz.evaluate.judges import accuracy
 from kibitz.evaluate.judges.accuracy import Judged, evaluate_judge
 from kibitz.evaluate.judges.classifier import Classifier
 from kibitz.evaluate.judges.episodes import draw, finished
 from kibitz.evaluate.match import play_bots
 from kibitz.games import get_game
-from tests.advice.conftest import embedded  # noqa: F401
+from kibitz.llm.client.blocking import BlockingClient
+from kibitz.llm.client.types import Reply
+from tests.advice.conftest import embedded, fake  # noqa: F401
+from tests.llm.fake_server import FakeServer
 from tests.train import toy
 
 TOY = toy.build(False)
@@ -105,3 +113,35 @@ def test_accuracy_counts_only_answers_and_names_the_majority() -> None:
     assert found["recall"] == pytest.approx(2 / 3) and found["specificity"] is None
     nothing = accuracy._scores(truth, judged._replace(answered=np.zeros(4, bool)))
     assert nothing["accuracy"] is None and nothing["accuracy_ci95"] == [None, None]
+
+
+@pytest.mark.parametrize(("batches", "answered"), [(1, {"bold": 34}), (2, {"bold": 40, "shy": 2})])
+def test_ctrl_c_keeps_what_a_judge_has_answered(
+    batches: int,
+    answered: dict[str, int],
+    fake: FakeServer,  # noqa: F811
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Forty questions are two batches; two answers of the interrupted one have arrived."""
+    preset = {"provider": "openai", "base_url": fake.url, "model": "obliging", "structure": "schema"}
+    (tmp_path / "presets.yaml").write_text(yaml.safe_dump({"presets": {"fake": preset}}), encoding="utf-8")
+    monkeypatch.setenv("KIBITZ_LLM_PRESETS", str(tmp_path / "presets.yaml"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    ask, asked = BlockingClient.ask_many, list[int]()
+
+    def interrupted(client: BlockingClient, questions: Any, within: Any = None, arrived: Any = None) -> list[Reply]:
+        asked.append(len(replies := ask(client, questions)))
+        if len(asked) <= batches:
+            return replies
+        arrived.update({3: replies[3], 5: replies[5]})
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(BlockingClient, "ask_many", interrupted)
+    words = ["evaluate", "--judge", "llm:fake", "--game", toy.NAME, "--episodes", "40", "--json"]
+    toy.register()
+    assert judge_app([*words, "--player", "random", "--opponent", "heuristic"], standalone_mode=False) == EXIT_CODE
+    found = json.loads(capsys.readouterr().out)
+    assert found["interrupted"] and {row["style"]: row["answered"] for row in found["styles"]} == answered
+    assert all(row["accuracy"] is not None for row in found["styles"])

@@ -13,9 +13,10 @@ from kibitz.core.errors import BadInput
 from kibitz.core.play.episode import play_episode
 from kibitz.core.play.player import BotPlayer
 from kibitz.evaluate import match
-from kibitz.evaluate.match import evaluate, play_bots, play_hosts, runs_of
+from kibitz.evaluate.match import CHUNK, evaluate, play_bots, play_hosts, runs_of
 from kibitz.games import get_game
 from tests.conftest import SHARED
+from tests.train import toy
 
 GAME = get_game("deal_or_no_deal")
 OPTIONS = GAME.options()
@@ -144,3 +145,38 @@ def test_a_share_of_a_loss_or_of_nothing_is_undefined() -> None:
     assert match._share(0.6, 0.8) == pytest.approx(0.75)
     assert match._share(0.6, -0.2) is None
     assert match._share(0.6, 0.0) is None
+
+
+@pytest.mark.parametrize("reports", [2, 3, 4, 5])
+def test_ctrl_c_keeps_the_compiled_batches_that_have_ended(reports: int) -> None:
+    """Two batches of the player, then two of the reference in its seat; interrupted after this many."""
+    toy_game, options, seen = toy.build(False), toy.ToyOptions(rounds=2), list[int]()
+
+    def progress(count: int) -> None:
+        seen.append(count)
+        if len(seen) == reports:
+            raise KeyboardInterrupt
+
+    found = evaluate(toy_game, options, "random", "heuristic", CHUNK + 22, progress=progress)
+    assert found["interrupted"] and found["episodes"] == CHUNK + 22
+    assert (found["share_of_oracle"] is None) == (reports < 5), "all of the reference's episodes, or none"
+    assert found["opponent"]["share_of_oracle"] is None
+
+
+def test_ctrl_c_keeps_whole_batches_and_raises_without_any(monkeypatch: pytest.MonkeyPatch) -> None:
+    toy_game, options = toy.build(False), toy.ToyOptions(rounds=2)
+    bots = (toy_game.bot("random"), toy_game.bot("heuristic"))
+    settings = seated(options.settings(), dict(enumerate(bots)))
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    found = evaluate(toy_game, options, "random", "heuristic", 3 * CHUNK, progress=stop)
+    assert found["interrupted"] and found["episodes"] == CHUNK
+    whole = play_bots(toy_game, settings, bots, CHUNK, 0, _nothing)
+    assert found["return_mean"] == pytest.approx(whole.returns[:, 0].mean()) and not whole.interrupted
+    with pytest.raises(KeyboardInterrupt):  # those who need every episode
+        play_bots(toy_game, settings, bots, 3 * CHUNK, 0, stop)
+    monkeypatch.setattr(match, "_program", lambda *_: stop)
+    with pytest.raises(KeyboardInterrupt):
+        play_bots(toy_game, settings, bots, CHUNK, 0, _nothing, keep=True)

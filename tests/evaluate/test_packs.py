@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from kibitz.cli.studies.evaluate import evaluate
 from kibitz.core.errors import BadInput
 from kibitz.core.play.packs import Pack
 from kibitz.core.statistics import win_share_ci95
+from kibitz.evaluate import packs
 from kibitz.evaluate.match import Side, side_of
 from kibitz.evaluate.packs import evaluate_pack, luck_of, paired, play_bots, play_hosts
 from kibitz.games import get_game, get_pack, pack_names
@@ -107,6 +108,25 @@ def test_the_interval_is_that_of_pairs(small: Pack) -> None:
     alone = evaluate_pack(GAME, small, "aggressive", "random", 2)
     assert alone["win_share_ci95"] == alone["return_ci95"] == [None, None]
     assert found["pairs"] == 20 and found["episodes"] == 40
+
+
+def test_ctrl_c_keeps_the_pairs_that_have_ended(small: Pack, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = evaluate_pack(GAME, small, "aggressive", "random", 10)
+    batches = packs._batches
+
+    def cut(*given: Any) -> Iterator[Any]:
+        first = next(batches(*given))
+        del first[max(first)]  # a pair of two groups, of which one has ended
+        yield first
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(packs, "_batches", cut)
+    found = evaluate_pack(GAME, small, "aggressive", "random", 40)
+    assert found["interrupted"] and (found["episodes"], found["pairs"]) == (10, 5)
+    for measure in ("win_share", "regret", "run_difference"):
+        assert found[measure] == pytest.approx(whole[measure])
+    with pytest.raises(KeyboardInterrupt):  # those who need every match
+        play_bots(GAME, small, (GAME.bot("aggressive"), GAME.bot("random")), 40, 0, _nothing)
 
 
 def test_the_result_covers_both_players(small: Pack) -> None:

@@ -94,6 +94,8 @@ def evaluate(
         )
     more = {"seed": seed} if folder is None else {"skipped_episodes": skipped}
     output.result(found | more, as_json, _accuracy_table)
+    if found["interrupted"]:
+        raise KeyboardInterrupt
 
 
 @app.command("train")
@@ -169,7 +171,8 @@ def styles(
 
 
 def _accuracy_table(found: dict[str, Any]) -> Table:
-    table = output.titled(f"{found['judge']} on {found['episodes']:,} episodes of {found['game']}", "")
+    title = f"{found['judge']} on {found['episodes']:,} episodes of {found['game']}{output.early(found)}"
+    table = output.titled(title, "")
     table.add_column("style")
     for name in ("accuracy", "95 % interval", "shown in", "always the majority", "answered"):
         table.add_column(name, justify="right")

@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kibitz.advice.judge import EpisodeJudge
+from kibitz.advice.judge import EpisodeJudge, Judgement
 from kibitz.core.errors import BadInput
 from kibitz.core.game import Game
 from kibitz.core.statistics import share_ci95
+from kibitz.core.system.interrupt import finishing
 from kibitz.evaluate.judges.classifier import Classifier
 from kibitz.evaluate.judges.episodes import Labelled, finished
 from kibitz.llm.answers.prompt import Prompt
@@ -44,19 +45,35 @@ def evaluate_judge(
     budget: Budget | None = None,
     progress: Callable[[int], None] = lambda count: None,
 ) -> dict[str, Any]:
-    """`judge` is `llm:PRESET` or `classifier:FILE`; the same episodes are judged for each style."""
+    """`judge` is `llm:PRESET` or `classifier:FILE`; the same episodes are judged for each style.
+
+    Ctrl-C keeps what was answered.
+    """
     chosen, named = game.styles.names(styles, game.name), judge_named(judge)
-    found = []
+    found: list[dict[str, Any]] = []
+    interrupted = False
     for style in chosen:
         began = time.perf_counter()
-        if isinstance(named, Classifier):
-            judged = Judged(named.judge(game, episodes, style), np.ones(len(episodes), bool))
-            progress(len(episodes))
-        else:
-            with EpisodeJudge(game, style, named, prompt=prompt, cache=cache, budget=budget) as asker:
-                judged = _asked(game, asker, episodes, progress)
-        found.append({"style": style} | _scores(episodes.shown[style], judged) | _cost(judged, began))
-    return {"game": game.name, "judge": judge, "episodes": len(episodes), "styles": found}
+        judged = Judged(np.zeros(len(episodes), bool), np.zeros(len(episodes), bool))
+        try:
+            if isinstance(named, Classifier):
+                judged = Judged(named.judge(game, episodes, style), np.ones(len(episodes), bool))
+                progress(len(episodes))
+            else:
+                with EpisodeJudge(game, style, named, prompt=prompt, cache=cache, budget=budget) as asker:
+                    judged = judged._replace(ledger=asker.ledger)
+                    _ask(game, asker, episodes, judged, progress)
+        except KeyboardInterrupt:
+            if not found and not judged.answered.any():
+                raise
+            finishing()
+            interrupted = True
+        if not interrupted or judged.answered.any():
+            found.append({"style": style} | _scores(episodes.shown[style], judged) | _cost(judged, began))
+        if interrupted:
+            break
+    about = {"game": game.name, "judge": judge, "episodes": len(episodes), "interrupted": interrupted}
+    return about | {"styles": found}
 
 
 def judge_named(judge: str) -> Classifier | Preset:
@@ -72,14 +89,17 @@ def judge_named(judge: str) -> Classifier | Preset:
     return preset
 
 
-def _asked(game: Game, asker: EpisodeJudge, episodes: Labelled, progress: Callable[[int], None]) -> Judged:
-    answers: list[bool | None] = []
+def _ask(game: Game, asker: EpisodeJudge, episodes: Labelled, judged: Judged, progress: Callable[[int], None]) -> None:
+    """Writes the answers into `judged`, so that Ctrl-C leaves there what has arrived."""
     for start in range(0, len(episodes), QUESTIONS_PER_BATCH):
         numbers = range(start, min(start + QUESTIONS_PER_BATCH, len(episodes)))
-        answers += [one.yes for one in asker.ask(finished(game, episodes, i) for i in numbers)]
+        arrived: dict[int, Judgement] = {}
+        try:
+            arrived |= enumerate(asker.ask((finished(game, episodes, i) for i in numbers), arrived=arrived))
+        finally:
+            for place, one in arrived.items():
+                judged.yes[start + place], judged.answered[start + place] = bool(one.yes), one.yes is not None
         progress(len(numbers))
-    answered = np.array([answer is not None for answer in answers])
-    return Judged(np.array([bool(answer) for answer in answers]), answered, asker.ledger)
 
 
 def _scores(truth: NDArray[np.bool_], judged: Judged) -> dict[str, Any]:
