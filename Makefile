@@ -20,9 +20,11 @@ SETUP := +@$(MAKE) --no-print-directory -j3
 demo: $(VENV)/.demo weights
 	$(BIN)/kibitz demo
 
-# Most of the tests' time is compilation, and their games are short. Without optimisation the programs give the same
-# results with half the processor time. Tests marked `optimised` compile as users do.
-test heavy timed examples stacks: export XLA_FLAGS += --xla_backend_optimization_level=0
+# Most of the tests' time is compilation, and their games are short. Without optimisation and with XLA's older emitter the
+# programs give the same results with half the processor time. Tests marked `optimised` compile as users do.
+test heavy timed examples stacks: export XLA_FLAGS += --xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false
+# The files with tests of a mark: collecting all others takes seconds in every process.
+MARKED = $$(grep -rlF --include='*.py' "mark.$(1)" tests)
 test:
 	$(SETUP) ready-test system
 	$(BIN)/python -m pytest -m "not conformance" -n 3 $(SPREAD)
@@ -31,19 +33,19 @@ conformance:
 	$(SETUP) ready-conformance system
 	+@$(MAKE) --no-print-directory -j2 heavy long
 	@$(MAKE) --no-print-directory timed
-	$(BIN)/python -m pytest -m "conformance and timed and optimised" $(THIRD_PARTY_TIMEOUT)
+	$(BIN)/python -m pytest $(call MARKED,timed) -m "conformance and timed and optimised" $(THIRD_PARTY_TIMEOUT)
 
 heavy:
 	$(BIN)/python -m pytest -m "conformance and not timed and not optimised" -n 3 $(SPREAD) $(THIRD_PARTY_TIMEOUT)
 
 # In one process, beside those of `heavy`.
 long:
-	$(BIN)/python -m pytest -m "conformance and optimised and not timed" --durations 10 $(THIRD_PARTY_TIMEOUT)
+	$(BIN)/python -m pytest $(call MARKED,optimised) -m "conformance and optimised and not timed" --durations 10 $(THIRD_PARTY_TIMEOUT)
 	@$(MAKE) --no-print-directory examples
 
 # Alone, because they measure time or depend on it.
 timed:
-	$(BIN)/python -m pytest -m "conformance and timed and not optimised" --durations 20 $(THIRD_PARTY_TIMEOUT)
+	$(BIN)/python -m pytest $(call MARKED,timed) -m "conformance and timed and not optimised" --durations 20 $(THIRD_PARTY_TIMEOUT)
 
 # Every example is a game in a package of its own: installed beside kibitz, as a user would, and tested from outside.
 examples: $(VENV)/.test
