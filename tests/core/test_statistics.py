@@ -125,6 +125,20 @@ def test_intervals_of_means_and_differences_hold_the_truth_in_95_percent_of_expe
     assert 0.92 < _coverage(0.6, [share_ci95(row.sum(), runs)[1] for row in won]) < 0.99  # steps: a share is discrete
 
 
+def _wins(truth: float, runs: int, rng: np.random.Generator) -> np.ndarray:
+    """Points of pairs of games with the seats swapped: 0, 1/4 (a tie and a loss), 1/2, 3/4 or 1."""
+    skill = rng.beta(4 * truth, 4 * (1 - truth), (EXPERIMENTS, runs))  # the deal favours one of the players
+    return rng.binomial(4, skill) / 4
+
+
+@pytest.mark.parametrize("truth", [0.5, 0.7])
+@pytest.mark.parametrize("runs", [5, 10, 30, 100])
+def test_intervals_of_win_shares_hold_the_truth_in_95_percent_of_experiments(runs: int, truth: float) -> None:
+    won = _wins(truth, runs, np.random.default_rng(runs))
+    coverage = _coverage(truth, [win_share_ci95(row)[1] for row in won])
+    assert 0.93 < coverage < (0.99 if runs == 5 else 0.97)  # cautious with five pairs, whose mean moves in steps
+
+
 def _experiments(runs: int, tasks: int, draw: Callable[..., np.ndarray]) -> np.ndarray:
     return draw(size=(EXPERIMENTS, runs, tasks)) + np.linspace(0, 1, tasks)
 

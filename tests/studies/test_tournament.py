@@ -24,7 +24,7 @@ from kibitz.core.errors import BadInput
 from kibitz.core.play.player import Choice, PlayerFailed
 from kibitz.evaluate.match import Side
 from kibitz.players.llm import llm_player
-from kibitz.studies.tournaments import field
+from kibitz.studies.tournaments import field, ratings
 from kibitz.studies.tournaments.journal import FILE, Journal
 from kibitz.studies.tournaments.ratings import MEAN_RATING, rate
 from kibitz.studies.tournaments.standings import report, standings
@@ -83,6 +83,23 @@ def test_ratings_recover_the_odds_and_stay_finite_for_a_player_that_always_wins(
     assert best.value < 2500 and best.ci95[1] - best.ci95[0] > 100
     alone, _ = rate({(0, 1): np.ones(1)}, 2)
     assert np.isnan(alone.ci95).all()
+
+
+@pytest.mark.conformance  # 200 tournaments of three players, each rated 61 times
+@pytest.mark.parametrize("pairs", [10, 40])
+def test_intervals_of_ratings_hold_the_truth_in_95_percent_of_tournaments(
+    pairs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ratings, "RESAMPLES", 60)
+    strengths, rng = np.array([-1.0, 0.0, 1.0]), np.random.default_rng(pairs)
+    truth = MEAN_RATING + ratings.ELO_PER_LOGIT * strengths
+    pairings = [(i, j) for i in range(3) for j in range(i)]
+    held = []
+    for _ in range(200):
+        chances = {(i, j): 1 / (1 + np.exp(strengths[j] - strengths[i])) for i, j in pairings}
+        found = rate({pairing: rng.binomial(2, chance, pairs) / 2 for pairing, chance in chances.items()}, 3)
+        held += [one.ci95[0] <= wanted <= one.ci95[1] for one, wanted in zip(found, truth, strict=True)]
+    assert 0.93 < np.mean(held) < (0.99 if pairs == 10 else 0.98)  # cautious: see the docstring of `rate`
 
 
 def test_an_unfinished_tournament_of_groups_that_never_met_is_rated_without_intervals() -> None:
