@@ -48,7 +48,11 @@ def test_a_researcher_finds_out_why_a_model_lost(stage: Served, open_page: Open)
     page.locator(".endcard", has_text=better).wait_for()
     page.get_by_role("tab", name="Thinking").click()
     answer = page.locator(".note", has_text="model muse").first
-    assert "320 tokens" in answer.inner_text() and "act_type" in answer.locator("blockquote").inner_text()
+    assert "320 tokens" in answer.inner_text()
+    said = answer.locator("blockquote").inner_text()
+    assert re.fullmatch(r"\d+% sure", said), "the fields in words; the act itself stands beside them"
+    answer.get_by_text("The answer as sent").click()
+    assert '"act_type": ' in answer.locator("details code").inner_text()
     page.set_viewport_size({"width": 390, "height": 844})
     page.locator(".meta", has_text=re.compile(r"tokens")).wait_for()
     assert not page.evaluate(CUT_OFF), "on a phone the facts are shown whole or not at all"

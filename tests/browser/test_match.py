@@ -122,6 +122,33 @@ def test_the_field_and_the_table_are_whole_and_no_two_labels_touch(open_page: Op
                     assert apart, (width, field, one, other)
 
 
+# what a watcher sees of the ground: the grass up to the rope, and the room that the turf has for it below the caption
+GROUND = """() => {
+  const box = name => document.querySelector(name).getBoundingClientRect();
+  const [{ x, y, width, height }, turf, caption, bar] = ['.grass', '.turf', '.turf .caption', '.replay'].map(box);
+  return { x, y, width, height, room: [turf.width, turf.bottom - caption.bottom], bottom: bar.top };
+}"""
+MIN_GROUND_PX = 520
+EDGE_PX = 12  # both edges around the rope
+
+
+def test_the_ground_itself_is_the_hero_and_fills_the_room_that_it_has(open_page: Open, played: dict[str, str]) -> None:
+    page = open_page(f"/e/{played['cricket']}?seq=8", width=1600, height=900)
+    page.locator(".ground text.pos").first.wait_for()
+    for width, height in ((1600, 900), (1280, 800)):
+        page.set_viewport_size({"width": width, "height": height})
+        page.wait_for_function("() => document.querySelector('.ground').clientWidth < innerWidth - 400")
+        page.wait_for_function(f"() => {{ const {{ y, height, bottom }} = ({GROUND})(); return y + height < bottom; }}")
+        ground = page.evaluate(GROUND)
+        assert ground["x"] >= 0 and ground["y"] > 0 and ground["x"] + ground["width"] <= width
+        assert max(ground["width"], ground["height"]) >= MIN_GROUND_PX, (width, ground)
+        if height >= 900:
+            assert min(ground["width"], ground["height"]) >= MIN_GROUND_PX, (width, ground)
+        room = ground["room"]
+        assert abs(ground["height"] - (room[1] - EDGE_PX)) <= 2, "it is as high as it can be"
+        assert abs(ground["width"] - min(room[0] - EDGE_PX, 2.1 * ground["height"])) <= 2, "and as wide"
+
+
 def test_a_ball_flies_where_its_event_says_and_tabs_replace_eighty_stops(
     stage: Served, open_page: Open, played: dict[str, str]
 ) -> None:
@@ -129,6 +156,9 @@ def test_a_ball_flies_where_its_event_says_and_tabs_replace_eighty_stops(
     page = open_page(f"/e/{played['cricket']}?seq={step['seq'] + 1}")
     page.locator(".flight").wait_for(state="attached")
     assert page.locator(".winbar").get_attribute("aria-label").startswith("Win probability: ")
+    sides = page.locator(".score .who b").all_inner_texts()
+    crests = page.locator(".score .crest:visible text").all_text_contents()
+    assert crests == ["".join(word[0] for word in name.split()) for name in sides], "each side has its crest"
     landed = page.evaluate(
         "() => ['cx', 'cy'].map(name => Number(document.querySelector('.landing').getAttribute(name)))"
     )

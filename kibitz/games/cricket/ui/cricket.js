@@ -148,7 +148,8 @@ export function scoreboard(state) {
   if (f.free_hit && !f.over) tags.push("Free hit");
   if (f.over) tags.push("Match over");
   const pace = `run rate ${rate(f.score, f.legal)}`;
-  let now = [f.projected ? `Projected ${f.projected}` : `${many(f.balls_left, "ball")} left`, pace];
+  const begun = f.legal || f.score; // before the first ball there is nothing to project
+  let now = [f.projected && begun ? `Projected ${f.projected}` : `${many(f.balls_left, "ball")} left`, ...(begun ? [pace] : [])];
   if (f.needed !== null && f.needed !== undefined) now = [`Need ${f.needed} from ${many(f.balls_left, "ball")}`, `required ${f.required_rate.toFixed(2)} · ${pace}`];
   return { sides, tags, now: f.over ? [] : now };
 }

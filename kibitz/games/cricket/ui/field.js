@@ -146,7 +146,7 @@ function winBar() {
     const percent = [Math.round(100 * p), 100 - Math.round(100 * p)];
     for (const name of ["aria-label", "title"]) set(node, name, `Win probability: ${percent.map((chance, seat) => `${sideOf(state, seat)} ${chance}%`).join(", ")}`);
     above.style.setProperty("--part", 1 - p);
-    figures.forEach((figure, i) => put(figure, String(percent[1 - i])));
+    figures.forEach((figure, i) => put(figure, `${percent[1 - i]}%`));
   };
   return { node, draw };
 }

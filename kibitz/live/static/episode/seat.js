@@ -140,7 +140,7 @@ export class Seat {
       chosen[at] = open.includes(last) ? last : open[open.length > MAX_BUTTONS ? 0 : Math.floor((open.length - 1) / 2)];
       const pick = (i) => () => { chosen[at] = i; };
       const named = (i, k) => `${names.value(head, values[k], live, seat)}${hinted[at] === i ? " ✦" : ""}`;
-      const note = (k) => String(notes[head]?.[k] ?? "").replace(/(\d%?) /g, "$1\u00a0"); // a number stays with its unit
+      const note = (k) => String(notes[head]?.[k] ?? "").replace(/(\d%?) (?!·)/g, "$1\u00a0"); // a number stays with its unit
       if (kept || (open.length > MAX_BUTTONS && !notes[head])) {
         const select = h("select", { onchange: (event) => pick(Number(event.target.value))() }, open.map((i, k) => text("option", `${named(i, k)}${note(k) && ` (${note(k)})`}`, { value: i, selected: i === chosen[at] })));
         return field(names.label(head), select);
@@ -149,7 +149,7 @@ export class Seat {
       numbered = true;
       return h("fieldset", { class: `pills choices${notes[head] ? " noted" : ""}${names.cards?.(head) ? " cards" : ""}` }, text("legend", names.label(head)), open.map((i, k) => h("label", null,
         h("input", { type: "radio", name: `head-${head}`, value: i, checked: i === chosen[at], onchange: pick(i), "aria-keyshortcuts": keyed && k < 9 ? String(k + 1) : null }),
-        h("span", null, keyed && k < 9 && h("kbd", { "aria-hidden": "true" }, String(k + 1)), text("b", named(i, k)), note(k) && text("small", note(k))))));
+        h("span", null, keyed && k < 9 && h("kbd", { "aria-hidden": "true" }, String(k + 1)), text("b", named(i, k)), note(k) && note(k).split(" · ").map((part) => text("small", part))))));
     });
     const go = () => {
       this.chosen = Object.fromEntries(heads.map((head, at) => [head, chosen[at]]));

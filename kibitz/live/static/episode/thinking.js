@@ -1,5 +1,6 @@
 // While a player is being asked: its seat shows it with the seconds, and a model's words as they come.
 import { h, put, signed } from "../dom.js";
+import { answerWords } from "./thoughts.js";
 
 const TICK_MS = 500;
 const FIRST_MS = 700; // a bot that answers at once is not announced
@@ -45,7 +46,7 @@ export class Thinking {
       rest = lines.pop();
       const last = lines.filter(Boolean).pop();
       if (!last) continue;
-      put(this.words, JSON.parse(last).text);
+      put(this.words, answerWords(JSON.parse(last).text) || "Writing its answer…");
       this.words.hidden = false;
     }
   }

@@ -1,5 +1,5 @@
 // What a player thought: its reason, its tool calls, hints, fallbacks and what the answer cost.
-import { badge, called, h, text } from "../dom.js";
+import { badge, called, capital, h, text, words as plain } from "../dom.js";
 import { costOf } from "../stream/reduce.js";
 
 const cost = ({ usage, latency }) => {
@@ -22,9 +22,28 @@ function whyFallback({ fallback, failure, source }, mine) {
 
 const fallen = (one, mine) => one.fallback && h("span.fallback", null, "⚠ The fallback played this turn: ", whyFallback(one, mine));
 
+// A model's answer in words: the texts of its JSON fields and how sure it was. Its numbers encode the act, which the page
+// shows in words anyway. The answer may still be on its way, so this does not wait for its last brace.
+const FIELD = /"(\w+)"\s*:\s*(?:"((?:[^"\\]|\\.)*)|([\d.]+))/g;
+export function answerWords(answer) {
+  const at = answer.search(/\{\s*("|$)/);
+  if (at < 0) return answer;
+  const said = [...answer.slice(at).matchAll(FIELD)].map(([, name, line, number]) => (line ? `${capital(plain(name))}: ${unescaped(line)}` : name === "confidence" && number ? `${Math.round(100 * number)}% sure` : ""));
+  return [answer.slice(0, at).trim(), ...said].filter(Boolean).join("\n");
+}
+function unescaped(line) {
+  if (/^\w+$/.test(line)) return plain(line); // a value such as wide_of_off
+  try { return JSON.parse(`"${line}"`); } catch { return line; }
+}
+
+function quoted(reason) {
+  const said = typeof reason === "string" ? answerWords(reason) : reason;
+  return [said && text("blockquote", said), said !== reason && h("details", null, h("summary", null, "The answer as sent"), text("code", reason))];
+}
+
 // A note beside a turn: the seat, the words, a fallback with its cause, the cost and the reason.
 const note = (cls, one, words, spent, mine) => h("div", { class: `note ${cls}` }, badge(one.seat), h("span", null, words), fallen(one, mine),
-  spent && h("span.cost.num", null, spent), one.reason && text("blockquote", one.reason));
+  spent && h("span.cost.num", null, spent), one.reason && quoted(one.reason));
 
 // in the list of turns: only what went wrong
 export const warnings = (entry, mine) => entry.decisions.filter((one) => one.fallback).map((one) => h("div.note", null, badge(one.seat), fallen(one, one.seat === mine)));

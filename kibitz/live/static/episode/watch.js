@@ -1,7 +1,7 @@
 // One episode, live or replayed: score line, the game's own drawing, the list of turns, the replay bar.
 // chart.js is imported here, although only games use it, so that it is fetched with everything else.
 import "../chart.js";
-import { ask, badge, dropSeat, h, icon, keptSeat, list, many, mayStop, moment, put, seatClass, set, style, text } from "../dom.js";
+import { ask, badge, crest, dropSeat, h, icon, keptSeat, list, many, mayStop, moment, put, seatClass, set, style, text } from "../dom.js";
 import { Feed } from "../stream/feed.js";
 import { over } from "../stream/reduce.js";
 import { Replay } from "../stream/replay.js";
@@ -251,7 +251,7 @@ class Watch extends HTMLElement {
     if (!board || stamp === this.scoreStamp) return;
     this.scoreStamp = stamp;
     const side = (one) => h("div", { class: `side ${seatClass(one.seat)}${one.active ? " active" : ""}${one.won ? " won" : ""}` },
-      h("div.who", null, badge(one.seat), text("b", one.name), one.active && h("span.turnmark", { title: "to play" }, "◂"), this.mind.spots[one.seat]), text("div.main.num", one.main), h("div.sub", null, text("span", one.sub), one.by && text("span", one.by)));
+      h("div.who", null, one.by && crest(one.name, one.seat), badge(one.seat), text("b", one.name), one.active && h("span.turnmark", { title: "to play" }, "◂"), this.mind.spots[one.seat]), text("div.main.num", one.main), h("div.sub", null, text("span", one.sub), one.by && text("span", one.by)));
     this.score.replaceChildren(side(board.sides[0]), h("div.now", null, board.now.slice(0, 1).map((one) => text("span.num.need", one)), h("span.tags", null, board.now.slice(1).map((one) => text("span.num.dim", one)), board.tags.map((tag) => text("span.tag", tag)))), side(board.sides[1]));
   }
 

@@ -81,8 +81,9 @@ class Home extends HTMLElement {
   start(game, { title, players: known }, { title: says, players, options }, trouble) {
     const missing = players.filter((name) => name !== "human").map((name) => known.find((one) => one.name === name)).find((one) => one && !one.usable);
     const [one, other] = players.map((name) => (name.startsWith("llm:") ? called(name) : capital(called(name, true))));
+    const who = players.every((name) => name.startsWith("llm:")) ? `Two language models: ${players.map((name) => name.slice("llm:".length)).join(" and ")}` : `${capital(one)} against ${other}`;
     return h("button", { disabled: Boolean(missing), onclick: (event) => this.play({ game, players, options }, trouble, event.currentTarget) },
-      text("b", says), text("span", missing ? `Not available here. ${missing.why}` : `${capital(one)} against ${other} · ${title}`));
+      text("b", says), text("span", missing ? `Not available here. ${missing.why}` : `${who} · ${title}`));
   }
 
   // A silent small view of the game in play, or of the latest one.

@@ -116,8 +116,8 @@ export async function launch(app, request, trouble, done) {
   return goTo(app, answer.data);
 }
 
-// 409: names the running episode and offers to watch it; whoever started it, plays in it or administers the server may
-// stop it instead
+// 409: names the running episode and offers to watch it. The browser that started it, its players and an administrator may
+// stop it instead.
 function busy({ data, error }, { running = [], administers }, again, done) {
   const own = running.find((one) => mayStop(one.episode_id));
   const now = own || data.current || {};
