@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -36,6 +36,8 @@ class Bot:
     uniforms: int = 0  # f32 uniforms that each call of `choose` and of `start` receives
     bit_widths: Any = ()  # bits of each leaf of the memory (0: carried unpacked)
     hints_from: str = NO_HINTS  # whose hints it hears, in words
+    pinned: str = field(default="", compare=False)
+    """The name under which another process finds this very bot; empty: `name`, or none does."""
 
 
 @lru_cache(maxsize=64)

@@ -134,6 +134,12 @@ class Side(NamedTuple):
     player: Player
     bot: Bot | None  # None: it only exists on the host
     hint: HintChoice | None = None
+    pinned: str = ""  # the name under which another process finds it; empty: `name`
+
+    @property
+    def checkpoint(self) -> str | None:
+        """The file behind a run's name: once the run has trained on, another policy plays under that name."""
+        return None if self.pinned in ("", self.name) else self.pinned.rpartition("/")[2]
 
     @property
     def about(self) -> dict[str, Any]:
@@ -149,11 +155,13 @@ def side_of(game: Game, name: str | Side | PlayerLike, hint: HintChoice | None =
     if not isinstance(name, str):
         found = as_player(game, name)
         if isinstance(found, Bot):
-            return Side(found.name, BotPlayer(game, found), found)
-        return Side(found.name, found, found.bot if isinstance(found, BotPlayer) else None)
+            return Side(found.name, BotPlayer(game, found), found, pinned=found.pinned)
+        bot = found.bot if isinstance(found, BotPlayer) else None
+        return Side(found.name, found, bot, pinned=getattr(bot or found, "pinned", ""))
     if name == "human":
         raise BadInput("evaluate cannot ask a person; use `kibitz play`, or name another player.")
-    side = Side(name, *player_and_bot(game, name, Resolver(hint=hint)), hint)
+    player, bot = player_and_bot(game, name, Resolver(hint=hint))
+    side = Side(name, player, bot, hint, getattr(bot or player, "pinned", "") or pinned(game, name))
     if hint == "own" and side.about["hints_from"] == NO_HINTS:
         raise BadInput(f"{name} was not trained with hints, so it cannot hear its own; omit --hint own.")
     return side
@@ -201,18 +209,12 @@ def about_evaluation(
         "game": game.name,
         "game_version": game.version,
         "players": [side.name for side in sides],
-        "checkpoints": [_checkpoint(game, side.name) for side in sides],
+        "checkpoints": [side.checkpoint for side in sides],
         "hints_from": [side.about["hints_from"] for side in sides],
         "options": options.model_dump(mode="json"),
         "pack": pack,
         "seed": seed,
     }
-
-
-def _checkpoint(game: Game, name: str) -> str | None:
-    """The file behind a run's name: once the run has trained on, another policy plays under that name."""
-    file = pinned(game, name)
-    return None if file == name else file.rpartition("/")[2]
 
 
 @dataclass(frozen=True)
@@ -248,7 +250,7 @@ class _Evaluation:
     def play(self) -> Played:
         if self.executor is None or not parts.can_share(self.executor, self.sides):
             return self.play_range(keep=True)
-        chosen = {"sides": parts.found_as(self.game, self.sides), "seed": self.seed, "styles": self.styles}
+        chosen = {"sides": parts.found_as(self.sides), "seed": self.seed, "styles": self.styles}
         work = Work(_in_worker, _play_part, game_spec(self.game, self.options) | chosen)
         size = parts.size_of(self.executor, self.sides, self.episodes)
         played, interrupted = in_parts(self.executor, work, self.episodes, size, self.progress)

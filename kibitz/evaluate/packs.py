@@ -78,7 +78,7 @@ def evaluate_pack(
         if executor is None or not parts.can_share(executor, sides):
             results = play_range(game, pack, sides, count, seed, progress, record, keep=True)
         else:
-            chosen = {"sides": parts.found_as(game, sides), "pack": pack.name, "seed": seed}
+            chosen = {"sides": parts.found_as(sides), "pack": pack.name, "seed": seed}
             work = Work(_range_of, _play_part, game_spec(game) | chosen)
             played, interrupted = in_parts(executor, work, count, parts.size_of(executor, sides, count), progress)
             results = parts.joined(played)._replace(interrupted=interrupted)

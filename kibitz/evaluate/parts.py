@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 
 from kibitz.core.errors import BadInput
-from kibitz.core.game import Game
-from kibitz.core.play.resolve import pinned
 from kibitz.core.work.executor import Executor, Here
 from kibitz.evaluate.tally import Tallies
 
@@ -27,9 +25,9 @@ def check_out(out: Any, executor: Executor | None) -> None:
         raise BadInput("--out keeps episodes of one process; omit --workers and --ray, or use `kibitz tournament`.")
 
 
-def found_as(game: Game, sides: Sequence[Any]) -> list[Any]:
+def found_as(sides: Sequence[Any]) -> list[Any]:
     """Each player's name for a worker, and whether it hears hints."""
-    return [[pinned(game, side.name), side.hint] for side in sides]
+    return [[side.pinned or side.name, side.hint] for side in sides]
 
 
 def size_of(executor: Executor, sides: Sequence[Any], episodes: int) -> int:

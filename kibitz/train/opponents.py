@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import atexit
-import hashlib
 import logging
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -105,13 +104,18 @@ class Named:
     name: str
     game: Game | None
     hint: HintChoice | None
-    learnt: str
+    learnt: tuple[str, ...]  # digests of the weights, and the job
     job: Job = field(compare=False)
     saved: checkpoint.Saved = field(compare=False)
 
     @property
     def place(self) -> str:
         return self.name.partition("#")[0]
+
+    @property
+    def pinned(self) -> str:
+        """This policy's name, whatever happens to its run."""
+        return f"policy:{_file_name(self.saved, self.name)}"
 
     @property
     def llm_advised(self) -> bool:
@@ -128,11 +132,10 @@ def _named(name: str, game: Game | None, hint: HintChoice | None, notes: list[st
         raise BadInput(f"{name!r:.80} ends in #{number:.20}; write the number of a learner after #, as in runs/x#2.")
     saved = checkpoint.find(place, notes)
     job = job_at(Job.read(saved.job, "key of the checkpoint's config"), saved.step)
-    weights = saved.leaves["weights"]
-    learnt = hashlib.sha256(job.model_dump_json().encode() + weights.tobytes())
+    learnt = [saved.digests["weights"], job.model_dump_json()]
     if job.algo != "supervised" and job.hints.mode == "expert" and job.hints.checkpoint is not None:
-        learnt.update(checkpoint.find(job.hints.checkpoint, notes).leaves["weights"].tobytes())
-    return Named(name, game, hint, learnt.hexdigest(), job, saved)
+        learnt.append(checkpoint.find(job.hints.checkpoint, notes).digests["weights"])
+    return Named(name, game, hint, tuple(learnt), job, saved)
 
 
 @lru_cache(maxsize=64)
@@ -150,7 +153,7 @@ def _bot_of(named: Named) -> tuple[Bot, list[str]]:
     ):  # a single game has no other
         adviser, advice = adviser_for(job.hints, game, notes)
     bot = policy_bot(game, policy, f"policy:{named.name}", adviser, job.hints.cadence_k, hints_from=advice)
-    return bot, notes
+    return replace(bot, pinned=named.pinned), notes
 
 
 def _hinted_policy(named: Named) -> HintedPolicy:
@@ -166,7 +169,7 @@ def _hinted_policy(named: Named) -> HintedPolicy:
     asker = PositionAsker(game, preset, prompt=prompt, cache=_answers_of(hints), budget=hints.budget)
     atexit.register(asker.close)
     advice = adviser_for(hints, game, settings=settings)[1]
-    return HintedPolicy(game, named.policy(game), f"policy:{named.name}", asker, hints.cadence_k, advice)
+    return HintedPolicy(game, named.policy(game), f"policy:{named.name}", asker, hints.cadence_k, advice, named.pinned)
 
 
 def adviser_for(
@@ -326,9 +329,13 @@ def _make_policy(game: Game, name: str, resolver: Resolver) -> Bot | HintedPolic
 
 
 def _pin_policy(name: str) -> str:
-    """The file of the newest checkpoint."""
-    place, mark, number = name.partition("#")
-    return f"{checkpoint.find(place).path.resolve()}{mark}{number}"
+    """The file of the newest complete checkpoint, which only reading it can tell."""
+    return _file_name(checkpoint.find(name.partition("#")[0]), name)
+
+
+def _file_name(saved: checkpoint.Saved, name: str) -> str:
+    _, mark, number = name.partition("#")
+    return f"{saved.path.resolve()}{mark}{number}"
 
 
 POLICY_KIND = PlayerKind(make=_make_policy, placeholder="RUN", list=_runs, compiled=True, pin=_pin_policy)

@@ -18,7 +18,6 @@ from kibitz.evaluate.packs import evaluate_pack
 from kibitz.evaluate.record import EPISODES, RESULT, read_episodes
 from kibitz.games import get_game, get_pack
 from kibitz.players.llm import llm_player
-from kibitz.train.opponents import POLICY_KIND
 from tests.advice.conftest import fake, presets
 from tests.conftest import Finished
 from tests.llm.fake_server import FakeServer
@@ -85,14 +84,12 @@ def test_an_interrupted_evaluation_continues_and_equals_an_uninterrupted_one(gam
     assert [kept.number for kept in read_episodes(tmp_path / "kept")] == [0, 1, 2, 3, 4]
 
 
-def test_a_run_that_has_trained_on_does_not_continue_its_evaluation(
-    game: Game, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_has_trained_on_does_not_continue_its_evaluation(game: Game, tmp_path: Path) -> None:
     step = 16
-    policy = replace(game.bot("random"), name="policy:mine")  # a name whose newest checkpoint changes
-    monkeypatch.setitem(vars(POLICY_KIND), "pin", lambda name: f"/runs/{name}/step_{step}.safetensors")
 
     def measure() -> dict[str, Any]:
+        pinned = f"policy:/runs/mine/step_{step}.safetensors"  # its newest checkpoint
+        policy = replace(game.bot("random"), name="policy:mine", pinned=pinned)
         return evaluate(game, game.options(), policy, "heuristic", 1, out=tmp_path / "kept")
 
     assert timeless(measure()) == timeless(measure())

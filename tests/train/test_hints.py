@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import hashlib
 import io
 import json
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from kibitz.cli.studies.evaluate import evaluate
 from kibitz.core.errors import BadInput
 from kibitz.core.xla.jit import jit_batch
 from kibitz.evaluate import match
+from kibitz.evaluate.record import ABOUT
 from kibitz.evaluate.tally import Tallies
 from kibitz.games import get_game
 from kibitz.hints import Hint, HintEncoder
@@ -229,10 +231,26 @@ def test_a_policy_trained_without_hints_has_none_of_its_own(train: Callable[...,
         evaluate(f"policy:{folder}", game="two_arms", hint="own")
 
 
-def test_an_evaluation_reads_a_checkpoint_once(train: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("kind", ["plain", "out", "workers"])
+def test_an_evaluation_reads_and_hashes_a_checkpoint_once(
+    train: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
     """A run that continues meanwhile would be another player in the reference's episodes."""
     folder, _ = train("plain", train={"num_train_steps": 64})
-    read: list[Path] = []
+    weights = checkpoint.find(str(folder)).leaves["weights"].tobytes()
+    read, sent, hashed = list[Path](), list[Any](), 0
+    sha256 = hashlib.sha256
+
+    def counting(data: Any = b"", **more: Any) -> Any:
+        nonlocal hashed
+        hashed += weights in bytes(data)
+        return sha256(data, **more)
+
+    def in_parts(executor: Any, work: Any, *_: Any) -> Any:
+        sent.append(work.spec["sides"][0])
+        return [nothing], False
+
+    monkeypatch.setattr(hashlib, "sha256", counting)
 
     def counted(path: Path, whole: bool) -> checkpoint.Saved:
         read.append(path)
@@ -242,8 +260,15 @@ def test_an_evaluation_reads_a_checkpoint_once(train: Callable[..., Any], monkey
     monkeypatch.setattr(checkpoint, "read", counted)
     nothing = match.Played(np.zeros((4, 2)), {}, Tallies())
     monkeypatch.setattr(match, "play_bots", lambda *_: nothing)  # would compile four programs
-    evaluate(f"policy:{folder}", game="two_arms", opponent="random", episodes=4, as_json=True)
-    assert len(read) == 1
+    monkeypatch.setattr(match, "in_parts", in_parts)
+    more = {"workers": {"workers": 2}, "out": {"out": tmp_path / "kept"}}.get(kind, {})
+    evaluate(f"policy:{folder}", game="two_arms", opponent="random", episodes=4, as_json=True, **more)  # type: ignore[arg-type]
+    assert (len(read), hashed) == (1, 1)
+    if kind == "out":
+        about = json.loads((tmp_path / "kept" / ABOUT).read_text(encoding="utf-8"))
+        assert about["checkpoints"] == [read[0].name, None]
+    if kind == "workers":
+        assert sent[0] == [f"policy:{read[0].resolve()}", None], "a worker reads the same file"
 
 
 def test_a_game_without_words_cannot_have_llm_hints(train: Callable[..., Any], monkeypatch: Any) -> None:

@@ -20,8 +20,11 @@ from kibitz.core.play.player import Choice, Turn, known_seat
 class HintedPolicy:
     """A player on the host, because its adviser is. A question that fails leaves it without a hint."""
 
-    def __init__(self, game: Game, policy: Any, name: str, asker: PositionAsker, cadence: int, hints_from: str) -> None:
-        self.name, self.asker, self.hints_from = name, asker, hints_from
+    def __init__(
+        self, game: Game, policy: Any, name: str, asker: PositionAsker, cadence: int, hints_from: str, pinned: str = ""
+    ) -> None:
+        """`pinned` is that of `Bot`."""
+        self.name, self.asker, self.hints_from, self.pinned = name, asker, hints_from, pinned
         self._cadence, self._turns = cadence, 0
         self._adapter = HintEncoder(game)
 

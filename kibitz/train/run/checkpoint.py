@@ -36,6 +36,7 @@ class Saved(NamedTuple):
     version: int
     job: dict[str, Any]
     leaves: dict[str, np.ndarray[Any, Any]]
+    digests: dict[str, str]  # SHA-256 of each leaf
 
 
 def write(folder: Path, learner: Any, step: int, game: Game, job: dict[str, Any]) -> Path:
@@ -69,7 +70,8 @@ def read(path: Path, whole: bool = True) -> Saved:
             saved, checksums = _header(path, file)
             for name in file.keys() if whole else ("weights",):
                 saved.leaves[name] = leaf = file.get_tensor(name)
-                if name in checksums and _checksum(leaf) != checksums[name]:
+                saved.digests[name] = digest = _checksum(leaf)
+                if checksums.get(name, digest) != digest:
                     raise BadInput(f"{path} is damaged (the checksum of {name} differs); use an earlier one.")
     except (SafetensorError, OSError, TypeError) as error:
         raise BadInput(f"{path} is not a complete checkpoint ({error}); use an earlier one.") from None
@@ -84,7 +86,7 @@ def _header(path: Path, file: Any) -> tuple[Saved, dict[str, str]]:
     try:
         weights = file.get_slice("weights")
         job, checksums = json.loads(about["job"]), json.loads(about.get("sha256", "{}"))
-        saved = Saved(path, int(about["step"]), about["game"], int(about["version"]), job, {})
+        saved = Saved(path, int(about["step"]), about["game"], int(about["version"]), job, {}, {})
         shape = weights.get_shape()
         valid = about["format"] == FORMAT and weights.get_dtype() == "F32" and len(shape) == 2 and saved.step >= 0
         if not valid or not isinstance(job, dict) or not isinstance(checksums, dict):
