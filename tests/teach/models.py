@@ -14,13 +14,14 @@ CHAT = (
 def tiny_model(folder: Path, seed: int = 0) -> Path:
     """Llama with two layers of 32, and a tokenizer of single characters."""
     import torch
-    from tokenizers import Tokenizer, models, pre_tokenizers
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
     from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
     marks = ["<|end|>", "<|user|>", "<|assistant|>", "<|unknown|>"]
     known = {token: i for i, token in enumerate([*marks, *(chr(i) for i in range(32, 127)), "\n"])}
     raw = Tokenizer(models.WordLevel(known, unk_token="<|unknown|>"))
     raw.pre_tokenizer = pre_tokenizers.Split("", "isolated")
+    raw.decoder = decoders.Fuse()  # without one, answers are decoded with spaces between their characters
     raw.add_special_tokens(marks)
     tokenizer: Any = PreTrainedTokenizerFast(tokenizer_object=raw, eos_token="<|end|>", unk_token="<|unknown|>")
     tokenizer.chat_template = CHAT

@@ -45,23 +45,26 @@ def test_a_style_that_the_game_lacks_is_refused_before_a_file_exists(tmp_path: P
     assert not (tmp_path / "rows.jsonl").exists()
 
 
-def test_a_model_can_be_taught_on_the_rows_and_asked_as_a_judge(
-    rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_taught_model_is_a_judge_that_beats_chance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model of two small layers tells from the words whether an episode of one pull was bold."""
     from kibitz.teach.batches import RowOptions
     from kibitz.teach.sft import train
 
-    given = {"data": (str(rows),), "base": str(tiny_model(tmp_path / "base")), "batch": 80}
-    taught = train(RowOptions.read(given | {"rank": None}), tmp_path / "run")
+    one_round, file = toy.ToyOptions(rounds=1), tmp_path / "rows.jsonl"
+    write_rows(file, TOY, one_round, Lesson(styles=("bold",), seed=7), 400)
+    given = {"data": (str(file),), "base": str(tiny_model(tmp_path / "base")), "rank": None}
+    taught = train(RowOptions.read(given | {"batch": 5, "epochs": 3, "lr": 0.01}), tmp_path / "run")
     assert taught["finished"]
-    preset = {
-        "provider": "local_hf",
-        "taught": True,  # reads the template of the rows
-        "model": str(tmp_path / "run" / "model"),
-        "limits": {"timeout": 300, "deadline": 300},
-    }
-    (tmp_path / "presets.yaml").write_text(yaml.safe_dump({"presets": {"tiny": preset}}))
+    limits = {"timeout": 300, "deadline": 300}
+    folders = {"taught": tmp_path / "run" / "model", "plain": tmp_path / "base"}
+    # `taught` also reads the template of the rows
+    known = {name: {"provider": "local_hf", "taught": True, "model": str(folder), "limits": limits}
+             for name, folder in folders.items()}  # fmt: skip
+    (tmp_path / "presets.yaml").write_text(yaml.safe_dump({"presets": known}))
     monkeypatch.setenv("KIBITZ_LLM_PRESETS", str(tmp_path / "presets.yaml"))
-    found = evaluate_judge(TOY, draw(TOY, OPTIONS, 4, ["random"], "heuristic", seed=3), "llm:tiny", ["bold"])
-    (row,) = found["styles"]
-    assert row["answered"] + sum(row["failures"].values()) == 4, "a model this small may write no word at all"
+    episodes = draw(TOY, one_round, 64, ["random"], "heuristic", seed=3)
+    assert 0.3 < episodes.shown["bold"].mean() < 0.7
+    (plain,) = evaluate_judge(TOY, episodes, "llm:plain", ["bold"])["styles"]
+    (row,) = evaluate_judge(TOY, episodes, "llm:taught", ["bold"])["styles"]
+    assert (row["answered"], row["failures"]) == (64, {})
+    assert row["accuracy_ci95"][0] > 0.8 > (plain["accuracy"] or 0)
