@@ -103,7 +103,8 @@ class GameEnv(gymnasium.Env[Any, Any]):
         return act
 
     def given_state(self, options: Mapping[str, Any]) -> Any:
-        """The first position that a caller asks for in `reset(options=...)`, or None."""
+        """The first position that a caller asks for in `reset(options=...)`, a function that draws it with the
+        environment's generator, or None."""
         if options:
             raise BadInput(f"reset has no option {sorted(options)[0]!r}; it takes none here.")
         return None
@@ -114,6 +115,8 @@ class GameEnv(gymnasium.Env[Any, Any]):
         if seed is not None or self._vector is None:
             root = seed if seed is not None else int(self.np_random.integers(2**63))
             self._vector = self._compiled.first(root)
+        if callable(state):
+            state = state(self.np_random)
         if state is None:
             self._vector = self._compiled.fresh(self._settings, self._vector)
         else:

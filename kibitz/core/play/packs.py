@@ -69,7 +69,9 @@ class Pack:
     scenario: Callable[[int], Scenario]  # by match
     seed: Callable[[int], int]  # by match: what its luck comes from, the same within a pair
     regret: Regret | None = None
-    fresh: Callable[[int], Scenario] | None = None  # by seed: a match of the same kind that is not in the pack
+    fresh: Callable[..., Scenario] | None = None
+    """By seed: a match of the same kind that is not in the pack. `fits(options, adjustable)` leaves kinds out; NotFound
+    if none is left."""
 
     @property
     def matches(self) -> int:

@@ -201,6 +201,31 @@ def test_a_match_of_a_pack_starts_in_its_position() -> None:
         env.reset(options={"pack": "collapse"})
 
 
+def test_without_an_index_a_pack_starts_fresh_matches_of_its_kind() -> None:
+    env, collapse = make(), {"eval_pack_id": "collapse"}
+
+    def starts(seed: int) -> list[tuple[Any, ...]]:
+        infos = [env.reset(seed=seed if i == 0 else None, options=collapse) for i in range(12)]
+        return [(info["bats"], info["innings"], info["score"], seen.tobytes()) for seen, info in infos]
+
+    first = starts(3)
+    assert {one[:3] for one in first} == {(0, 1, 9), (1, 1, 9), (0, 2, 12), (1, 2, 12)}, (
+        "the pack's kinds of five overs"
+    )
+    assert len({one[3] for one in first}) > 8, "between different sides"
+    assert starts(3) == first and starts(4) != first
+    whole = make(max_overs=3)
+    _, info = whole.reset(seed=1, options={"eval_pack_id": "powerplay"})
+    assert (info["score"], info["balls_left"]) == (0, 18), "a match from the first ball has any number of overs"
+    held = whole.action_masks().copy()
+    with pytest.raises(kibitz.BadInput, match="Match 0 of the pack 'death' needs max_overs=20"):
+        whole.reset(seed=2, options={"eval_pack_id": "death"})
+    for wrong in ("nothing", 5):
+        with pytest.raises(kibitz.BadInput, match=r"no pack|eval_pack_id is"):
+            whole.reset(options={"eval_pack_id": wrong})
+    assert (whole.action_masks() == held).all()
+
+
 def test_rendering_is_a_scoreboard() -> None:
     env = make(render_mode="ansi", captain_side="bat")
     assert env.render() is None

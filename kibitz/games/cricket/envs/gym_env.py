@@ -6,7 +6,7 @@ head of an act: intent, plan, field, bowler, next batter. `CricketEnvironment` i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -20,7 +20,7 @@ from kibitz.core.act import Masks
 from kibitz.core.envs.gym_env import GameEnv
 from kibitz.core.envs.gym_vector import GameVectorEnv
 from kibitz.core.envs.setup import Form, IllegalOptions, feature_space
-from kibitz.core.errors import BadInput
+from kibitz.core.errors import BadInput, NotFound
 from kibitz.core.options import PlayerSpec
 from kibitz.core.play.packs import is_plain
 from kibitz.games.cricket.laws.state import State
@@ -28,7 +28,7 @@ from kibitz.games.cricket.laws.step import Settings
 from kibitz.games.cricket.laws.view import View, features
 from kibitz.games.cricket.model.tactics import open_in_powerplay
 from kibitz.games.cricket.options import CricketOptions
-from kibitz.games.cricket.packs import scenario
+from kibitz.games.cricket.packs import pack, scenario
 
 FEATURE_LIMIT = 8.0  # features stay well below it
 
@@ -88,7 +88,8 @@ class CricketEnv(GameEnv):
         return np.concatenate(heads).astype(bool)
 
     def given_state(self, options: Mapping[str, Any]) -> Any:
-        """`options={"eval_pack_id": name, "eval_pack_index": match}` starts that match of a pack."""
+        """`options={"eval_pack_id": name, "eval_pack_index": match}` starts that match of a pack; without an index, a
+        fresh match of the pack's kind."""
         unknown = set(options) - {"eval_pack_id", "eval_pack_index"}
         if unknown:
             known = "'eval_pack_id' and 'eval_pack_index'"
@@ -97,9 +98,10 @@ class CricketEnv(GameEnv):
             if "eval_pack_index" in options:
                 raise BadInput("reset takes 'eval_pack_index' only together with 'eval_pack_id'.")
             return None
-        if is_plain(options["eval_pack_id"], options.get("eval_pack_index")):
+        name, index = options["eval_pack_id"], options.get("eval_pack_index")
+        if is_plain(name, index):
             return None
-        return _packed_state(self.options, options["eval_pack_id"], options.get("eval_pack_index", 0))
+        return _fresh_state(self.options, name) if index is None else _packed_state(self.options, name, index)
 
     def render(self) -> str | None:
         if self.render_mode is None or self._vector is None:
@@ -116,11 +118,34 @@ def _packed_state(options: CricketOptions, name: Any, index: Any) -> State:
         raise BadInput(f"eval_pack_id and eval_pack_index are {name!r} and {index!r}; give a name and a number.")
     state: State
     wanted, _, state, _ = scenario(name, int(index))
-    for field in ("max_overs", "era", "seed", "pool", "elevens"):
-        if getattr(wanted, field) != getattr(options, field):
-            right = getattr(wanted, field)
-            raise BadInput(f"Match {index} of the pack {name!r} needs {field}={right!r}; make the environment with it.")
+    for field in _differing(wanted, options):
+        right = getattr(wanted, field)
+        raise BadInput(f"Match {index} of the pack {name!r} needs {field}={right!r}; make the environment with it.")
     return state
+
+
+def _fresh_state(options: CricketOptions, name: Any) -> Callable[[np.random.Generator], State]:
+    """Draws the first position of a fresh match of a pack's kind, of those kinds that the environment's options fit."""
+    if not isinstance(name, str):
+        raise BadInput(f"eval_pack_id is {name!r}; give the name of a pack.")
+
+    def fits(wanted: CricketOptions, adjustable: tuple[str, ...]) -> bool:
+        return set(_differing(wanted, options)) <= set(adjustable)
+
+    fresh = pack(name).fresh
+    assert fresh is not None
+    try:
+        fresh(0, fits)
+    except NotFound:
+        _packed_state(options, name, 0)  # says what a match needs
+        raise
+    return lambda generator: fresh(int(generator.integers(2**63)), fits).state
+
+
+def _differing(wanted: CricketOptions, options: CricketOptions) -> list[str]:
+    """What a match of a pack fixes and the environment has otherwise."""
+    fixed = ("max_overs", "era", "seed", "pool", "elevens")
+    return [field for field in fixed if getattr(wanted, field) != getattr(options, field)]
 
 
 class CricketVectorEnv(GameVectorEnv):

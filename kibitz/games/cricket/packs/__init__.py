@@ -19,6 +19,7 @@ An entry makes `count` scenarios, with successive seeds from `seed`. The seed de
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Literal
@@ -29,7 +30,7 @@ import yaml
 from pydantic import Field, model_validator
 
 from kibitz.core.chance import episode_luck, seed_key, uniforms
-from kibitz.core.errors import BadInput
+from kibitz.core.errors import BadInput, NotFound
 from kibitz.core.options import Options, load_yaml
 from kibitz.core.play.packs import Pack, Scenario
 from kibitz.games.cricket.chances.regret import REGRET
@@ -76,6 +77,12 @@ class Entry(Options):
 
     def options(self) -> CricketOptions:
         return CricketOptions(max_overs=self.overs, era=self.era)
+
+    @property
+    def adjustable(self) -> tuple[str, ...]:
+        """Options that the position allows to change; a record names its model."""
+        from_first_ball = self.innings == 1 and self.legal == 0 and self.score == 0
+        return ("model", "max_overs", "era") if from_first_ball else ("model",)
 
 
 class PackFile(Options):
@@ -127,14 +134,14 @@ def _pack(path: Path, name: str, modified: int) -> Pack:
     def begin(entry: Entry, seed: int, swapped: bool) -> Scenario:
         settings = _settings(entry.options())
         state = position(settings, entry, seed)
-        from_first_ball = entry.innings == 1 and entry.legal == 0 and entry.score == 0
-        # a record names its model
-        adjustable = ("model", "max_overs", "era") if from_first_ball else ("model",)
-        return Scenario(entry.options(), settings, mirrored(state) if swapped else state, adjustable)
+        return Scenario(entry.options(), settings, mirrored(state) if swapped else state, entry.adjustable)
 
-    def fresh(seed: int) -> Scenario:
-        swapped, number = divmod(seed % (2 * len(entries)), len(entries))
-        return begin(entries[number], seed, bool(swapped))
+    def fresh(seed: int, fits: Callable[[Any, tuple[str, ...]], bool] = lambda options, adjustable: True) -> Scenario:
+        fitting = [entry for entry in entries if fits(entry.options(), entry.adjustable)]
+        if not fitting:
+            raise NotFound(f"The pack {name!r} has no match with these options.")
+        swapped, number = divmod(seed % (2 * len(fitting)), len(fitting))
+        return begin(fitting[number], seed, bool(swapped))
 
     def match(index: int) -> Scenario:
         return begin(*find(index), index % 2 == 1)
