@@ -22,7 +22,7 @@ export async function openBranch(app, timeline) {
     return goTo(app, answer.data);
   };
   openDialog("Branch from here", "small", (dialog) => [
-    h("h2", null, "Branch from here"), h("p.dim", null, `The first ${many(turn, unit)} are kept; these players continue from there.`),
+    h("h2", null, "Branch from here"), h("p.dim", null, `The branch keeps the first ${turn === 1 ? unit : many(turn, unit)}; these players continue from there.`),
     ...picks.map((pick, seat) => field(`Player in seat ${seat}`, pick)), error,
     h("div.row", null, h("button.primary", { onclick: (event) => start(dialog, event.currentTarget) }, "Play on"), h("button", { onclick: () => dialog.close() }, "Cancel")),
   ]);

@@ -45,7 +45,7 @@ class Compare extends HTMLElement {
   tell() {
     const { unit = "turn" } = this.boards[0].timeline.live.adapter || {};
     put(this.where, `${unit} ${this.slider.value} of ${this.slider.max}`);
-    const kept = this.parted !== undefined && `The branch keeps the first ${many(this.parted, unit)}`;
+    const kept = this.parted !== undefined && `The branch keeps the first ${this.parted === 1 ? unit : many(this.parted, unit)}`;
     const longer = kept && this.apart?.turn > this.parted ? `; both games are the same for the first ${many(this.apart.turn, unit)}` : "";
     put(this.about, kept ? `${kept}${longer}.` : `Two games, ${unit} by ${unit}.`);
   }
