@@ -1,6 +1,6 @@
 """The server as an ASGI app, for tools that expect one: `uvicorn kibitz.live.openenv_app:app`.
 
-Usually, run `kibitz serve` instead, which also limits connections and drops readers that do not read; the same
+Usually, run `kibitz serve` instead, which also limits connections and drops readers that do not read sooner; the same
 variables (`KIBITZ_STORE`, `KIBITZ_TOKEN` and so on) set its options.
 Without a token the app answers only this machine, whatever address the tool listens on.
 """

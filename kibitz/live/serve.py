@@ -79,7 +79,7 @@ def serve(config: LiveConfig, as_json: bool = False) -> None:
     line = announcement(config, host, port, as_json)
     # behind a proxy every connection comes from the proxy, which has to limit them itself
     most = math.inf if config.trusted_proxies else 2 * config.connections
-    backlog = app.state.bus.hub.backlog
+    backlog, app.state.guard.send_seconds = app.state.bus.hub.backlog, None  # these sockets are more exact
     settings = uvicorn.Config(
         app, http=plain_socket(most, app.state.guard.refused, backlog), ws=fast_socket(backlog),
         ws_per_message_deflate=False, ws_max_size=MAX_MESSAGE_BYTES, log_level="warning", access_log=False,

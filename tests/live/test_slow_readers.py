@@ -12,6 +12,8 @@ from typing import Any
 
 import httpx
 import pytest
+from fastapi import FastAPI
+from fastapi.responses import PlainTextResponse
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
@@ -48,8 +50,8 @@ def large(seq: int) -> StoredEvent:
 
 
 @pytest.fixture(scope="module")
-def served_here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Backlog]]:
-    """A server in this process with one finished episode and one report of 8 MB; its URL and its backlog."""
+def slow_app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FastAPI]:
+    """The app with one finished episode, one report and one page of 8 MB."""
     folder = tmp_path_factory.mktemp("slow")
     (folder / "study").mkdir()
     (folder / "study" / "report.html").write_bytes(b"x" * EVENTS * EVENT_BYTES)
@@ -57,11 +59,19 @@ def served_here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str,
     first, *_, last = record.stored_events(steps=EVENTS)
     events = [first, *(large(seq) for seq in range(1, EVENTS + 1)), last]
     app.state.bus.store.load(record.row(), events)
-    found = app.state.bus.hub.backlog
+    app.get("/large")(lambda: PlainTextResponse(b"x" * EVENTS * EVENT_BYTES))
+    yield app
+    app.state.bus.store.close()
+
+
+@pytest.fixture(scope="module")
+def served_here(slow_app: FastAPI) -> Iterator[tuple[str, Backlog]]:
+    """A server as `kibitz serve` makes it, in this process; its URL and its backlog."""
+    app, found = slow_app, slow_app.state.bus.hub.backlog
+    app.state.guard.send_seconds = None
     with serving(app, http=plain_socket(100, Counter(), found), ws=fast_socket(found)) as url:
         wait_until(lambda: httpx.get(f"{url}/health").status_code == 200)
         yield url, found
-    app.state.bus.store.close()
 
 
 @pytest.fixture
@@ -99,6 +109,27 @@ def test_a_reader_that_does_not_read_holds_little_and_is_dropped(backlog: tuple[
         wait_until(dropped, 60, "the drop")
     assert 0 < most < 5 * (PAGE_BYTES + EVENT_BYTES)
     wait_until(lambda: held.bytes == 0, 60, "an empty backlog")
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "page"])
+def test_another_asgi_server_drops_a_reader_that_does_not_read_too(
+    slow_app: FastAPI, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `uvicorn kibitz.live.openenv_app:app` runs it, with uvicorn's own sockets."""
+    monkeypatch.setattr(slow_app.state.guard, "send_seconds", 1.0)
+    held = slow_app.state.bus.hub.backlog
+    dropped = held.dropped
+    with serving(slow_app, log_level="critical", ws_ping_timeout=600) as url:
+        path, headers = KINDS.get(kind, ("/large", ""))
+        with ask(url, path, headers) as one:
+            wait_until(lambda: held.dropped == dropped + 1, 60, "the drop")
+            wait_until(lambda: held.bytes == 0, 60, "an empty backlog")
+            received = 0
+            while piece := one.recv(1 << 20):
+                received += len(piece)
+        assert 0 < received < EVENTS * EVENT_BYTES, "the connection has ended early"
+        monkeypatch.setattr(slow_app.state.guard, "send_seconds", 60.0)
+        assert httpx.get(f"{url}/large", timeout=60).content == b"x" * EVENTS * EVENT_BYTES, "a reader gets all of it"
 
 
 def test_a_replay_that_waits_for_its_next_event_holds_little(backlog: tuple[str, Backlog]) -> None:

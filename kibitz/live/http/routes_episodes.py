@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import struct
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Body, Path, Query, Request
-from fastapi.responses import JSONResponse, Response, StreamingResponse
+from fastapi.responses import JSONResponse, Response
 
 from kibitz.core.errors import BadInput, NotFound
 from kibitz.live.bodies import Problem
@@ -26,7 +26,7 @@ from kibitz.live.store.base import EpisodeClosed, Row
 from kibitz.live.store.base import Query as Which
 from kibitz.live.store.sql import Store
 from kibitz.live.store.stored_event import Viewer, decode_event, fold
-from kibitz.live.stream.backlog import PAGE_BYTES, read_page
+from kibitz.live.stream.backlog import PAGE_BYTES, StreamedPages, read_page
 from kibitz.live.stream.hub import Hub
 
 Id = Annotated[str, Path(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
@@ -116,7 +116,7 @@ def _add_streams(routes: APIRouter) -> None:
         elif episode_key and row.origin == "driver":
             _note_wrong(request)
         lines = _lines(request.app.state.bus.hub, row, since, await _viewer(request, episode_id, seat_token))
-        return StreamingResponse(lines, media_type="application/x-ndjson")
+        return StreamedPages(lines, media_type="application/x-ndjson")
 
     @routes.get(
         "/episodes/{episode_id}/stream",
@@ -136,7 +136,7 @@ def _add_streams(routes: APIRouter) -> None:
             return _missing(episode_id)
         viewer = await _viewer(request, episode_id, seat_token)
         lines = _lines(request.app.state.bus.hub, row, since, viewer, REPLAY_BYTES)
-        return StreamingResponse(_replayed(lines, speed), media_type="text/event-stream", headers=UNBUFFERED)
+        return StreamedPages(_replayed(lines, speed), media_type="text/event-stream", headers=UNBUFFERED)
 
     @routes.get("/episodes/{episode_id}/thinking", responses={**NONE, 200: LINES}, response_class=Response)
     async def thinking(
@@ -146,7 +146,7 @@ def _add_streams(routes: APIRouter) -> None:
         player = request.app.state.runner.thinker(episode_id, seat, turn)
         if player is None:
             return JSONResponse({"error": "No player of an open table is working on that turn here."}, 404)
-        return StreamingResponse(_words(player, turn), media_type="application/x-ndjson", headers=UNBUFFERED)
+        return StreamedPages(_words(player, turn), media_type="application/x-ndjson", headers=UNBUFFERED)
 
 
 def _add_changing(routes: APIRouter) -> None:
@@ -275,7 +275,7 @@ async def _lines(
             yield page
 
 
-async def _words(player: TimeLimitedPlayer, turn: int) -> AsyncIterator[bytes]:
+async def _words(player: TimeLimitedPlayer, turn: int) -> AsyncGenerator[bytes, None]:
     sent = ""
     while player.thinking_about == turn:
         if (text := player.words) != sent:
@@ -284,7 +284,7 @@ async def _words(player: TimeLimitedPlayer, turn: int) -> AsyncIterator[bytes]:
         await asyncio.sleep(WORDS_SECONDS)
 
 
-async def _replayed(chunks: AsyncGenerator[bytes, None], speed: float) -> AsyncIterator[bytes]:
+async def _replayed(chunks: AsyncGenerator[bytes, None], speed: float) -> AsyncGenerator[bytes, None]:
     last: float | None = None
     async with aclosing(chunks):  # a reader that leaves releases its page at once, not when Python collects it
         async for chunk in chunks:

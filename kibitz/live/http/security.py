@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 import time
 from collections import Counter
@@ -19,6 +20,7 @@ from kibitz.live.access.limits import RateLimit
 from kibitz.live.access.roles import READING, WATCH_PATH
 from kibitz.live.config import LiveConfig
 from kibitz.live.http.sockets.client_address import client_address, is_loopback, is_this_machine
+from kibitz.live.http.sockets.stalled import SEND_SECONDS, TimedSend
 from kibitz.live.store.base import StoreUnavailable
 from kibitz.live.stream.backlog import Backlog
 from kibitz.live.stream.calls import PeerUnavailable
@@ -27,6 +29,7 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
+log = logging.getLogger("kibitz.live")
 MAX_BODY_BYTES = 1 << 20
 MAX_EVENTS_BYTES = 32 << 20  # a complete episode, or a batch from a driver
 EVENT_PATHS = ("/episodes", "/custom/events")
@@ -60,6 +63,7 @@ class Guard:
         self._connections: Counter[str] = Counter()
         self._large_bodies = 0
         self.refused: Counter[int] = Counter()
+        self.send_seconds: float | None = SEND_SECONDS  # None: the server's sockets drop readers that do not read
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
@@ -80,7 +84,19 @@ class Guard:
         elif _may_be_large(scope, headers):
             await self._large_body(scope, receive, send)
         else:
-            await self.app(scope, _limited(scope, receive), _with_headers(send))
+            await self._answer(scope, _limited(scope, receive), send)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self.send_seconds is None:
+            await self.app(scope, receive, _with_headers(send))
+            return
+        timed = TimedSend(_with_headers(send), self.send_seconds, self._backlog)
+        try:
+            await self.app(scope, receive, timed)
+        except Exception:
+            if not timed.stalled:
+                raise
+            log.info("dropped a reader of %s that does not read", scope["path"])
 
     async def _large_body(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self._large_bodies >= MAX_LARGE_BODIES:
@@ -91,7 +107,7 @@ class Guard:
             return
         self._large_bodies += 1
         try:
-            await self.app(scope, _limited(scope, receive), _with_headers(send))
+            await self._answer(scope, _limited(scope, receive), send)
         finally:
             self._large_bodies -= 1
 
@@ -106,7 +122,7 @@ class Guard:
         self._connections[address] += 1
         try:
             limited = receive if scope["type"] == "websocket" else _limited(scope, receive)
-            await self.app(scope, limited, _with_headers(send))
+            await self._answer(scope, limited, send)
         finally:
             self._connections[address] -= 1
             if not self._connections[address]:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import suppress
 
 import orjson
 from fastapi import APIRouter, Request, WebSocket
-from fastapi.responses import JSONResponse, Response, StreamingResponse
+from fastapi.responses import JSONResponse, Response
 from starlette.requests import HTTPConnection
 from starlette.websockets import WebSocketDisconnect
 
 from kibitz.live.http.sockets.fast_socket import FAST, FastSocket
 from kibitz.live.store.base import OutageLog, Row, StoreUnavailable
 from kibitz.live.store.stored_event import ID
+from kibitz.live.stream.backlog import StreamedPages
 from kibitz.live.stream.calls import PeerUnavailable
 from kibitz.live.stream.channel import Channel, Message, Watcher
 from kibitz.live.stream.hub import Hub
@@ -53,7 +54,7 @@ def router() -> APIRouter:
         except BadQuery as wrong:
             return JSONResponse({"error": str(wrong)}, 404)
         headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
-        return StreamingResponse(_sse(session), media_type="text/event-stream", headers=headers)
+        return StreamedPages(_sse(session), media_type="text/event-stream", headers=headers)
 
     return routes
 
@@ -213,7 +214,7 @@ async def _receive(socket: WebSocket, session: WatchSession) -> tuple[int, str] 
         session.ack(seq)
 
 
-async def _sse(session: WatchSession) -> AsyncIterator[bytes]:
+async def _sse(session: WatchSession) -> AsyncGenerator[bytes, None]:
     messages = session.messages()
     pending = asyncio.ensure_future(anext(messages))
     try:

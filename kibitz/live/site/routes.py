@@ -6,14 +6,14 @@ import asyncio
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Request
-from fastapi.responses import JSONResponse, Response, StreamingResponse
+from fastapi.responses import JSONResponse, Response
 
 from kibitz.live.bodies import Problem
 from kibitz.live.http import catalogue, models
 from kibitz.live.http.routes_custom import CONFLICT, Responses
 from kibitz.live.http.routes_episodes import NONE, TEXT, Id, Since
 from kibitz.live.site.records import comparable
-from kibitz.live.stream.backlog import file_pages
+from kibitz.live.stream.backlog import StreamedPages, file_pages
 
 REPORT_POLICY = "sandbox; default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; frame-ancestors 'none'"
 CARD_POLICY = "sandbox; default-src 'none'; frame-ancestors 'none'"
@@ -116,4 +116,4 @@ def _add_runs(routes: APIRouter) -> None:
             return JSONResponse({"error": "There is no such report."}, 404)
         pages = file_pages(request.app.state.bus.hub.backlog, found)
         headers = {"Content-Security-Policy": REPORT_POLICY}
-        return StreamingResponse(pages, media_type="text/html; charset=utf-8", headers=headers)
+        return StreamedPages(pages, media_type="text/html; charset=utf-8", headers=headers)

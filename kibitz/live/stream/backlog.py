@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterator
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 from pathlib import Path
+from typing import Any
+
+from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from kibitz.live.store.sql import Store
 from kibitz.live.store.stored_event import StoredEvent, Viewer
@@ -61,6 +65,18 @@ class Backlog:
         """For a server that closes and cannot wait for readers that do not read."""
         for socket in list(self._sockets):
             self.drop(socket)
+
+
+class StreamedPages(StreamingResponse):
+    """Releases its page as soon as its reader has left or was dropped, not when Python collects the generator."""
+
+    def __init__(self, pages: AsyncGenerator[bytes, None], **more: Any) -> None:
+        super().__init__(pages, **more)
+        self._pages = pages
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async with aclosing(self._pages):
+            await super().__call__(scope, receive, send)
 
 
 def read_page(
