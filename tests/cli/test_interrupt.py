@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from kibitz.evaluate.match import CHUNK
 from tests.llm.fake_server import FakeServer
 from tests.train.conftest import last_checkpoint, row_count
 
@@ -63,6 +64,27 @@ def run():
         raise ImportError("Encountered an error while initializing the extension.")
 
 sys.modules["kibitz.cli"] = types.SimpleNamespace(main=run)
+from kibitz.__main__ import main
+main()
+"""
+PLAYING = """
+import os, signal
+from contextlib import contextmanager
+from kibitz.cli import output
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
+@contextmanager
+def progress(*_, **more):
+    batches = []
+
+    def advance(count):
+        batches.append(count)
+        if len(batches) == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    yield advance
+
+output.progress = progress
 from kibitz.__main__ import main
 main()
 """
@@ -152,8 +174,8 @@ def test_a_process_ends_while_it_imports_and_compiles(words: str, seconds: float
     with Process(COMMAND, *words.split(), cwd=tmp_path, XDG_CACHE_HOME=str(tmp_path / "cache")) as process:
         time.sleep(seconds)
         code, out, err = process.stop()
-        assert (code, out) == (130, "")
-        assert err.endswith("kibitz: stopped.\n")
+        assert code == 130 and err.endswith("kibitz: stopped.\n")
+        assert not out or "episodes before Ctrl-C" in out, "a quick machine has played some"
 
 
 @pytest.mark.conformance
@@ -220,6 +242,16 @@ def test_an_evaluation_stopped_between_questions_reports_what_it_has(presets: Fa
         assert (code, err) == (130, "kibitz: stopped.\n")
         assert found["interrupted"] and 0 < found["episodes"] < 500
         assert found["prompt_tokens"] + 300 >= 300 * (len(presets.of("slow")) - 1)
+
+
+@pytest.mark.conformance
+def test_a_compiled_evaluation_reports_the_batches_that_have_ended(tmp_path: Path) -> None:
+    words = ("evaluate", "--player", "random", "--opponent", "random", "--episodes", "5000", "--json")
+    with Process(PLAYING, *words, cwd=tmp_path) as process:
+        out, err = process.process.communicate(timeout=600)
+        found = json.loads(out)
+        assert (process.process.returncode, err) == (130, "kibitz: stopped.\n")
+        assert found["interrupted"] and found["episodes"] == 3 * CHUNK
 
 
 @pytest.mark.conformance
