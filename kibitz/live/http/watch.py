@@ -117,7 +117,7 @@ class WatchSession:
                 yield Message('{"idle":true}')
 
     async def _episode(self, row: Row, since: int) -> AsyncIterator[Message]:
-        channel = self.channel = await self.hub.join(row)
+        channel = self.channel = await self.hub.join(row, since)
         seat = await self._access.seat(self._scope, row.episode_id, self._token)
         watcher = Watcher(seat, self.batch, since + 1)
         self.watcher = watcher
@@ -125,7 +125,7 @@ class WatchSession:
         batch = round(1000 * self.batch)
         hello = {"episode_id": row.episode_id, "seq": channel.next - 1, "status": row.status, "batch_ms": batch}
         yield Message(orjson.dumps({"hello": hello}).decode())
-        if watcher.cursor > channel.next:
+        if watcher.cursor > channel.next:  # no server has sent this client that event
             watcher.cursor = channel.next
         async for message in self.hub.follow(channel, watcher):
             yield message

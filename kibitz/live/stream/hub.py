@@ -68,8 +68,11 @@ class Hub:
         for waiting in self._waiting:
             waiting.set()
 
-    async def join(self, row: Row) -> Channel:
-        """The channel for a watcher. The row may be stale: an episode that ended since then is shown to its end."""
+    async def join(self, row: Row, since: int = -1) -> Channel:
+        """The channel for a watcher that has seen the events up to `since`, perhaps at another server that was faster.
+
+        The row may be stale: an episode that ended since then is shown to its end.
+        """
         channel = self.channels.get(row.episode_id)
         if channel is None:
             channel = self.open(row)
@@ -80,6 +83,8 @@ class Hub:
             except Exception:
                 channel.catching_up = None  # the next watcher tries again
                 raise
+        if since >= channel.next:
+            await self.catch_up(channel)
         return channel
 
     def deliver(self, event: StoredEvent, row: Row | None = None) -> None:
