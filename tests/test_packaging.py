@@ -324,7 +324,7 @@ def run(installed: Installation, user: dict[str, str], tmp_path: Path) -> Callab
             capture_output=True,
             text=True,
             check=False,
-            timeout=600,
+            timeout=1100,
         )
         assert done.returncode == 0, done.stderr
         return done.stdout
