@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 import subprocess
 import sys
 import time
@@ -25,6 +24,7 @@ from kibitz.core import registry
 from tests.block_needs import *  # noqa: F403
 from tests.blocks import LANGUAGES, ROOT, all_blocks
 from tests.conftest import Finished
+from tests.live.machines import free_port
 
 Command = Callable[..., Finished]
 BLOCKS = all_blocks()
@@ -68,13 +68,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         if str(getattr(sys.modules[name], "__file__", "")).startswith(str(tmp_path)):
             del sys.modules[name]
     registry.registered.cache_clear()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def elsewhere(code: str, ports: dict[str, int]) -> str:

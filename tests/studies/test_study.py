@@ -84,16 +84,7 @@ def test_a_folder_holds_one_study_at_a_time(tmp_path: Path) -> None:
 def test_a_killed_sweep_continues_and_ends_with_the_same_results(
     command: Command, kibitz: Callable[..., Any], tmp_path: Path
 ) -> None:
-    words = [
-        "study",
-        "sweep",
-        *TINY,
-        "--steps",
-        "960",
-        "--vary",
-        "train.gamma=0.9",
-        "--json",
-    ]
+    words = ["study", "sweep", *TINY, "--steps", "960", "--vary", "train.gamma=0.9", "--json"]
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     assert kibitz(*words, "--out", str(whole)).returncode == 0
     second = killed / "cells" / "ppo-001" / "checkpoints"
