@@ -26,7 +26,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 PLAYERS = ("heuristic", "partner:conceder")  # one pairing: each of the four workers compiles it for itself
-BATCHES, BATCH_GAMES = 300, 2  # 150 items before the kill, 150 after it
+BATCHES, BATCH_GAMES = 2100, 2
 
 
 @pytest.fixture(scope="module")
