@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -27,6 +28,7 @@ from kibitz.core.work.executor import Executor, Work
 from kibitz.core.work.parts import game_spec, in_parts, spec_game
 from kibitz.core.xla.jit import jit_batch
 from kibitz.evaluate import parts
+from kibitz.evaluate.host_games import host_games
 from kibitz.evaluate.loop import match_program
 from kibitz.evaluate.record import EvaluationRecord, KeptEpisode, ListeningPlayer, recorded
 from kibitz.evaluate.tally import Tallies
@@ -91,28 +93,23 @@ def play_hosts(
     about: Mapping[str, Any] | None = None,
     start: int = 0,
 ) -> Played:
-    """Episodes with at least one player on the host, one after the other. Ctrl-C keeps those that have ended.
+    """Episodes with at least one player on the host. Ctrl-C keeps those that have ended.
 
     Episodes that the record has are not played again.
     """
     returns, scores = [], []
     tallies, interrupted = Tallies(), False
-    seats = [ListeningPlayer(player) for player in players]
+
+    def play(number: int, seats: Sequence[ListeningPlayer], more: dict[str, Any]) -> KeptEpisode:
+        episode = play_episode(game, settings, seats, seed=seed, number=number, about=about, **more)
+        return KeptEpisode.of(number, episode, seats)
+
     try:
-        for number in range(start, start + episodes):
-            kept = record.episodes.get(number) if record else None
-            if kept is not None:
-                tallies.count(kept.decisions)
-            else:
-                episode = play_episode(
-                    game, settings, seats, seed=seed, number=number, observers=(tallies.observe,), about=about
-                )
-                kept = KeptEpisode.of(number, episode, seats)
-                if record:
-                    record.add(kept)
-            returns.append(kept.returns)
-            scores.append(kept.scores)
-            progress(1)
+        with closing(host_games(range(start, start + episodes), players, play, tallies, record)) as ended:
+            for kept in ended:
+                returns.append(kept.returns)
+                scores.append(kept.scores)
+                progress(1)
     except KeyboardInterrupt:
         if not scores:
             raise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -25,6 +26,7 @@ from kibitz.core.work.executor import Executor, Work
 from kibitz.core.work.parts import game_spec, in_parts, spec_game
 from kibitz.core.xla.jit import jit_batch
 from kibitz.evaluate import parts
+from kibitz.evaluate.host_games import host_games
 from kibitz.evaluate.loop import pack_program
 from kibitz.evaluate.match import CHUNK, Progress, Side, about_evaluation, side_of
 from kibitz.evaluate.record import EvaluationRecord, KeptEpisode, ListeningPlayer, recorded
@@ -206,35 +208,33 @@ def play_hosts(
     record: EvaluationRecord | None = None,
     start: int = 0,
 ) -> Results:
-    """Matches with at least one player on the host, one after the other. Ctrl-C keeps the pairs that have ended.
+    """Matches with at least one player on the host. Ctrl-C keeps the pairs that have ended.
 
     Matches that the record has are not played again.
     """
-    players = [ListeningPlayer(side.player) for side in sides]
     bots = {seat: side.bot for seat, side in enumerate(sides) if side.bot is not None}
     prepared: dict[Any, tuple[Any, Any]] = {}
     results, ended = _empty_results(count), 0
 
-    def play(i: int) -> KeptEpisode:
+    def prepare(options: Any, settings: Any) -> tuple[Any, Any]:
+        if options not in prepared:
+            prepared[options] = (seated(settings, bots), pack.regret.tables(options) if pack.regret else None)
+        return prepared[options]
+
+    def play(i: int, players: Sequence[ListeningPlayer], more: dict[str, Any]) -> KeptEpisode:
         at = (start + i) % pack.matches
         scenario, (drawn, number) = pack.scenario(at), luck_of(pack, start + i, seed)
-        if scenario.options not in prepared:
-            tables = pack.regret.tables(scenario.options) if pack.regret else None
-            prepared[scenario.options] = (seated(scenario.settings, bots), tables)
-        settings, tables = prepared[scenario.options]
+        settings, tables = prepare(scenario.options, scenario.settings)
         about = {"task": "evaluation", "options": scenario.options.model_dump(mode="json"), "eval_pack_id": pack.name}
         episode = play_episode(
-            game, settings, players, seed=drawn, number=number, state=scenario.state, match=at, about=about,
-            observers=(results.tallies.observe,),
-        )  # fmt: skip
+            game, settings, players, seed=drawn, number=number, state=scenario.state, match=at, about=about, **more
+        )
         kept = KeptEpisode.of(i, episode, players)
         if pack.regret:
             luck = episode_luck(seed_key(drawn), number)
             begun = scenario._replace(settings=settings)
             first, second = _lost(game, pack.regret, tables, begun, kept, luck).tolist()
             kept = replace(kept, lost=(first, second))
-        if record:
-            record.add(kept)
         return kept
 
     def count_in(i: int, kept: KeptEpisode) -> None:
@@ -245,13 +245,12 @@ def play_hosts(
         results.turns[i] = [seats.count(seat) for seat in SEATS]
 
     try:
-        for i in range(count):
-            known = record.episodes.get(i) if record else None
-            if known is not None:
-                results.tallies.count(known.decisions)
-            count_in(i, known or play(i))
-            ended += 1
-            progress(1)
+        games = host_games(range(count), [side.player for side in sides], play, results.tallies, record)
+        with closing(games):
+            for i, kept in enumerate(games):
+                count_in(i, kept)
+                ended += 1
+                progress(1)
     except KeyboardInterrupt:
         if ended < 2:
             raise

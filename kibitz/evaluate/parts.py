@@ -9,6 +9,7 @@ import numpy as np
 
 from kibitz.core.errors import BadInput
 from kibitz.core.work.executor import Executor, Here
+from kibitz.evaluate.host_games import games_at_once
 from kibitz.evaluate.tally import Tallies
 
 COMPILED_PART = 2048  # episodes of bots, about a second of a slow one
@@ -32,7 +33,9 @@ def found_as(sides: Sequence[Any]) -> list[Any]:
 
 def size_of(executor: Executor, sides: Sequence[Any], episodes: int) -> int:
     """An even number of episodes, so that no worker is idle for long."""
-    largest = HOST_PART if any(side.bot is None for side in sides) else COMPILED_PART
+    largest = COMPILED_PART
+    if any(side.bot is None for side in sides):
+        largest = max(HOST_PART, games_at_once([side.player for side in sides]))
     return 2 * max(1, min(largest, episodes // (4 * executor.workers)) // 2)
 
 

@@ -43,6 +43,12 @@ class LLMPlayer:
         self._preset, self._lock = name, threading.Lock()
         self._plain: PositionAsker | None = None
 
+    @property
+    def games_at_once(self) -> int:
+        """How many games may ask at the same time; the embedded model answers one question after the other."""
+        preset = self.asker.preset
+        return {"embedded": 1, "local_hf": preset.batch}.get(preset.provider, preset.limits.concurrency)
+
     def begin(self, settings: Any, seat: int, luck: Array) -> None:
         """Does nothing: every question contains the whole history."""
 

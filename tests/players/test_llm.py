@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,6 +25,7 @@ from kibitz.core.play.player import Choice, Turn
 from kibitz.core.system.logs import log_once
 from kibitz.evaluate.match import evaluate
 from kibitz.evaluate.packs import evaluate_pack
+from kibitz.evaluate.record import read_episodes
 from kibitz.games import get_game, get_pack
 from kibitz.games.deal_or_no_deal.envs.gym_env import first_state
 from kibitz.llm.answers.answer import Answer
@@ -186,6 +188,34 @@ def test_a_pack_reports_the_tokens_of_failed_answers(prompts: Prompts, tmp_path:
     asked = len(prompts())
     assert found["failures"] == {"not_json": asked} and found["fallback_share"] == 1
     assert (found["prompt_tokens"], found["completion_tokens"]) == (300 * asked, 20 * asked)
+
+
+@pytest.mark.usefixtures("presets")
+def test_a_models_games_run_side_by_side_and_end_as_they_would_one_by_one(
+    game: Game, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asking, most, plain = set[int](), 0, LLMPlayer.choose
+
+    def choose(self: LLMPlayer, turn: Turn) -> Choice:
+        nonlocal most
+        asking.add(threading.get_ident())
+        most = max(most, len(asking))
+        try:
+            return plain(self, turn)
+        finally:
+            asking.discard(threading.get_ident())
+
+    monkeypatch.setattr(LLMPlayer, "choose", choose)
+    results = []
+    for at_once in (8, 1):
+        monkeypatch.setattr(LLMPlayer, "games_at_once", at_once)
+        most, out = 0, tmp_path / str(at_once)
+        found = evaluate(game, game.options(), "llm:fake-moody", "partner:conceder", 24, seed=4, out=out)
+        results.append({name: found[name] for name in found if name not in ("seconds", "episodes_per_s")})
+        assert most > 2 if at_once > 1 else most == 1
+    assert results[0] == results[1] and results[0]["failures"]
+    kept = [[(one.number, one.returns) for one in read_episodes(tmp_path / str(n))] for n in (8, 1)]
+    assert kept[0] == kept[1]
 
 
 @pytest.mark.usefixtures("presets")
