@@ -223,6 +223,10 @@ def not_listening(preset: Preset) -> str:
 def _why_not_embedded(preset: Preset) -> str:
     if find_spec("xllamacpp") is None:
         return "xllamacpp is not installed; run `kibitz llm install`."
+    return _why_not_file(preset)
+
+
+def _why_not_file(preset: Preset) -> str:
     try:
         weights.locate(preset.model)
     except BadInput as error:
@@ -231,9 +235,11 @@ def _why_not_embedded(preset: Preset) -> str:
 
 
 def _why_not_local_hf(preset: Preset) -> str:
-    missing = [name for name in ("torch", "transformers", "xgrammar") if find_spec(name) is None]
+    missing = [name for name in ("torch", "transformers", "gguf", "accelerate") if find_spec(name) is None]
     if missing:
         return f"{', '.join(missing)} not installed; run `pip install 'kibitz[hf]'`."
+    if preset.model in (weights.SMOLLM2, weights.TAUGHT) or preset.model.endswith(".gguf"):
+        return _why_not_file(preset)
     is_path = preset.model.startswith((".", "/", "~"))
     if is_path and not (Path(preset.model).expanduser() / "config.json").is_file():
         return f"There is no model in the folder {preset.model!r}."

@@ -24,12 +24,13 @@ from kibitz.core.game import Game
 from kibitz.core.options import PlayerSpec
 from kibitz.core.play.resolve import bot_for
 from kibitz.llm.answers.prompt import Prompt
+from kibitz.llm.providers.batched import among
 from kibitz.teach import job
 from kibitz.teach.batches import Encoder
 from kibitz.teach.examples.rows import RowWriter
 from kibitz.teach.job import JobOptions, ModelLearner
 from kibitz.teach.play.lockstep import Lockstep, PlayedBatch
-from kibitz.teach.play.sampler import Answered, Sampler, gathered
+from kibitz.teach.play.sampler import Answered, Sampler
 
 SELF = "self"  # as an opponent: a frozen copy of the model
 
@@ -124,7 +125,7 @@ class Reinforcement:
             places = [(row, branch) for row, (answer, _) in enumerate(part) for branch in answer.branches]
             rows = torch.tensor([row for row, _ in places], device=device)
             at = torch.tensor([branch.at - start for _, branch in places], device=device)
-            logs = gathered(torch, logits[rows, at].float(), [branch.legal for _, branch in places])
+            logs = among(torch, logits[rows, at].float(), [branch.legal for _, branch in places])
             own = logs.gather(1, torch.tensor([[branch.chosen] for _, branch in places], device=device))[:, 0]
             each = torch.zeros(len(part), device=device).index_add(0, rows, own)
             loss = -(each * torch.tensor([worth for _, worth in part], device=device)).sum() / count

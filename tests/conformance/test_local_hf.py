@@ -1,4 +1,4 @@
-"""transformers and xgrammar through the real loading code, with a tiny model made here: random weights, real files."""
+"""transformers through the real loading code, with a tiny model made here: random weights, real files."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CORPUS = [
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model folder as the hub would have it: config, safetensors, tokenizer files."""
-    for name in ("torch", "transformers", "xgrammar"):
+    for name in ("torch", "transformers"):
         if os.environ.get("CI") == "true":
             __import__(name)
         pytest.importorskip(name)
@@ -100,7 +100,7 @@ def test_every_answer_of_a_random_model_is_legal(folder: Path, temperature: floa
     for question, reply in zip(questions, replies, strict=True):
         assert question.answer.parse(reply.text) == reply.fields
         assert reply.usage.prompt_tokens > 10
-        assert reply.usage.completion_tokens > 5
+        assert 1 <= reply.usage.completion_tokens <= 4  # act and three numbers: only where there is a choice
     confidences = {reply.fields["confidence"] for reply in replies if reply.fields}
     assert len(confidences) > 5
 
@@ -127,7 +127,7 @@ def test_answers_in_words_are_legal_too(folder: Path) -> None:
 def test_a_deadline_ends_a_generation(folder: Path) -> None:
     latencies = []
     for _ in range(5):  # the best of five: other processes use this machine
-        (reply,), _ = asked(preset(folder, deadline=0.05, timeout=0.05), states(1))
+        (reply,), _ = asked(preset(folder, deadline=0.005, timeout=0.005), states(1))
         assert reply.failure is not None
         assert (reply.failure.kind, reply.failure.detail) == ("transport", "deadline")
         latencies.append(reply.latency)

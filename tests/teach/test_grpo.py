@@ -13,6 +13,7 @@ import pytest
 from kibitz.core.errors import BadInput
 from kibitz.games import get_game
 from tests.teach.models import tiny_model
+from tests.teach.test_lockstep import legal_acts
 from tests.teach.test_sft import weights
 from tests.train import toy
 
@@ -98,7 +99,7 @@ def test_every_legal_act_can_be_drawn_and_no_other(base: Path) -> None:
     from kibitz.teach.batches import Encoder
     from kibitz.teach.examples.rows import RowWriter
     from kibitz.teach.libraries import load_model
-    from kibitz.teach.play.sampler import Sampler, legal_acts
+    from kibitz.teach.play.sampler import Sampler
 
     game = toy.build(False)
     settings = game.default_settings
@@ -112,8 +113,8 @@ def test_every_legal_act_can_be_drawn_and_no_other(base: Path) -> None:
 
 
 def test_a_game_of_alternating_turns_can_be_learnt_against_itself(base: Path, tmp_path: Path) -> None:
-    found = learn(base, tmp_path, "deal_or_no_deal", opponent="self", steps=1, groups=2, group_size=2, prompt="")
-    assert found["finished"] and found["rows"] > 4
+    found = learn(base, tmp_path, "deal_or_no_deal", opponent="self", steps=1, groups=4, group_size=2, prompt="")
+    assert found["finished"] and found["rows"] > 8
 
 
 def test_an_opponent_that_cannot_be_compiled_is_one_sentence(base: Path, tmp_path: Path) -> None:

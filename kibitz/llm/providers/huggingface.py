@@ -1,22 +1,27 @@
-"""Hugging Face models on this machine: transformers generates, xgrammar keeps it legal. Extra `hf`."""
+"""Hugging Face models on this machine, by transformers. Extra `hf`."""
 
 from __future__ import annotations
 
 import asyncio
+import io
 import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import redirect_stderr
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from kibitz.core.errors import BadInput
 from kibitz.llm.answers.answer import Answer
 from kibitz.llm.client.types import Completion, Messages, Token, transport_error
 from kibitz.llm.presets import Preset
-
-TOP_LOGPROBS = 20  # alternatives per token; the grammar has removed illegal ones
+from kibitz.llm.providers import weights
+from kibitz.llm.providers.batched import BatchWriter, Written, drawn
 
 
 class _Job(NamedTuple):
@@ -28,7 +33,7 @@ class _Job(NamedTuple):
 
 
 class LocalHF:
-    """Generates waiting questions in batches, each under its own grammar."""
+    """Answers waiting questions in batches."""
 
     has_logprobs = True
 
@@ -47,7 +52,6 @@ class LocalHF:
         return {
             "model": self.identity,
             "messages": list(messages),
-            "grammar": answer.grammar(),
             "temperature": sampling.temperature or 0.0,
             "top_p": sampling.top_p or 1.0,
             "seed": sampling.seed or 0,
@@ -113,8 +117,10 @@ class LocalHF:
 
 
 def _identity(model: str) -> list[Any]:
-    """A hub name, or a folder with the state of its files, which further training may change."""
+    """A hub name, the hash of a GGUF file, or a folder with the state of its files, which training may change."""
     folder = Path(model).expanduser()
+    if model in (weights.SMOLLM2, weights.TAUGHT) or folder.suffix == ".gguf":
+        return [weights.identity(weights.locate(model))]
     if not folder.is_dir():
         return [model]
     files = [(file.name, file.stat()) for file in sorted(folder.iterdir()) if file.is_file()]
@@ -122,29 +128,25 @@ def _identity(model: str) -> list[Any]:
 
 
 class _Model:
-    """The only place that touches torch, transformers and xgrammar."""
+    """A folder of transformers, a hub name, or a GGUF file; on the GPU if there is one."""
 
     def __init__(self, name: str) -> None:
         try:
             torch, transformers = import_module("torch"), import_module("transformers")
-            xgrammar, processors = import_module("xgrammar"), import_module("xgrammar.contrib.hf")
         except ImportError as error:
             raise BadInput(f"{error.name} is not installed; run `pip install 'kibitz[hf]'`.") from None
-        self.torch, self.transformers, self.processor = torch, transformers, processors.LogitsProcessor
         transformers.utils.logging.disable_progress_bar()  # the caller shows its own
-        path = str(Path(name).expanduser()) if name.startswith(("~", ".", "/")) else name
+        source = model_source(name)
         try:
-            self.tokenizer = transformers.AutoTokenizer.from_pretrained(path, padding_side="left")
-            self.model = transformers.AutoModelForCausalLM.from_pretrained(path, dtype="auto").eval()
-        except (OSError, ValueError) as error:
+            self.tokenizer = transformers.AutoTokenizer.from_pretrained(**source)
+            with redirect_stderr(io.StringIO()):  # the bar of a GGUF file's conversion
+                model = transformers.AutoModelForCausalLM.from_pretrained(**source, dtype="auto").eval()
+        except (OSError, ValueError, ImportError) as error:
             raise BadInput(f"transformers cannot load {name!r}: {str(error).splitlines()[0]}") from None
-        self.device = "cuda" if torch.cuda.is_available() else "cpu"
-        self.model.to(self.device)
-        if self.tokenizer.pad_token_id is None:
-            self.tokenizer.pad_token = self.tokenizer.eos_token
-        size = self.model.config.get_text_config().vocab_size
-        info = xgrammar.TokenizerInfo.from_huggingface(self.tokenizer, vocab_size=size)
-        self.compiler = xgrammar.GrammarCompiler(info)
+        on_gpu = torch.cuda.is_available()
+        if "gguf_file" in source and on_gpu:  # numbers of 8 bits, which transformers reads as 32
+            model = model.to(torch.bfloat16)
+        self.writer = BatchWriter(model.to("cuda" if on_gpu else "cpu"), self.tokenizer, torch)
 
     def write(
         self,
@@ -156,64 +158,36 @@ class _Model:
         seed: int,
     ) -> list[Completion | None]:
         """One completion per question; None where time ran out."""
-        torch, transformers = self.torch, self.transformers
-        prompts = [self._prompt(messages) for messages, _ in questions]
-        inputs = self.tokenizer(prompts, return_tensors="pt", padding=True, add_special_tokens=False).to(self.device)
-        grammars = [self.compiler.compile_grammar(answer.grammar()) for _, answer in questions]
+        prompts = [self.writer.encode(self._prompt(messages)) for messages, _ in questions]
+        dice = np.random.default_rng(seed)
 
-        def out_of_time(ids: Any, scores: Any, **_: Any) -> Any:
-            return torch.full((ids.shape[0],), bool(stop()), dtype=torch.bool, device=ids.device)
+        def pick(logps: NDArray[np.float32]) -> int:
+            return drawn(logps, dice.random(), temperature, top_p) if temperature else int(logps.argmax())
 
-        torch.manual_seed(seed)
-        sampled = {"temperature": temperature, "top_p": top_p} if temperature > 0 else {}
-        settings = transformers.GenerationConfig(
-            max_new_tokens=max(answer.max_chars for _, answer in questions) + 1,  # a token has at least one character
-            pad_token_id=self.tokenizer.pad_token_id,
-            eos_token_id=self.tokenizer.eos_token_id,
-            return_dict_in_generate=True,
-            output_scores=True,
-            do_sample=bool(sampled),
-            **sampled,
-        )
-        with torch.inference_mode():
-            output = self.model.generate(
-                **inputs,
-                generation_config=settings,
-                # a processor cannot be reused
-                logits_processor=transformers.LogitsProcessorList([self.processor(grammars)]),
-                stopping_criteria=transformers.StoppingCriteriaList([out_of_time]),
-            )
-        start = inputs["input_ids"].shape[1]
-        return [self._completion(row, output, start, inputs) for row in range(len(questions))]
+        with self.writer.torch.inference_mode():
+            written = self.writer.write(prompts, [answer for _, answer in questions], pick, stop)
+        if written is None:
+            return [None] * len(questions)
+        return [_completion(one, len(prompt)) for one, prompt in zip(written, prompts, strict=True)]
 
     def _prompt(self, messages: list[dict[str, str]]) -> str:
         if self.tokenizer.chat_template:
             return str(self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True))
         return "\n\n".join(message["content"] for message in messages) + "\n"
 
-    def _completion(self, row: int, output: Any, start: int, inputs: Any) -> Completion | None:
-        ids = output.sequences[row, start:].tolist()
-        if self.tokenizer.eos_token_id not in ids:
-            return None
-        ids = ids[: ids.index(self.tokenizer.eos_token_id)]
-        tokens = [self._token(i, output.scores[step][row]) for step, i in enumerate(ids)]
-        text = self.tokenizer.decode(ids, clean_up_tokenization_spaces=False)
-        complete = "".join(token.text for token in tokens) == text  # some tokenizers drop a leading space
-        return Completion(
-            text,
-            int(inputs["attention_mask"][row].sum()),
-            len(ids) + 1,
-            tokens=tokens if complete else (),
-        )
 
-    def _token(self, written: int, scores: Any) -> Token:
-        """Scores are masked by the grammar: illegal tokens are at minus infinity."""
-        logps = self.torch.log_softmax(scores.float(), dim=-1)
-        best = self.torch.topk(logps, min(TOP_LOGPROBS, logps.shape[-1]))
-        alternatives = {
-            self.tokenizer.decode([int(i)]): float(logp)
-            for logp, i in zip(best.values, best.indices, strict=True)
-            if float(logp) > float("-inf")
-        }
-        text = self.tokenizer.decode([written])
-        return Token(text, {**alternatives, text: float(logps[written])})
+def _completion(written: Written, prompt_tokens: int) -> Completion:
+    tokens = [
+        Token(one.texts[one.chosen], dict(zip(one.texts, one.logps, strict=True)), one.start) for one in written.chosen
+    ]
+    return Completion(written.text, prompt_tokens, len(tokens), tokens=tokens)
+
+
+def model_source(name: str) -> dict[str, str]:
+    """How transformers finds a model: one in the box or another GGUF file, a folder, or a hub name."""
+    path = Path(name).expanduser()
+    if name in (weights.SMOLLM2, weights.TAUGHT):
+        path = weights.locate(name)
+    if path.suffix == ".gguf":
+        return {"pretrained_model_name_or_path": str(path.parent), "gguf_file": path.name}
+    return {"pretrained_model_name_or_path": str(path) if name.startswith(("~", ".", "/")) else name}
