@@ -46,6 +46,9 @@ class TrainOptions(Options):
         (64, 64), max_length=32, description="widths of the shared body"
     )
     autoregressive: bool = Field(False, description="each part of an act depends on the parts chosen before it")
+    critic: Literal["own", "both"] = Field(
+        "own", description="what PPO's value estimate sees while it learns: the learner's own view, or both seats'"
+    )
     fused: bool | None = Field(None, description="compute PPO's gradient in one GPU kernel; null: where it is faster")
 
     @model_validator(mode="before")

@@ -19,9 +19,21 @@ from kibitz.core import act as acts
 from kibitz.core.act import Act, Logits, Masks
 from kibitz.core.bots import NO_HINTS, Bot
 from kibitz.core.game import Game
+from kibitz.train.config import TrainOptions
 
 
-@partial(jax.tree_util.register_dataclass, data_fields=["body", "out", "links"], meta_fields=["sizes", "matters"])
+class Shape(NamedTuple):
+    """What the size of a network depends on, beside its game."""
+
+    hidden: tuple[int, ...]
+    autoregressive: bool = False
+    critic_features: int = 0  # that only the value sees, and then through a body of its own
+
+
+DATA_FIELDS = ["body", "out", "links", "critic"]
+
+
+@partial(jax.tree_util.register_dataclass, data_fields=DATA_FIELDS, meta_fields=["sizes", "matters"])
 @dataclass(frozen=True)
 class Policy:
     """Features come with games last, f32[features, ...]; so do logits and values.
@@ -29,11 +41,15 @@ class Policy:
     Independent heads stay with an act that only a change of two parts together would improve: either part alone makes
     it worse, so neither learns to change. Autoregressive heads see the values chosen before them that matter: an expert
     chooses the others in its own way, which a supervised learner does not learn.
+
+    A critic that sees both seats estimates the value from what the other seat knows, too, which leaves less chance in
+    the advantages. Only training asks it: acts depend on the seat's own features alone.
     """
 
     body: list[tuple[Array, Array]]
     out: tuple[Array, Array]  # all heads and the value in one product
     links: list[Array]  # f32[last width, sizes of all earlier heads] for each head but the first; independent: empty
+    critic: list[tuple[Array, Array]]  # of the seat's own features, then the other's; empty: the value is in `out`
     sizes: tuple[int, ...]
     matters: tuple[tuple[bool, ...], ...]  # of the game
 
@@ -53,9 +69,15 @@ class Policy:
         logits, value = self._heads(x, choose)
         return tuple(act), logits, value
 
+    def play(self, x: Array, masks: Masks, u: Array) -> tuple[Act, Array, Array]:
+        """A sampled act, its log-probability, and the value."""
+        act, logits, value = self.decide(x, masks, u)
+        return act, acts.log_prob(logits, masks, act, np.array(self.matters)), value
+
     def _heads(self, x: Array, choose: Callable[[int, Array], Array]) -> tuple[Logits, Array]:
         """Logits of the heads in their order, each with the values chosen before it, and the value."""
-        last = x
+        features = x[: (self.body[0] if self.body else self.out)[0].shape[1]]
+        seen, x, last = x, features, features
         for weight, bias in self.body:
             last = weight @ x + bias.reshape(-1, *[1] * (x.ndim - 1))
             x = jnp.tanh(last)
@@ -71,9 +93,14 @@ class Policy:
                 own = weight[end - size : end] @ x + bias[end - size : end].reshape(-1, *[1] * (x.ndim - 1))
             logits.append(own)
             values.append(choose(head, own))
-            seen = (acts.values(own) == values[head]) & acts.matter(np.array(self.matters), values[0], head)
-            chosen.append(jnp.broadcast_to(seen, own.shape).astype(jnp.float32))
-        return tuple(logits), y[-1]
+            fixed = (acts.values(own) == values[head]) & acts.matter(np.array(self.matters), values[0], head)
+            chosen.append(jnp.broadcast_to(fixed, own.shape).astype(jnp.float32))
+        return tuple(logits), self._value(seen) if len(seen) > len(features) else y[-1]
+
+    def _value(self, x: Array) -> Array:
+        for at, (weight, bias) in enumerate(self.critic):
+            x = weight @ (jnp.tanh(x) if at else x) + bias.reshape(-1, *[1] * (x.ndim - 1))
+        return x[0]
 
 
 class Flat(NamedTuple):
@@ -83,42 +110,48 @@ class Flat(NamedTuple):
     rebuild: Any  # vector -> Policy
 
 
-def new_policy(game: Game, features: int, hidden: Sequence[int], key: Array, autoregressive: bool = False) -> Policy:
+def new_policy(game: Game, features: int, shape: Shape, key: Array) -> Policy:
     matters = tuple(tuple(map(bool, row)) for row in game.matters)
-    return _new(features, tuple(hidden), game.sizes, matters, autoregressive)(key)
+    return _new(features, shape, game.sizes, matters)(key)
 
 
 @cache
 def _new(
-    features: int,
-    hidden: tuple[int, ...],
-    sizes: tuple[int, ...],
-    matters: tuple[tuple[bool, ...], ...],
-    autoregressive: bool,
+    features: int, shape: Shape, sizes: tuple[int, ...], matters: tuple[tuple[bool, ...], ...]
 ) -> Callable[[Array], Policy]:
     """As one program: otherwise JAX would compile every operation by itself in every run."""
 
     def new(key: Array) -> Policy:
+        hidden = shape.hidden
         keys = jax.random.split(key, len(hidden) + 2)
         widths = [features, *hidden]
-        body = [(_orthogonal(k, n, m, 2**0.5), jnp.zeros(n)) for k, (m, n) in zip(keys, pairwise(widths), strict=False)]
+        body = [_layer(k, n, m) for k, (m, n) in zip(keys, pairwise(widths), strict=False)]
         heads = _orthogonal(keys[-2], sum(sizes), widths[-1], 0.01)  # nearly uniform acts at the start
         value = _orthogonal(keys[-1], 1, widths[-1], 1.0)
         out = (jnp.concatenate([heads, value]), jnp.zeros(sum(sizes) + 1))
         links = [
             _orthogonal(jax.random.fold_in(key, head), widths[-1], sum(sizes[:head]), 2**0.5)
-            for head in (range(1, len(sizes)) if autoregressive else ())
+            for head in (range(1, len(sizes)) if shape.autoregressive else ())
         ]
-        return Policy(body, out, links, sizes, matters)
+        critic = []
+        if shape.critic_features:
+            widths[0] += shape.critic_features
+            *below, last = jax.random.split(jax.random.fold_in(key, len(sizes)), len(hidden) + 1)
+            critic = [_layer(k, n, m) for k, (m, n) in zip(below, pairwise(widths), strict=True)]
+            critic.append((_orthogonal(last, 1, widths[-1], 1.0), jnp.zeros(1)))
+        return Policy(body, out, links, critic, sizes, matters)
 
     return jax.jit(new)
 
 
-def weight_count(features: int, hidden: Sequence[int], sizes: Sequence[int], autoregressive: bool = False) -> int:
+def weight_count(features: int, shape: Shape, sizes: Sequence[int]) -> int:
     """The weights of a policy, without building it."""
-    widths = [features, *hidden, sum(sizes) + 1]
-    links = sum(widths[-2] * sum(sizes[:head]) for head in range(1, len(sizes))) if autoregressive else 0
-    return sum((columns + 1) * rows for columns, rows in pairwise(widths)) + links
+    hidden = shape.hidden
+    links = sum(hidden[-1] * sum(sizes[:head]) for head in range(1, len(sizes))) if shape.autoregressive else 0
+    bodies = [[features, *hidden, sum(sizes) + 1]]
+    if shape.critic_features:
+        bodies.append([features + shape.critic_features, *hidden, 1])
+    return links + sum((columns + 1) * rows for widths in bodies for columns, rows in pairwise(widths))
 
 
 def flatten(policy: Policy) -> Flat:
@@ -127,9 +160,17 @@ def flatten(policy: Policy) -> Flat:
 
 def feature_size(game: Game) -> int:
     """The size of the whole input: base features and hint features."""
+    return _base_size(game) + HintEncoder(game).hint_size
+
+
+def shape_of(config: TrainOptions, game: Game) -> Shape:
+    return Shape(config.hidden, config.autoregressive, _base_size(game) if config.critic == "both" else 0)
+
+
+def _base_size(game: Game) -> int:
     settings = game.default_options.settings()
     base = jax.eval_shape(lambda: game.learning.features(settings, game.rules.view(settings, game.example, 0)))
-    return int(base.shape[0]) + HintEncoder(game).hint_size
+    return int(base.shape[0])
 
 
 def policy_bot(
@@ -168,6 +209,10 @@ def policy_bot(
         bit_widths=(cadence.bit_length(), adviser.bit_widths if adviser else ()),
         hints_from=hints_from,
     )
+
+
+def _layer(key: Array, rows: int, columns: int) -> tuple[Array, Array]:
+    return _orthogonal(key, rows, columns, 2**0.5), jnp.zeros(rows)
 
 
 def _orthogonal(key: Array, rows: int, columns: int, scale: float) -> Array:

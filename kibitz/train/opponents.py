@@ -32,7 +32,7 @@ from kibitz.llm.presets import Preset, get_preset, why_not
 from kibitz.llm.providers import weights
 from kibitz.train.config import HintOptions, Job, ModelOptions, RewardOptions, TrainOptions
 from kibitz.train.llm_hints.player import HintedPolicy
-from kibitz.train.network import Policy, feature_size, flatten, new_policy, policy_bot, weight_count
+from kibitz.train.network import Policy, feature_size, flatten, new_policy, policy_bot, shape_of, weight_count
 from kibitz.train.rollout import Learner, StyleReward, max_learner_steps
 from kibitz.train.run import checkpoint
 
@@ -66,14 +66,14 @@ def policy_of(saved: checkpoint.Saved, game: Game, seed: int = 0) -> Policy:
     weights, features = saved.leaves["weights"], feature_size(game)
     if not 0 <= seed < weights.shape[0]:
         raise BadInput(f"{saved.path} holds learners 0 to {weights.shape[0] - 1}, not {seed}.")
-    shape = job.train.hidden, job.train.autoregressive
-    needed = weight_count(features, shape[0], game.sizes, shape[1])  # before a network of that size is built
+    shape = shape_of(job.train, game)
+    needed = weight_count(features, shape, game.sizes)  # before a network of that size is built
     if weights.shape[1] != needed:
         raise BadInput(
             f"{saved.path} has {weights.shape[1]} weights where {game.name} with these options needs "
             f"{needed}; use the options it was trained with."
         )
-    flat = flatten(new_policy(game, features, shape[0], jax.random.key(0), shape[1]))
+    flat = flatten(new_policy(game, features, shape, jax.random.key(0)))
     policy: Policy = flat.rebuild(jnp.asarray(weights[seed]))
     return policy
 

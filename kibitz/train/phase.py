@@ -31,12 +31,12 @@ from kibitz.core.xla.stored import StoredProgram
 from kibitz.evaluate.loop import match_program
 from kibitz.train import ppo, reinforce, supervised
 from kibitz.train.config import Job, TrainOptions
-from kibitz.train.gpu import fused
+from kibitz.train.gpu.plan import faster, make_plan, unsupported
 from kibitz.train.llm_hints.loop import HostHintLoop
 from kibitz.train.llm_hints.rollout import HostHintPractice, max_lines
 from kibitz.train.llm_judge.loop import HostJudgeLoop
 from kibitz.train.llm_judge.rollout import JudgedPractice
-from kibitz.train.network import Flat, feature_size, flatten, new_policy, policy_bot
+from kibitz.train.network import Flat, feature_size, flatten, new_policy, policy_bot, shape_of
 from kibitz.train.opponents import (
     MAX_SELVES,
     adviser_for,
@@ -83,15 +83,17 @@ class CompiledPhase:
 
     def policy(self, seed: int | Array) -> Any:
         key = jax.random.fold_in(jax.random.key(seed), 1)
-        return new_policy(self.game, feature_size(self.game), self.config.hidden, key, self.config.autoregressive)
+        return new_policy(self.game, feature_size(self.game), shape_of(self.config, self.game), key)
 
     def practice(self, pool: Array, index: Array | int = 0) -> Practice:
         opponent = self.opponent or self_bot(self.game, self.flat, pool, index)
+        both = self.config.critic == "both"
+        given = (self.game, opponent, self.adviser, self.cadence, self.reward, both)
         if self.max_lines is not None:
-            return HostHintPractice(self.game, opponent, None, self.cadence, self.reward, self.max_lines)
+            return HostHintPractice(*given, max_lines=self.max_lines)
         if self.judge_lines is not None:
-            return JudgedPractice(self.game, opponent, self.adviser, self.cadence, self.reward, self.judge_lines)
-        return Practice(self.game, opponent, self.adviser, self.cadence, self.reward)
+            return JudgedPractice(*given, max_lines=self.judge_lines)
+        return Practice(*given)
 
     def deal(self, learner: Learner, settings: Any) -> Learner:
         """One learner with new games."""
@@ -294,6 +296,10 @@ def build(job: Job, devices: tuple[Any, ...]) -> TrainingPhase:
         if hints.mode not in ("none", "expert"):
             raise BadInput(f"--algo supervised learns the acts of the expert; use --hint expert, not {hints.mode}.")
         hints = hints.model_copy(update={"mode": "expert"})
+    if job.algo != "ppo" and job.train.critic != "own":
+        raise BadInput(
+            f"train.critic is {job.train.critic} but algo is {job.algo}; remove train.critic, which PPO has."
+        )
     notes: list[str] = []
     adviser, advice = adviser_for(hints, game, notes, options.settings())
     opponent = opponent_for(job, game, notes)
@@ -317,7 +323,7 @@ def build(job: Job, devices: tuple[Any, ...]) -> TrainingPhase:
                 f"{name} is {getattr(config, name)}, which {len(devices)} devices cannot share equally; "
                 f"make it a multiple of {len(devices)}."
             )
-    origin = None if config.fused or len(devices) > 1 else origin_of(job, game, options)
+    origin = None if len(devices) > 1 else origin_of(job, game, options)
     compiled = CompiledPhase(
         job.algo, game, opponent, adviser, hints.cadence_k, config, devices, reward=reward, origin=origin
     )
@@ -330,11 +336,11 @@ def build(job: Job, devices: tuple[Any, ...]) -> TrainingPhase:
 
 def _use_fused(job: Job, game: Game, devices: tuple[Any, ...]) -> bool:
     """Whether to learn with the GPU kernel. Raises BadInput if the job asks for it where it cannot run."""
-    lacks = fused.unsupported(game, job.train, devices[0])
+    lacks = unsupported(game, job.train, devices[0])
     if job.train.fused is None:
         if job.algo != "ppo" or len(devices) > 1 or lacks:
             return False
-        return fused.faster(fused.make_plan(game, feature_size(game), job.train))
+        return faster(make_plan(game, feature_size(game), job.train))
     if job.train.fused and job.algo != "ppo":
         raise BadInput(f"train.fused is true but algo is {job.algo}; remove train.fused, which only PPO has.")
     if job.train.fused and lacks:

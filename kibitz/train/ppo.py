@@ -10,8 +10,10 @@ from jax import Array, lax
 
 from kibitz.core import act as acts
 from kibitz.train.config import TrainOptions
-from kibitz.train.gpu import fused
-from kibitz.train.network import Flat
+from kibitz.train.gpu import gradient as fused
+from kibitz.train.gpu.choice import FusedPolicy
+from kibitz.train.gpu.plan import make_plan
+from kibitz.train.network import Flat, feature_size
 from kibitz.train.rollout import (
     Learner,
     Practice,
@@ -24,6 +26,7 @@ from kibitz.train.rollout import (
 )
 
 MAX_SHUFFLE_BLOCKS = 65536
+UNROLL = 4  # rounds of a loop on a GPU, which copies what a loop carries from round to round
 
 
 class Batch(NamedTuple):
@@ -43,8 +46,12 @@ def update(
 ) -> tuple[Learner, dict[str, Array]]:
     """One rollout and its epochs. `axis` names the devices over which the games are split."""
     learner, roll_key = begin(learner, settings, practice, axis)
-    policy = flat.rebuild(learner.weights)
-    games, seen = roll_out(policy, practice, settings, learner.games, device_key(roll_key, axis), config.rollout)
+    policy, unroll = flat.rebuild(learner.weights), 1
+    if config.fused:
+        plan = make_plan(practice.game, feature_size(practice.game), config)
+        policy, unroll = FusedPolicy(learner.weights, plan), UNROLL
+    key = device_key(roll_key, axis)
+    games, seen = roll_out(policy, practice, settings, learner.games, key, config.rollout, unroll)
     return learn(learner._replace(games=games), seen, settings, flat, practice, config, axis)
 
 
@@ -74,7 +81,7 @@ def learn(
     tx = optimiser(config)
 
     if config.fused:  # the kernel gathers the samples itself
-        plan = fused.make_plan(practice.game, features.shape[0], config)
+        plan = make_plan(practice.game, features.shape[0], config)
         kernel_batch = fused.gatherable(batch, plan)
 
     def split(key: Array) -> Any:
@@ -87,18 +94,18 @@ def learn(
             return fused.gradient(vector, kernel_batch, part, ent, plan)
         return jax.grad(loss, has_aux=True)(vector, flat, part, practice, config, ent)  # type: ignore[no-any-return]
 
-    def minibatch(carry: tuple[Array, Any], part: Any) -> tuple[tuple[Array, Any], dict[str, Array]]:
+    def minibatch(carry: tuple[Array, Any], part: Any) -> tuple[tuple[Array, Any], Array]:
         vector, moments = carry
         gradient, metrics = slope(vector, part)
         change, moments = tx.update(mean_over_devices(gradient, axis), moments, vector)
-        return (vector + change, moments), metrics
+        return (vector + change, moments), jnp.stack([metrics[name] for name in fused.METRICS])
 
-    def epoch(carry: tuple[Array, Any], key: Array) -> tuple[tuple[Array, Any], dict[str, Array]]:
-        return lax.scan(minibatch, carry, split(key))
+    def epoch(carry: tuple[Array, Any], key: Array) -> tuple[tuple[Array, Any], Array]:
+        return lax.scan(minibatch, carry, split(key), unroll=UNROLL if config.fused else 1)
 
     keys = jax.random.split(device_key(shuffle_key, axis), config.epochs)
     (weights, moments), per_batch = lax.scan(epoch, (learner.weights, learner.moments), keys)
-    metrics = {name: jnp.mean(value) for name, value in per_batch.items()} | episode_sums(seen, axis)
+    metrics = dict(zip(fused.METRICS, jnp.mean(per_batch, axis=(0, 1)), strict=True)) | episode_sums(seen, axis)
     metrics["explained_variance"] = 1 - jnp.var(batch.target - batch.value) / (jnp.var(batch.target) + 1e-8)
     metrics["ent"] = ent
     after = learner._replace(

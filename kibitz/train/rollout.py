@@ -15,11 +15,10 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from kibitz.advice.features import Hint, HintEncoder
-from kibitz.core import act as acts
 from kibitz.core.act import Act, Masks
 from kibitz.core.bots import BATCH, Bot, where
 from kibitz.core.chance import block
-from kibitz.core.game import Game, game_over
+from kibitz.core.game import SEATS, Game, game_over
 from kibitz.core.solo import Against, OpponentReply, Solo, against
 from kibitz.train.config import TrainOptions
 
@@ -31,9 +30,9 @@ class Games(NamedTuple):
     """A batch of games between two steps; every leaf has games first, as `vmap` leaves them."""
 
     solo: Any  # packed
-    hint: Hint
+    hint: Any  # Hint; without an adviser (), because each array that a loop carries costs a kernel
     adviser_memory: Any
-    since: Array  # i32[n], steps since the last hint
+    since: Any  # i32[n], steps since the last hint; () without an adviser
     returned: Array  # f32[n], the episode's rewards so far
     steps: Array  # i32[n], the learner's steps in this episode
     notes: Any = ()  # on the episodes, for the reward of a style
@@ -94,6 +93,7 @@ class Practice:
     adviser: Bot | None = None
     cadence: int = 1  # a hint on reset and after every `cadence` steps
     reward: StyleReward | None = None  # None: the game's own
+    both_seats: bool = False  # features of the other seat follow the learner's own, for the critic
 
     @cached_property
     def play(self) -> Against:
@@ -102,6 +102,10 @@ class Practice:
     @cached_property
     def adapter(self) -> HintEncoder:
         return HintEncoder(self.game)
+
+    @property
+    def advised(self) -> bool:
+        return self.adviser is not None
 
     @property
     def begin_uniforms(self) -> int:
@@ -119,7 +123,8 @@ class Practice:
         """New games; `u` is f32[begin_uniforms, games]."""
 
         def one(u: Array) -> Games:
-            return self._enter(settings, self._deal(settings, u), None, jnp.int32(0), u[self.play.new_uniforms :])
+            since = jnp.int32(0) if self.advised else ()
+            return self._enter(settings, self._deal(settings, u), None, since, u[self.play.new_uniforms :])
 
         return jax.vmap(one, in_axes=-1, axis_name=BATCH)(u)
 
@@ -127,15 +132,18 @@ class Practice:
         solo: Solo = jax.vmap(self.play.layout.unpack)(games.solo)
         return solo
 
-    def observe(self, settings: Any, solo: Solo, hint: Hint) -> tuple[Array, Masks]:
-        """f32[features, games] and masks with games last."""
+    def observe(self, settings: Any, solo: Solo, hint: Any) -> tuple[Array, Masks]:
+        """f32[features, games] and masks with games last; `hint` is that of `Games`."""
 
-        def one(state: Any) -> tuple[Array, Masks]:
-            view, masks = self.game.rules.view(settings, state, 0), self.game.rules.legal(settings, state, 0)
-            return self.game.learning.features(settings, view), masks
+        def one(state: Any) -> tuple[list[Array], Masks]:
+            views = [self.game.rules.view(settings, state, seat) for seat in (SEATS if self.both_seats else (0,))]
+            return [self.game.learning.features(settings, view) for view in views], self.game.rules.legal(
+                settings, state, 0
+            )
 
-        base, masks = jax.vmap(one, out_axes=-1)(solo.state)
-        return self.adapter(base, hint, masks), masks
+        (base, *other), masks = jax.vmap(one, out_axes=-1)(solo.state)
+        own = self.adapter(base, hint or self.adapter.no_hint(base[0]), masks)
+        return jnp.concatenate([own, *other]), masks
 
     def step(self, settings: Any, games: Games, solo: Solo, act: Act, u: Array) -> tuple[Games, Stepped]:
         """`solo` is `unpack(games)`, `u` f32[step_uniforms, games]; a game that is over begins again at once."""
@@ -153,7 +161,8 @@ class Practice:
         paid = self._reward(settings, rewards[0], notes, after.state, over)
         returned, steps = games.returned + paid, games.steps + 1
         placed = where(over, fresh, Placed(after, reply, returned, steps, notes))
-        past, since = Past(over, act, games.adviser_memory), jnp.where(over, 0, games.since + 1)
+        past = Past(over, act, games.adviser_memory)
+        since = jnp.where(over, 0, games.since + 1) if self.advised else ()
         rest = u[play.step_uniforms + play.new_uniforms :]
         stepped = self._stepped(Stepped(paid, over, returned, steps), notes, after)
         return self._enter(settings, placed, past, since, rest), stepped
@@ -188,17 +197,17 @@ class Practice:
         """What a rollout records of a step: its notes and the position it led to are for those who need more."""
         return stepped
 
-    def _enter(self, settings: Any, placed: Placed, past: Past | None, since: Array, u: Array) -> Games:
+    def _enter(self, settings: Any, placed: Placed, past: Past | None, since: Any, u: Array) -> Games:
         """Puts a position into the batch, with a hint if one is due."""
         hint, memory = self._advise(settings, placed, past, since, u)
         return Games(
             self.play.layout.pack(placed.solo), hint, memory, since, placed.returned, placed.steps, placed.notes
         )
 
-    def _advise(self, settings: Any, placed: Placed, past: Past | None, since: Array, u: Array) -> tuple[Hint, Any]:
+    def _advise(self, settings: Any, placed: Placed, past: Past | None, since: Any, u: Array) -> tuple[Any, Any]:
         """The hint for a position and the adviser's memory."""
         if self.adviser is None:
-            return self.adapter.no_hint(jnp.int32(0)), ()
+            return (), ()
         adviser, n, state = self.adviser, self.adviser.uniforms, placed.solo.state
         memory = adviser.start(settings, 0, u[:n])
         if past is not None:
@@ -209,14 +218,14 @@ class Practice:
 
 
 def roll_out(
-    policy: Any, practice: Practice, settings: Any, games: Games, key: Array, steps: int
+    policy: Any, practice: Practice, settings: Any, games: Games, key: Array, steps: int, unroll: int = 1
 ) -> tuple[Games, dict[str, Array]]:
     """Plays `steps` steps of every game; what was seen and done has time first."""
 
     def one(games: Games, key: Array) -> tuple[Games, dict[str, Array]]:
         return play_step(policy, practice, settings, games, key)
 
-    return lax.scan(one, games, jax.random.split(key, steps))
+    return lax.scan(one, games, jax.random.split(key, steps), unroll=unroll)
 
 
 def play_step(
@@ -227,13 +236,13 @@ def play_step(
     u = block(key, (heads + practice.step_uniforms, games.steps.shape[0]))
     solo = practice.unpack(games)
     features, masks = practice.observe(settings, solo, games.hint)
-    act, logits, value = policy.decide(features, masks, u[:heads])
+    act, log_prob, value = policy.play(features, masks, u[:heads])
     after, stepped = practice.step(settings, games, solo, act, u[heads:])
     return after, {
         "features": features.T,
         "masks": pack_masks(masks),
         "act": jnp.stack(act),
-        "log_prob": acts.log_prob(logits, masks, act, practice.game.matters),
+        "log_prob": log_prob,
         "value": value,
         **stepped._asdict(),
     }

@@ -112,7 +112,7 @@ def test_a_program_that_no_file_can_hold_runs_all_the_same(cache: Path, monkeypa
     def refuse(*arguments: Any) -> Any:
         raise ValueError("Cannot serialize code with custom calls")
 
-    monkeypatch.setattr(stored.export, "export", lambda function: refuse)
+    monkeypatch.setattr(stored.export, "export", lambda function, **checks: refuse)
     program = StoredProgram(double, "key")
     np.testing.assert_array_equal(program(TREE, 2)[0]["x"], [0, 2, 4])
     assert not cache.exists()

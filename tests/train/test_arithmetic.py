@@ -15,7 +15,7 @@ from kibitz.core.act import entropy
 from kibitz.core.xla.jit import jit_batch
 from kibitz.games import get_game
 from kibitz.train import ppo, reinforce
-from kibitz.train.network import Flat, flatten, new_policy
+from kibitz.train.network import Flat, Shape, flatten, new_policy
 from kibitz.train.phase import build
 from kibitz.train.rollout import Practice, pack_masks, roll_out, unpack_masks
 from tests.train import toy
@@ -92,7 +92,7 @@ PRACTICE = Practice(GAME, GAME.bot("heuristic"))
 
 @cache
 def flat() -> Flat:
-    return flatten(new_policy(GAME, FEATURES, (8,), jax.random.key(2)))
+    return flatten(new_policy(GAME, FEATURES, Shape((8,)), jax.random.key(2)))
 
 
 class Data(NamedTuple):

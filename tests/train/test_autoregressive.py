@@ -17,9 +17,7 @@ from jax import lax
 from kibitz.core import act as acts
 from kibitz.core.errors import BadInput
 from kibitz.evaluate.match import play_bots
-from kibitz.train.config import TrainOptions
-from kibitz.train.gpu import fused
-from kibitz.train.network import Policy, flatten, new_policy, weight_count
+from kibitz.train.network import Policy, Shape, flatten, new_policy, weight_count
 from kibitz.train.opponents import bot_of_run
 from tests.train import toy
 from tests.train.conftest import merged, tiny_job
@@ -37,7 +35,7 @@ def policy_of(
     features: int, hidden: tuple[int, ...], sizes: tuple[int, ...], autoregressive: bool = True, matters: Any = None
 ) -> Policy:
     game: Any = SimpleNamespace(sizes=sizes, matters=np.ones((sizes[0], len(sizes))) if matters is None else matters)
-    return new_policy(game, features, hidden, jax.random.key(0), autoregressive)
+    return new_policy(game, features, Shape(hidden, autoregressive), jax.random.key(0))
 
 
 def far_from_uniform() -> Policy:
@@ -120,7 +118,7 @@ def test_a_game_with_one_head_has_the_same_network_either_way() -> None:
 
 def test_the_counted_weights_are_those_of_the_network() -> None:
     vector = flatten(policy_of(7, (5, 3), SIZES)).vector
-    assert vector.shape == (weight_count(7, (5, 3), SIZES, autoregressive=True),)
+    assert vector.shape == (weight_count(7, Shape((5, 3), True), SIZES),)
 
 
 SLOW = pytest.mark.conformance  # programs of their own
@@ -133,13 +131,6 @@ def test_every_algorithm_solves_the_two_arms_and_its_policy_plays_as_well(train:
     bot = bot_of_run(str(folder))
     played = play_bots(TOY, toy.ToyOptions().settings(), (bot, TOY.bot("heuristic")), 64, 0, lambda count: None)
     assert played.returns[:, 0].mean() / played.scores["ceiling"][:, 0].mean() > 0.95
-
-
-def test_the_gpu_kernel_declines_autoregressive_heads_but_not_a_single_head() -> None:
-    device = SimpleNamespace(platform="gpu", compute_capability="9.0", device_kind="H200")
-    config = TrainOptions(autoregressive=True)
-    assert fused.unsupported(TOY, config, device) == "autoregressive heads"
-    assert fused.unsupported(TOY, TrainOptions(), device) is None
 
 
 def test_autoregressive_heads_need_a_hidden_layer() -> None:

@@ -1,4 +1,4 @@
-"""The GPU kernel of PPO's gradient against the plain path; a CPU interprets it operation by operation."""
+"""The GPU kernels of PPO against the plain path; a CPU interprets them operation by operation."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ import numpy as np
 import pytest
 from jax import Array
 
-from kibitz.core import act as acts
 from kibitz.core.errors import BadInput
 from kibitz.games import get_game
 from kibitz.train import ppo
 from kibitz.train.config import Job, TrainOptions
-from kibitz.train.gpu import fused
-from kibitz.train.network import Flat, feature_size, flatten, new_policy
+from kibitz.train.gpu import gradient as fused
+from kibitz.train.gpu.choice import FusedPolicy
+from kibitz.train.gpu.plan import faster, make_plan
+from kibitz.train.network import Flat, Shape, feature_size, flatten, new_policy
 from kibitz.train.phase import build
-from kibitz.train.rollout import pack_masks
+from kibitz.train.rollout import pack_masks, unpack_masks
 from tests.train import toy
 
 SAMPLES, MINIBATCH = 96, 40  # 40 samples: one full block of 32, and one that is mostly padding
@@ -43,23 +44,24 @@ GPU = Device("gpu", "9.0", "NVIDIA H200")
 class Case:
     """A game, a network that has moved away from the one that chose the acts, and a batch of random positions."""
 
-    def __init__(self, game: str, hidden: tuple[int, ...], feature_scale: float = 1.0, **plan: Any) -> None:
-        self.game, self.config = get_game(game), _config(hidden)
+    def __init__(
+        self, game: str, hidden: tuple[int, ...], linked: bool = False, feature_scale: float = 1.0, **plan: Any
+    ) -> None:
+        self.game, self.config = get_game(game), _config(hidden, linked)
         rng = np.random.default_rng(5)
         size = feature_size(self.game)
-        self.flat: Flat = flatten(new_policy(self.game, size, hidden, jax.random.key(0)))
+        self.flat: Flat = flatten(new_policy(self.game, size, Shape(hidden, linked), jax.random.key(0)))
         self.moved = self.flat.vector + 0.1 * jax.random.normal(jax.random.key(1), self.flat.vector.shape)
         features = jnp.asarray(feature_scale * rng.normal(size=(SAMPLES, size)), jnp.float32)
         masks = tuple(jnp.asarray(_never_empty(rng, n)) for n in self.game.sizes)
-        logits, value = self.flat.rebuild(self.flat.vector)(features.T)
-        act = acts.sample(logits, masks, jnp.asarray(rng.random((len(masks), SAMPLES)), jnp.float32))
+        u = jnp.asarray(rng.random((len(masks), SAMPLES)), jnp.float32)
+        act, log_prob, value = self.flat.rebuild(self.flat.vector).play(features.T, masks, u)
         advantage = jnp.asarray(rng.normal(size=SAMPLES), jnp.float32)
-        log_prob = acts.log_prob(logits, masks, act, self.game.matters)
         self.batch = ppo.Batch(
             features, pack_masks(masks), jnp.stack(act), log_prob, value, advantage, advantage + value
         )
         self.rows = jnp.asarray(rng.permutation(SAMPLES)[:MINIBATCH], jnp.int32)
-        self.plan = replace(fused.make_plan(self.game, size, self.config), **{"block": 32, "programs": 2, **plan})
+        self.plan = replace(make_plan(self.game, size, self.config), **{"block": 32, "programs": 2, **plan})
 
     def plain(self) -> tuple[Array, dict[str, Array]]:
         part = jax.tree.map(lambda x: x[..., self.rows], self.batch._replace(features=self.batch.features.T))
@@ -77,8 +79,8 @@ class Case:
         return found
 
 
-def _config(hidden: tuple[int, ...]) -> TrainOptions:
-    return TrainOptions(hidden=hidden, minibatch=MINIBATCH, num_envs=SAMPLES + 24, rollout=1)
+def _config(hidden: tuple[int, ...], linked: bool) -> TrainOptions:
+    return TrainOptions(hidden=hidden, autoregressive=linked, minibatch=MINIBATCH, num_envs=SAMPLES + 24, rollout=1)
 
 
 def _never_empty(rng: np.random.Generator, size: int) -> Any:
@@ -87,28 +89,49 @@ def _never_empty(rng: np.random.Generator, size: int) -> Any:
     return mask
 
 
-ALL = [
-    ("deal_or_no_deal", (64, 64)),
-    ("deal_or_no_deal", (96, 40, 64)),
-    ("deal_or_no_deal", (256, 256)),
-    ("cricket", (32,)),
+ALL = [  # game, hidden layers, whether heads are autoregressive
+    ("deal_or_no_deal", (64, 64), False),
+    ("deal_or_no_deal", (64, 64), True),
+    ("deal_or_no_deal", (96, 40, 64), True),
+    ("deal_or_no_deal", (128, 128), False),
+    ("deal_or_no_deal", (256, 256), True),
+    ("cricket", (32,), False),
 ]
 
 
 @pytest.mark.conformance
-@pytest.mark.parametrize(("game", "hidden"), ALL)
-def test_the_kernel_computes_the_gradient_of_the_plain_loss(game: str, hidden: tuple[int, ...]) -> None:
-    case = Case(game, hidden)
+@pytest.mark.parametrize(("game", "hidden", "linked"), ALL)
+def test_the_kernel_computes_the_gradient_of_the_plain_loss(game: str, hidden: tuple[int, ...], linked: bool) -> None:
+    case = Case(game, hidden, linked)
     expected, metrics = case.plain()
     found, found_metrics = case.fused()
-    assert 0.05 < metrics["clip_share"] < 0.95  # both sides of the clip take part
+    assert metrics["clip_share"] > 0.05  # both sides of the clip take part
+    assert metrics["clip_share"] < 0.95
     assert jnp.linalg.norm(found - expected) < 1e-3 * jnp.linalg.norm(expected)
     for name, value in metrics.items():
         np.testing.assert_allclose(found_metrics[name], value, rtol=2e-3, atol=2e-4, err_msg=name)
 
 
+@pytest.mark.conformance
+@pytest.mark.parametrize(("game", "hidden", "linked"), ALL)
+def test_the_kernel_chooses_like_the_plain_path(game: str, hidden: tuple[int, ...], linked: bool) -> None:
+    case = Case(game, hidden, linked, games=32)
+    u = jnp.asarray(np.random.default_rng(6).random((len(case.game.heads), SAMPLES)), jnp.float32)
+    masks = unpack_masks(case.batch.masks, case.game.sizes)
+    features = case.batch.features.T
+    act, log_prob, value = case.flat.rebuild(case.moved).play(features, masks, u)
+    kernel = jax.jit(FusedPolicy(case.moved, case.plan).play, compiler_options=COMPILE_QUICKLY)
+    found, found_log_prob, found_value = kernel(features, masks, u)
+    same = np.all([a == b for a, b in zip(act, found, strict=True)], axis=0)
+    assert same.mean() > 0.97  # a choice at the border of two values may fall on the other side
+    np.testing.assert_allclose(found_log_prob[same], log_prob[same], atol=5e-3)
+    np.testing.assert_allclose(found_value, value, atol=5e-3)
+    for choice, mask in zip(found, masks, strict=True):
+        assert mask[choice, np.arange(SAMPLES)].all()
+
+
 def test_the_network_is_too_large_for_registers_in_one_of_the_cases() -> None:
-    plans = [fused.make_plan(get_game(game), 32, _config(hidden)) for game, hidden in ALL]
+    plans = [make_plan(get_game(game), 32, _config(hidden, linked)) for game, hidden, linked in ALL]
     assert {plan.in_registers for plan in plans} == {True, False}
 
 
@@ -134,14 +157,21 @@ def test_training_with_the_kernel_follows_the_plain_path() -> None:
 
 
 @pytest.mark.conformance
-def test_the_kernel_translates_to_triton_on_a_machine_without_a_gpu() -> None:
-    case = Case("deal_or_no_deal", (64, 64), block=64)
+@pytest.mark.parametrize("linked", [False, True])
+def test_the_kernels_translate_to_triton_on_a_machine_without_a_gpu(linked: bool) -> None:
+    case = Case("deal_or_no_deal", (64, 64), linked=linked, block=64)
 
     def run(vector: Array, samples: fused.Samples, part: fused.Part) -> Any:
         return fused.gradient(vector, samples, part, ENT, case.plan, interpret=False)
 
+    def choose(vector: Array, features: Array, masks: Any, u: Array) -> Any:
+        return FusedPolicy(vector, case.plan, interpret=False).play(features, masks, u)
+
     part = fused.Part(case.rows, jnp.float32(0), jnp.float32(1))
     traced = jax.jit(run).trace(case.moved, fused.gatherable(case.batch, case.plan), part)
+    assert "triton" in traced.lower(lowering_platforms=("cuda",)).as_text()
+    masks = unpack_masks(case.batch.masks, case.game.sizes)
+    traced = jax.jit(choose).trace(case.moved, case.batch.features.T, masks, jnp.zeros((len(masks), SAMPLES)))
     assert "triton" in traced.lower(lowering_platforms=("cuda",)).as_text()
 
 
@@ -152,15 +182,16 @@ def _job(**train: Any) -> Job:
 def test_a_job_learns_with_the_kernel_where_it_is_faster_or_asked_for() -> None:
     assert build(_job(), (GPU,)).config.fused is True
     assert build(_job(fused=False), (GPU,)).config.fused is False
-    assert build(_job(hidden=(128, 128)), (GPU,)).config.fused is False
-    assert build(_job(hidden=(128, 128), fused=True), (GPU,)).config.fused is True
+    assert build(_job(hidden=(128, 128)), (GPU,)).config.fused is True
+    assert build(_job(hidden=(256, 256)), (GPU,)).config.fused is False
+    assert build(_job(hidden=(256, 256), fused=True), (GPU,)).config.fused is True
 
 
 def test_a_game_with_very_many_features_does_not_get_the_kernel_unasked() -> None:
     """Its gradient would leave the registers, which no GPU has measured."""
     game = get_game("deal_or_no_deal")
-    few, many = (fused.make_plan(game, features, TrainOptions()) for features in (500, 1000))
-    assert fused.faster(few) and not fused.faster(many)
+    few, many = (make_plan(game, features, TrainOptions()) for features in (500, 1000))
+    assert faster(few) and not faster(many)
 
 
 @pytest.mark.parametrize("device", [Device("cpu", "", "cpu"), Device("gpu", "7.5", "Tesla T4")])

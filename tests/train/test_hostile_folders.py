@@ -76,8 +76,9 @@ def test_a_header_that_asks_for_a_huge_network_is_refused_before_it_is_built(
 
 
 def test_the_counted_weights_are_those_of_the_network() -> None:
-    policy = network.new_policy(TOY, 7, (5, 3), network.jax.random.key(0))
-    assert network.flatten(policy).vector.shape == (network.weight_count(7, (5, 3), TOY.sizes),)
+    shape = network.Shape((5, 3))
+    policy = network.new_policy(TOY, 7, shape, network.jax.random.key(0))
+    assert network.flatten(policy).vector.shape == (network.weight_count(7, shape, TOY.sizes),)
 
 
 def changed_bit(folder: Path) -> None:

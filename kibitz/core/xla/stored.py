@@ -31,6 +31,8 @@ from kibitz.core.xla.jit import batch_compiler_options, jit_batch
 MAX_FILES = 200  # about 100 KB each; the least recently used go first
 LIBRARIES = ("jax", "jaxlib", "numpy", "optax")
 DIGEST_BYTES = 32
+# JAX promises no compatibility between versions for kernels of Pallas; the key names the version
+KERNELS = [export.DisabledSafetyCheck.custom_call("__gpu$xla.gpu.triton")]
 log = logging.getLogger("kibitz.core")
 _kept = False
 
@@ -130,7 +132,7 @@ class StoredProgram:
             return jax.tree.leaves(made)
 
         try:
-            exported = export.export(jax.jit(function))(*_flat(arguments))
+            exported = export.export(jax.jit(function), disabled_checks=KERNELS)(*_flat(arguments))
         except ValueError as error:  # it calls a kernel that no file can hold
             log.info("not storing a program: %s", str(error).partition("\n")[0])
             result = jax.eval_shape(self._plain, *arguments)

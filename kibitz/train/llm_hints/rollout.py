@@ -48,6 +48,10 @@ class HostHintPractice(Practice):
 
     max_lines: int = 1
 
+    @property
+    def advised(self) -> bool:
+        return True
+
     def hint_context(self, settings: Any, games: Games) -> RolloutContext:
         def one(games: Games) -> RolloutContext:
             state = self.play.layout.unpack(games.solo).state
