@@ -89,7 +89,7 @@ def _rollout_steps(job: Job) -> Callable[[], int]:
 
     @partial(jax.jit, donate_argnums=2)
     def play(settings: Any, weights: Any, games: Any, key: Any) -> tuple[Any, Any]:
-        policy = compiled.flat.rebuild(weights)
+        policy = compiled.actor(weights)
         games, seen = roll_out(policy, practice, settings, games, key, job.train.rollout)
         return games, lax.optimization_barrier(seen)  # a learner reads all of it
 

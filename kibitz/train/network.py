@@ -69,8 +69,12 @@ class Policy:
         logits, value = self._heads(x, choose)
         return tuple(act), logits, value
 
+    def rows(self, x: Array) -> Array:
+        """What a learner records of the features, a sample in a row."""
+        return x.T
+
     def play(self, x: Array, masks: Masks, u: Array) -> tuple[Act, Array, Array]:
-        """A sampled act, its log-probability, and the value."""
+        """A sampled act, its log-probability, and the value; a head takes its own row of `u`."""
         act, logits, value = self.decide(x, masks, u)
         return act, acts.log_prob(logits, masks, act, np.array(self.matters)), value
 

@@ -31,6 +31,7 @@ from kibitz.core.xla.stored import StoredProgram
 from kibitz.evaluate.loop import match_program
 from kibitz.train import ppo, reinforce, supervised
 from kibitz.train.config import Job, TrainOptions
+from kibitz.train.gpu.choice import actor
 from kibitz.train.gpu.plan import faster, make_plan, unsupported
 from kibitz.train.llm_hints.loop import HostHintLoop
 from kibitz.train.llm_hints.rollout import HostHintPractice, max_lines
@@ -84,6 +85,9 @@ class CompiledPhase:
     def policy(self, seed: int | Array) -> Any:
         key = jax.random.fold_in(jax.random.key(seed), 1)
         return new_policy(self.game, feature_size(self.game), shape_of(self.config, self.game), key)
+
+    def actor(self, weights: Array) -> Any:
+        return actor(weights, self.flat, self.game, self.config)
 
     def practice(self, pool: Array, index: Array | int = 0) -> Practice:
         opponent = self.opponent or self_bot(self.game, self.flat, pool, index)

@@ -11,9 +11,9 @@ from jax import Array, lax
 from kibitz.core import act as acts
 from kibitz.train.config import TrainOptions
 from kibitz.train.gpu import gradient as fused
-from kibitz.train.gpu.choice import FusedPolicy
+from kibitz.train.gpu.choice import actor
 from kibitz.train.gpu.plan import make_plan
-from kibitz.train.network import Flat, feature_size
+from kibitz.train.network import Flat
 from kibitz.train.rollout import (
     Learner,
     Practice,
@@ -27,6 +27,7 @@ from kibitz.train.rollout import (
 
 MAX_SHUFFLE_BLOCKS = 65536
 UNROLL = 4  # rounds of a loop on a GPU, which copies what a loop carries from round to round
+MAX_UNROLL = 32  # of a loop whose rounds become one kernel
 
 
 class Batch(NamedTuple):
@@ -46,11 +47,8 @@ def update(
 ) -> tuple[Learner, dict[str, Array]]:
     """One rollout and its epochs. `axis` names the devices over which the games are split."""
     learner, roll_key = begin(learner, settings, practice, axis)
-    policy, unroll = flat.rebuild(learner.weights), 1
-    if config.fused:
-        plan = make_plan(practice.game, feature_size(practice.game), config)
-        policy, unroll = FusedPolicy(learner.weights, plan), UNROLL
-    key = device_key(roll_key, axis)
+    policy, key = actor(learner.weights, flat, practice.game, config), device_key(roll_key, axis)
+    unroll = UNROLL if config.fused else 1
     games, seen = roll_out(policy, practice, settings, learner.games, key, config.rollout, unroll)
     return learn(learner._replace(games=games), seen, settings, flat, practice, config, axis)
 
@@ -75,7 +73,8 @@ def learn(
     features, _ = practice.observe(settings, practice.unpack(learner.games), learner.games.hint)
     _, last_value = policy(features)
     reward = seen["reward"] / config.unit
-    advantage = advantages(reward, seen["value"], seen["over"], last_value, config.gamma, config.gae_lambda)
+    unroll = MAX_UNROLL if config.fused else 1
+    advantage = advantages(reward, seen["value"], seen["over"], last_value, config.gamma, config.gae_lambda, unroll)
     batch = _flattened(seen, advantage)
     ent = config.entropy_at(learner.updates)
     tx = optimiser(config)
@@ -86,26 +85,28 @@ def learn(
 
     def split(key: Array) -> Any:
         if config.fused:
-            return fused.parts(batch, *shuffle(key, batch.log_prob.shape[0], config.minibatches), config.minibatches)
+            order, block = shuffle(key, batch.log_prob.shape[0], config.minibatches)
+            return fused.parts(batch, order, block, config.minibatches, ent)
         return shuffled(batch, key, config.minibatches)
 
-    def slope(vector: Array, part: Any) -> tuple[Array, dict[str, Array]]:
+    def slope(vector: Array, part: Any) -> tuple[Array, Any]:
         if config.fused:
-            return fused.gradient(vector, kernel_batch, part, ent, plan)
+            return fused.gradient(vector, kernel_batch, part, plan)
         return jax.grad(loss, has_aux=True)(vector, flat, part, practice, config, ent)  # type: ignore[no-any-return]
 
-    def minibatch(carry: tuple[Array, Any], part: Any) -> tuple[tuple[Array, Any], Array]:
+    def minibatch(carry: tuple[Array, Any], part: Any) -> tuple[tuple[Array, Any], Any]:
         vector, moments = carry
         gradient, metrics = slope(vector, part)
         change, moments = tx.update(mean_over_devices(gradient, axis), moments, vector)
-        return (vector + change, moments), jnp.stack([metrics[name] for name in fused.METRICS])
+        return (vector + change, moments), metrics
 
-    def epoch(carry: tuple[Array, Any], key: Array) -> tuple[tuple[Array, Any], Array]:
+    def epoch(carry: tuple[Array, Any], key: Array) -> tuple[tuple[Array, Any], Any]:
         return lax.scan(minibatch, carry, split(key), unroll=UNROLL if config.fused else 1)
 
     keys = jax.random.split(device_key(shuffle_key, axis), config.epochs)
     (weights, moments), per_batch = lax.scan(epoch, (learner.weights, learner.moments), keys)
-    metrics = dict(zip(fused.METRICS, jnp.mean(per_batch, axis=(0, 1)), strict=True)) | episode_sums(seen, axis)
+    means = jax.tree.map(lambda x: jnp.mean(x, axis=(0, 1)), per_batch)
+    metrics = (fused.named(means, plan) if config.fused else means) | episode_sums(seen, axis)
     metrics["explained_variance"] = 1 - jnp.var(batch.target - batch.value) / (jnp.var(batch.target) + 1e-8)
     metrics["ent"] = ent
     after = learner._replace(
@@ -120,7 +121,9 @@ def _keys(learner: Learner) -> tuple[Array, Array, Array]:
     return next_key, roll_key, shuffle_key
 
 
-def advantages(reward: Array, value: Array, over: Array, last_value: Array, gamma: float, gae_lambda: float) -> Array:
+def advantages(
+    reward: Array, value: Array, over: Array, last_value: Array, gamma: float, gae_lambda: float, unroll: int = 1
+) -> Array:
     """Generalised advantage estimation over f32[time, games].
 
     Nothing flows across the end of an episode. The end of the rollout is not the end of an episode:
@@ -136,7 +139,7 @@ def advantages(reward: Array, value: Array, over: Array, last_value: Array, gamm
         return (later, value), later
 
     start = (jnp.zeros_like(last_value), last_value)
-    return lax.scan(back, start, (reward, value, over.astype(jnp.float32)), reverse=True)[1]
+    return lax.scan(back, start, (reward, value, over.astype(jnp.float32)), reverse=True, unroll=unroll)[1]
 
 
 def loss(

@@ -236,10 +236,10 @@ def play_step(
     u = block(key, (heads + practice.step_uniforms, games.steps.shape[0]))
     solo = practice.unpack(games)
     features, masks = practice.observe(settings, solo, games.hint)
-    act, log_prob, value = policy.play(features, masks, u[:heads])
+    act, log_prob, value = policy.play(features, masks, u)
     after, stepped = practice.step(settings, games, solo, act, u[heads:])
     return after, {
-        "features": features.T,
+        "features": policy.rows(features),
         "masks": pack_masks(masks),
         "act": jnp.stack(act),
         "log_prob": log_prob,

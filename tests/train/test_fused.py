@@ -72,11 +72,14 @@ class Case:
         return found
 
     def fused(self) -> tuple[Array, dict[str, Array]]:
-        part = jax.tree.map(lambda x: x[0], fused.parts(self.batch, self.rows, 1, 1))
-        samples = fused.gatherable(self.batch, self.plan)
-        kernel = jax.jit(partial(fused.gradient, ent=ENT, plan=self.plan), compiler_options=COMPILE_QUICKLY)
-        found: tuple[Array, dict[str, Array]] = kernel(self.moved, samples, part)
-        return found
+        part = jax.tree.map(lambda x: x[0], fused.parts(self.batch, self.rows, 1, 1, ENT))
+        kernel = jax.jit(partial(fused.gradient, plan=self.plan), compiler_options=COMPILE_QUICKLY)
+        gradient, sums = kernel(self.moved, self.samples(), part)
+        return gradient, fused.named(sums, self.plan)
+
+    def samples(self) -> fused.Samples:
+        rows = FusedPolicy(self.moved, self.plan).rows(self.batch.features.T)
+        return fused.gatherable(self.batch._replace(features=rows), self.plan)
 
 
 def _config(hidden: tuple[int, ...], linked: bool) -> TrainOptions:
@@ -162,13 +165,13 @@ def test_the_kernels_translate_to_triton_on_a_machine_without_a_gpu(linked: bool
     case = Case("deal_or_no_deal", (64, 64), linked=linked, block=64)
 
     def run(vector: Array, samples: fused.Samples, part: fused.Part) -> Any:
-        return fused.gradient(vector, samples, part, ENT, case.plan, interpret=False)
+        return fused.gradient(vector, samples, part, case.plan, interpret=False)
 
     def choose(vector: Array, features: Array, masks: Any, u: Array) -> Any:
         return FusedPolicy(vector, case.plan, interpret=False).play(features, masks, u)
 
-    part = fused.Part(case.rows, jnp.float32(0), jnp.float32(1))
-    traced = jax.jit(run).trace(case.moved, fused.gatherable(case.batch, case.plan), part)
+    part = fused.Part(case.rows, jnp.ones(3))
+    traced = jax.jit(run).trace(case.moved, case.samples(), part)
     assert "triton" in traced.lower(lowering_platforms=("cuda",)).as_text()
     masks = unpack_masks(case.batch.masks, case.game.sizes)
     traced = jax.jit(choose).trace(case.moved, case.batch.features.T, masks, jnp.zeros((len(masks), SAMPLES)))

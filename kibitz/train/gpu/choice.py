@@ -13,6 +13,8 @@ import jax.numpy as jnp
 from jax import Array
 
 from kibitz.core.act import Act, Masks
+from kibitz.core.game import Game
+from kibitz.train.config import TrainOptions
 from kibitz.train.gpu.network import (
     LIKELY,
     UP_TO,
@@ -26,8 +28,17 @@ from kibitz.train.gpu.network import (
     head_matrices,
     interpreted,
 )
-from kibitz.train.gpu.plan import KernelPlan
+from kibitz.train.gpu.plan import KernelPlan, make_plan
+from kibitz.train.network import Flat, Policy, feature_size
 from kibitz.train.rollout import pack_masks
+
+
+def actor(vector: Array, flat: Flat, game: Game, config: TrainOptions) -> Policy | FusedPolicy:
+    """What chooses the acts of a rollout: the network, or the kernel if the learner has one."""
+    if config.fused:
+        return FusedPolicy(vector, make_plan(game, feature_size(game), config))
+    policy: Policy = flat.rebuild(vector)
+    return policy
 
 
 class FusedPolicy(NamedTuple):
@@ -37,6 +48,10 @@ class FusedPolicy(NamedTuple):
     plan: KernelPlan
     interpret: bool | None = None
 
+    def rows(self, features: Array) -> Array:
+        """f16[games, features padded to whole tiles]: a sample in a row, as both kernels read it."""
+        return half(jnp.pad(features, ((0, self.plan.columns(0) - features.shape[0]), (0, 0))).T)
+
     def play(self, features: Array, masks: Masks, u: Array) -> tuple[Act, Array, Array]:
         from jax.experimental import pallas as pl
         from jax.experimental.pallas import triton
@@ -45,8 +60,8 @@ class FusedPolicy(NamedTuple):
         programs = pl.cdiv(games, plan.games)
         count = programs * plan.games
 
-        def padded(x: Array, rows: int) -> Array:
-            return jnp.pad(x, ((0, rows - x.shape[0]), (0, count - games)))
+        def padded(x: Array) -> Array:
+            return jnp.pad(x, ((0, 0), (0, count - games)))
 
         act, log_prob, value = pl.pallas_call(
             partial(_kernel, plan=plan, interpret=interpret),
@@ -60,8 +75,7 @@ class FusedPolicy(NamedTuple):
             interpret=interpret,
             name="ppo_choice",
         )(
-            self.vector, half(padded(features, plan.columns(0)).T), padded(pack_masks(masks), plan.words),
-            padded(u, len(u)), head_matrices(plan),
+            self.vector, self.rows(padded(features)), padded(pack_masks(masks)), padded(u), head_matrices(plan)
         )  # fmt: skip
         return tuple(act[:, :games]), log_prob[:games], value[:games]
 

@@ -53,8 +53,7 @@ class Samples(NamedTuple):
 
 
 def gatherable(batch: Batch, plan: KernelPlan) -> Samples:
-    padded = plan.columns(0) - batch.features.shape[1]
-    features = half(jnp.pad(batch.features, ((0, 0), (0, padded))))
+    """The features of the batch are those that `FusedPolicy.rows` recorded."""
     table = np.array(plan.matters)
     first = batch.act[0]
     matters = [jnp.broadcast_to(matter(table, first, h), (n, *first.shape)) for h, n in enumerate(plan.sizes)]
@@ -63,55 +62,54 @@ def gatherable(batch: Batch, plan: KernelPlan) -> Samples:
         for of_head, n, choice in zip(matters, plan.sizes, batch.act, strict=True)
     ]
     bits = jnp.concatenate([batch.masks, pack_masks(tuple(chosen)), pack_masks(tuple(matters))])
-    return Samples(features, bits, batch.log_prob, batch.advantage, batch.target)
+    return Samples(batch.features, bits, batch.log_prob, batch.advantage, batch.target)
 
 
 class Part(NamedTuple):
     """One minibatch, or several with a leading axis."""
 
     rows: Array  # i32[minibatch], of the batch
-    mean: Array  # f32[], of the advantages
-    scale: Array  # f32[], the inverse of their deviation
+    scalars: Array  # f32[3]: mean of the advantages, inverse of their deviation, weight of the entropy
 
 
-def parts(batch: Batch, order: Array, block: int, count: int) -> Part:
+def parts(batch: Batch, order: Array, block: int, count: int, ent: Array) -> Part:
     """The minibatches of one epoch from an order of blocks of consecutive samples."""
     rows = (order[:, None] * block + jnp.arange(block, dtype=jnp.int32)).reshape(count, -1)
     advantage = batch.advantage[rows]
-    return Part(rows, jnp.mean(advantage, axis=1), 1 / (jnp.std(advantage, axis=1) + 1e-8))
+    scale = 1 / (jnp.std(advantage, axis=1) + 1e-8)
+    return Part(rows, jnp.stack([jnp.mean(advantage, axis=1), scale, jnp.full(count, ent)], axis=1))
 
 
 def gradient(
-    vector: Array, samples: Samples, part: Part, ent: Array, plan: KernelPlan, interpret: bool | None = None
-) -> tuple[Array, dict[str, Array]]:
-    """The gradient of `ppo.loss` and its metrics over one minibatch."""
+    vector: Array, samples: Samples, part: Part, plan: KernelPlan, interpret: bool | None = None
+) -> tuple[Array, Array]:
+    """The gradient of `ppo.loss` over one minibatch, and its metrics in one array, which `named` takes apart."""
     from jax.experimental import pallas as pl
     from jax.experimental.pallas import triton
 
     interpret = interpreted(interpret)
     blocks = pl.cdiv(plan.minibatch, plan.block)
     programs = min(plan.programs, blocks)
-    shares, sums = pl.pallas_call(
+    width = plan.parameters + 1 + plan.columns(plan.layers)
+    shares = pl.pallas_call(
         partial(_kernel, plan=plan, steps=pl.cdiv(blocks, programs), interpret=interpret),
         grid=(programs,),
-        out_shape=(
-            jax.ShapeDtypeStruct((programs, plan.parameters + 1), jnp.float32),
-            jax.ShapeDtypeStruct((programs, plan.columns(plan.layers)), jnp.float32),
-        ),
-        out_specs=(
-            pl.BlockSpec((None, plan.parameters + 1), lambda i: (i, 0)),
-            pl.BlockSpec((None, plan.columns(plan.layers)), lambda i: (i, 0)),
-        ),
+        out_shape=jax.ShapeDtypeStruct((programs, width), jnp.float32),
+        out_specs=pl.BlockSpec((None, width), lambda i: (i, 0)),
         compiler_params=triton.CompilerParams(num_warps=plan.warps, num_stages=1),
         interpret=interpret,
         name="ppo_gradient",
-    )(
-        vector, *samples, part.rows, jnp.stack([part.mean, part.scale, ent]), head_matrices(plan)
-    )  # fmt: skip
-    totals, value = jnp.sum(sums, axis=0) / plan.minibatch, plan.widths[-1] - 1
-    policy_loss, divergence, clipped = totals[value + 1 : value + 4]
-    metrics = (policy_loss, totals[value], jnp.sum(totals[:value]), divergence, clipped)
-    return jnp.sum(shares[:, :-1], axis=0) / plan.minibatch, dict(zip(METRICS, metrics, strict=True))
+    )(vector, *samples, *part, head_matrices(plan))
+    total = jnp.sum(shares, axis=0) / plan.minibatch
+    return total[: plan.parameters], total[plan.parameters + 1 :]
+
+
+def named(sums: Array, plan: KernelPlan) -> dict[str, Array]:
+    """The metrics from those of `gradient`; see `_loss`."""
+    value = plan.widths[-1] - 1
+    policy_loss, divergence, clipped = sums[value + 1 : value + 4]
+    metrics = (policy_loss, sums[value], jnp.sum(sums[:value]), divergence, clipped)
+    return dict(zip(METRICS, metrics, strict=True))
 
 
 class Block(NamedTuple):
@@ -135,7 +133,6 @@ def _kernel(
     scalars: Any,
     constants: Any,
     share: Any,
-    sums: Any,
     *,
     plan: KernelPlan,
     steps: int,
@@ -247,7 +244,8 @@ def _kernel(
         write(network.place(*pair, flip=flips[pair]), of_weights[pair])
     for out in outs:
         write(network.bias_place(*out), jnp.sum(of_biases[out], axis=0) / MIN_TILE)  # its rows are equal
-    sums[:] = jnp.sum(totals, axis=0)
+    place = plan.parameters + 1 + jnp.arange(plan.columns(plan.layers), dtype=jnp.int32)
+    share[place] = jnp.sum(totals, axis=0)
 
 
 def _added(old: dict[Any, Array], new: dict[Any, Array]) -> dict[Any, Array]:

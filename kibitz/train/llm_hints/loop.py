@@ -56,7 +56,7 @@ class StepPrograms:
         def one(
             weights: Array, pool: Array, index: Array, settings: Any, games: Games, seen: Any, keys: Array, step: Array
         ) -> Any:
-            policy, practice = self.compiled.flat.rebuild(weights), self.compiled.practice(pool, index)
+            policy, practice = self.compiled.actor(weights), self.compiled.practice(pool, index)
             games, now = play_step(policy, practice, settings, games, jax.random.wrap_key_data(keys[step]))
             return games, {name: seen[name].at[step].set(now[name]) for name in seen}
 
@@ -85,7 +85,7 @@ class StepPrograms:
         compiled = self.compiled
 
         def one(weights: Array, pool: Array, games: Games, settings: Any) -> Any:
-            policy, practice = compiled.flat.rebuild(weights), compiled.practice(pool)
+            policy, practice = compiled.actor(weights), compiled.practice(pool)
             return play_step(policy, practice, settings, games, jax.random.key(0))[1]
 
         many = jax.vmap(one, in_axes=(0, 0, 0, None))

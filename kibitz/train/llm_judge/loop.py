@@ -36,7 +36,7 @@ class RolloutPrograms(StepPrograms):
             learner, index = choose_self(learner, self.compiled.config)
             practice = self.compiled.practice(learner.pool, index)
             learner, key = self.algorithm.begin(learner, settings, practice)
-            policy, steps = self.compiled.flat.rebuild(learner.weights), self.compiled.config.rollout
+            policy, steps = self.compiled.actor(learner.weights), self.compiled.config.rollout
             games, seen = roll_out(policy, practice, settings, learner.games, key, steps)
             return learner._replace(games=games), index, seen
 
