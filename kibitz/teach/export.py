@@ -8,6 +8,7 @@ import struct
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import ml_dtypes  # noqa: F401  (numpy reads bfloat16 with it, as a training on a GPU writes an adapter)
 import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import load_file

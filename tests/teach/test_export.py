@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import struct
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
@@ -105,6 +108,22 @@ def test_a_damaged_adapter_is_refused(parts: Any) -> None:
     (folder / "adapter_model.safetensors").write_bytes(b"half")
     with pytest.raises(BadInput, match="no complete LoRA adapter"):
         read_adapter(folder)
+
+
+def test_an_adapter_in_bfloat16_is_read_without_jax(parts: Any) -> None:
+    """A training on a GPU writes such an adapter, and NumPy alone does not know its type."""
+    _, up, down, _, adapter = parts
+    place = "base_model.model.model.layers.0.self_attn.q_proj"
+    short = {f"{place}.lora_{name}.weight": x.astype(ml_dtypes.bfloat16) for name, x in (("A", down), ("B", up))}
+    save_file(short, adapter / "adapter_model.safetensors")
+    code = f"""
+import sys
+from pathlib import Path
+from kibitz.teach.export import read_adapter
+((up, down),) = read_adapter(Path({str(adapter)!r})).pairs().values()
+assert "jax" not in sys.modules and up.shape == {up.shape} and down.dtype == "float32"
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_a_file_that_is_no_model_is_refused(tmp_path: Path) -> None:
