@@ -26,8 +26,9 @@ from kibitz.train.rollout import (
 )
 
 MAX_SHUFFLE_BLOCKS = 65536
-UNROLL = 4  # rounds of a loop on a GPU, which copies what a loop carries from round to round
-MAX_UNROLL = 32  # of a loop whose rounds become one kernel
+# Rounds of a loop that a GPU runs at once, because it copies what a loop carries from one to the next. More rounds take
+# longer to compile, except those of the advantages, which become one kernel.
+UNROLL_STEPS, UNROLL_MINIBATCHES, UNROLL_ADVANTAGES = 8, 16, 32
 
 
 class Batch(NamedTuple):
@@ -48,7 +49,7 @@ def update(
     """One rollout and its epochs. `axis` names the devices over which the games are split."""
     learner, roll_key = begin(learner, settings, practice, axis)
     policy, key = actor(learner.weights, flat, practice.game, config), device_key(roll_key, axis)
-    unroll = UNROLL if config.fused else 1
+    unroll = UNROLL_STEPS if config.fused else 1
     games, seen = roll_out(policy, practice, settings, learner.games, key, config.rollout, unroll)
     return learn(learner._replace(games=games), seen, settings, flat, practice, config, axis)
 
@@ -73,7 +74,7 @@ def learn(
     features, _ = practice.observe(settings, practice.unpack(learner.games), learner.games.hint)
     _, last_value = policy(features)
     reward = seen["reward"] / config.unit
-    unroll = MAX_UNROLL if config.fused else 1
+    unroll = UNROLL_ADVANTAGES if config.fused else 1
     advantage = advantages(reward, seen["value"], seen["over"], last_value, config.gamma, config.gae_lambda, unroll)
     batch = _flattened(seen, advantage)
     ent = config.entropy_at(learner.updates)
@@ -101,12 +102,18 @@ def learn(
         return (vector + change, moments), metrics
 
     def epoch(carry: tuple[Array, Any], key: Array) -> tuple[tuple[Array, Any], Any]:
-        return lax.scan(minibatch, carry, split(key), unroll=UNROLL if config.fused else 1)
+        return lax.scan(minibatch, carry, split(key))
 
+    start = (learner.weights, learner.moments)
     keys = jax.random.split(device_key(shuffle_key, axis), config.epochs)
-    (weights, moments), per_batch = lax.scan(epoch, (learner.weights, learner.moments), keys)
-    means = jax.tree.map(lambda x: jnp.mean(x, axis=(0, 1)), per_batch)
-    metrics = (fused.named(means, plan) if config.fused else means) | episode_sums(seen, axis)
+    if config.fused:  # rows of samples, not samples: those of all epochs fit into memory, and one loop has fewer rounds
+        every = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), jax.vmap(split)(keys))
+        (weights, moments), per_batch = lax.scan(minibatch, start, every, unroll=UNROLL_MINIBATCHES)
+        metrics = fused.named(jnp.mean(per_batch, axis=0), plan)
+    else:
+        (weights, moments), per_batch = lax.scan(epoch, start, keys)
+        metrics = jax.tree.map(lambda x: jnp.mean(x, axis=(0, 1)), per_batch)
+    metrics |= episode_sums(seen, axis)
     metrics["explained_variance"] = 1 - jnp.var(batch.target - batch.value) / (jnp.var(batch.target) + 1e-8)
     metrics["ent"] = ent
     after = learner._replace(
