@@ -19,8 +19,11 @@ import pytest
 import typer
 import yaml
 
+from kibitz.bench import cricket as bench_cricket
 from kibitz.cli import app
 from kibitz.core import registry
+from kibitz.core.play.resolve import ANY_PATH
+from kibitz.games import get_game
 from tests.block_needs import *  # noqa: F403
 from tests.blocks import LANGUAGES, ROOT, all_blocks
 from tests.conftest import Finished
@@ -62,6 +65,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """An empty folder to run in, on the path of imports; modules and games that a page adds are forgotten again."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(bench_cricket, "REPEATS", 1)  # of five, and each takes seconds without optimisation
     known = set(sys.modules)
     yield tmp_path
     for name in set(sys.modules) - known:
@@ -196,6 +200,17 @@ def refusal(words: list[str]) -> str:
     except typer.TyperException as error:
         return error.format_message()
     return ""
+
+
+def test_every_player_of_a_tournament_on_a_page_exists() -> None:
+    """Marks leave out most of them, because each pairing is a program of its own."""
+    lines = [line for blocks in BLOCKS.values() for block in blocks if not block.language for line in block.commands()]
+    lines = [line for line in lines if line[:2] == ["kibitz", "tournament"] and "--players" in line]
+    assert len(lines) > 4
+    for line in lines:
+        record = get_game(line[line.index("--game") + 1] if "--game" in line else "deal_or_no_deal")
+        for name in line[line.index("--players") + 1].split(","):
+            assert ANY_PATH.knows(record, name), f"{name} in {' '.join(line)}"
 
 
 def test_blocks_that_no_test_runs_are_few_and_give_a_reason() -> None:
