@@ -102,7 +102,7 @@ def test_the_embedded_model_advises_a_ppo_run_through_the_command(kibitz: Any, t
     words = [word for change in changes for word in ("--set", change)]
     folder = tmp_path / "run"
     done = kibitz(
-        "train", "--game", "deal_or_no_deal", "--hint", "llm", "--steps", "16", "--out", str(folder), *words, "--json"
+        "train", "--game", "deal_or_no_deal", "--hint", "llm", "--steps", "8", "--out", str(folder), *words, "--json"
     )
     assert done.returncode == 0, done.stderr
     summary = json.loads(done.stdout)
