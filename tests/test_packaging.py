@@ -308,8 +308,8 @@ def without_python_settings() -> dict[str, str]:
 @pytest.fixture(scope="module")
 def user(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """The variables of a user whose home is empty at first; later tests find its caches warm."""
-    kept = without_python_settings() | {"XLA_FLAGS": "--xla_backend_optimization_level=0"}  # compiles sooner
-    return kept | {"HOME": str(tmp_path_factory.mktemp("home"))}
+    flags = "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"  # compiles sooner
+    return without_python_settings() | {"XLA_FLAGS": flags, "HOME": str(tmp_path_factory.mktemp("home"))}
 
 
 @pytest.fixture
