@@ -147,13 +147,13 @@ def test_a_known_prefix_halves_the_time() -> None:
     async def times(known: bool) -> list[float]:
         client = embedded()
         taken = []
-        for number, (messages, answer, _) in enumerate(asked):
+        for number, (messages, answer, _) in enumerate(asked if known else asked[1:]):
             text = messages[-1]["content"] if known else f"Question {number}. {messages[-1]['content']}"
             started = time.process_time()
             await client.ask([{"role": "user", "content": text}], answer)
             taken.append(time.process_time() - started)
         await client.close()
-        return taken[1:]
+        return taken[1:] if known else taken  # the first one reads the prefix
 
     with_prefix, without = asyncio.run(times(True)), asyncio.run(times(False))
     ratio = statistics.median(with_prefix) / statistics.median(without)
