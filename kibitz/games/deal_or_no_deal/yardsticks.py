@@ -36,11 +36,13 @@ def outcomes(counts: Items, mine: Items, theirs: Items, max_count: int) -> list[
     numbers = np.arange(max_count + 1, dtype=np.int32)
     books = jnp.minimum(numbers, counts.books)
     hats, balls = ([jnp.minimum(n, count) for n in numbers] for count in (counts.hats, counts.balls))
-    whole, points = dot(theirs, counts), []
+    # every part is multiplied once: the loop has one addition per seat, which keeps the program short
+    my_balls, their_balls = ([utility * b for b in balls] for utility in (mine.balls, theirs.balls))
+    points = []
     for h in hats:
-        for b in balls:
-            kept = Items(books, h, b)
-            points.append((dot(mine, kept), whole - dot(theirs, kept)))
+        mine_so_far = mine.books * books + mine.hats * h
+        theirs_so_far = dot(theirs, counts) - theirs.books * books - theirs.hats * h
+        points += [(mine_so_far + m, theirs_so_far - t) for m, t in zip(my_balls, their_balls, strict=True)]
     return points
 
 
@@ -54,13 +56,13 @@ def is_pareto(points: list[tuple[Array, Array]], mine: Array, theirs: Array) -> 
     return ~jnp.any(reduce(jnp.logical_or, better))
 
 
-def ceiling(settings: Settings, state: State, seat: int, max_count: int) -> Array:
+def ceiling(settings: Settings, state: State, seat: int, points: list[tuple[Array, Array]]) -> Array:
     """The most that a seat with full information could get from a threshold partner in the other seat.
 
-    The settings say the partner's kind and thresholds; in a mix or a range the most generous one counts.
+    `points` are the `outcomes`, the seat's own first. The settings say the partner's kind and thresholds; in a mix or a
+    range the most generous one counts.
     """
     other = 1 - seat
-    points = outcomes(state.counts, state.utilities[seat], state.utilities[other], max_count)
     pool = dot(state.utilities[other], state.counts)
     rows = Styles(*(column[other] for column in settings.styles))
     gone = settings.max_turns - state.turns_left
@@ -101,7 +103,9 @@ def score(settings: Settings, state: State, max_count: int) -> dict[str, Array]:
     }
     measures = {name: jnp.stack([value, value]).astype(jnp.float32) for name, value in both.items()}
     measures["payoff"] = jnp.stack([mine, theirs]).astype(jnp.float32)
-    measures["ceiling"] = jnp.stack([ceiling(settings, state, seat, max_count) for seat in (0, 1)])
+    swapped = [(b, a) for a, b in points]  # what one seat keeps is what the other leaves
+    ceilings = [ceiling(settings, state, seat, seen) for seat, seen in enumerate((points, swapped))]
+    measures["ceiling"] = jnp.stack(ceilings)
     return measures
 
 
