@@ -8,7 +8,6 @@ from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from gymnasium.vector import AutoresetMode
 from jax import Array, lax
 
@@ -72,15 +71,12 @@ class EnvBatch:
     ) -> None:
         self.program, self.mode, self.repair, self.replies = program, mode, repair, replies
         self.env = jax.eval_shape(program.empty, shapes)
-        envs = jax.tree.map(lambda x: jax.ShapeDtypeStruct((*x.shape, 1), x.dtype), self.env)
-        flag, number = jax.ShapeDtypeStruct((1,), bool), jax.ShapeDtypeStruct((), np.int32)
-        acts = tuple(jax.ShapeDtypeStruct((1,), np.int32) for _ in program.game.heads)
-        result = jax.eval_shape(self._step, shapes, envs, acts, flag, flag, number)[1]
-        one = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[:-1], x.dtype), result)
-        self.layout = RowTree(one)
+        self.layout: RowTree | None = None  # known once `call` is traced, which takes seconds
 
         def call(settings: Any, envs: EnvState, acts: Array, *rest: Array) -> tuple[EnvState, Array]:
             after, result = self._step(settings, envs, tuple(acts), *rest)
+            one = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[:-1], x.dtype), result)
+            self.layout = RowTree(one)
             return after, jax.vmap(self.layout.pack, in_axes=-1, out_axes=-1)(result)
 
         def call_unpacked(
@@ -170,11 +166,13 @@ def _for_rows(mask: Array, function: Callable[[Any], Any], envs: Any, otherwise:
     A CPU computes only those rows, a few at a time. Other devices compute all of them faster than they find out which.
     """
     every = jax.vmap(function, in_axes=-1, out_axes=-1)
-    count = mask.shape[0]
+    count, all_rows = mask.shape[0], mask.shape[0] <= CHUNK or jax.default_backend() != "cpu"
+    made = every(envs) if all_rows else None  # before the zeros: tracing the function for its shapes takes as long
     if otherwise is None:
-        otherwise = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(every, envs))
-    if count <= CHUNK or jax.default_backend() != "cpu":
-        return where(mask, every(envs), otherwise)
+        shapes = made if all_rows else jax.eval_shape(every, envs)
+        otherwise = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+    if all_rows:
+        return where(mask, made, otherwise)
     rows = jnp.nonzero(mask, size=-(-count // CHUNK) * CHUNK, fill_value=count)[0]
 
     def one_chunk(i: Array, whole: Any) -> Any:

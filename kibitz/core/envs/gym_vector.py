@@ -178,6 +178,7 @@ class GameVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
     def _call(self, acts: Any, resets: Any, hold: Any) -> Rows:
         batch = self.batch
         self._envs, packed = batch.call(self.settings, self._envs, acts, resets, hold, ONE)
+        assert batch.layout is not None
         self._rows = Rows(batch.layout, packed)
         return self._rows
 

@@ -124,9 +124,14 @@ class Single:
         self.program = program
         self.settings = FlatTree(shapes)
         self.env = FlatTree(jax.eval_shape(program.empty, shapes))
-        self.flat_tree = FlatTree(
-            jax.eval_shape(lambda s: self._scored(s, *program.fresh(s, program.empty(s))), shapes)
-        )
+
+        def shown(settings: Any) -> tuple[EnvState, Any, Mapping[str, Array]]:
+            env, shown = program.fresh(settings, program.empty(settings))
+            return env, shown, dict(program.score(settings, env))
+
+        whole = jax.eval_shape(shown, shapes)
+        self._score_shapes: Mapping[str, Any] = whole[2]
+        self.flat_tree = FlatTree(whole)
         self._scores: Mapping[str, slice] = jax.tree.unflatten(self.flat_tree.tree, self.flat_tree.slices)[2]
         call = self._call
         self.fresh = jit_single(lambda s, v: call(program.fresh, s, v))
@@ -150,8 +155,10 @@ class Single:
             return dict(self.program.score(settings, env))
 
         def zeros() -> Mapping[str, Array]:
-            return {name: jnp.zeros(value.shape, value.dtype) for name, value in jax.eval_shape(scores).items()}
+            return {name: jnp.zeros(value.shape, value.dtype) for name, value in self._score_shapes.items()}
 
+        if not isinstance(shown.over, jax.core.Tracer) and not shown.over:  # a reset never ends a learner's episode
+            return env, shown, zeros()
         return env, shown, jax.lax.cond(shown.over, scores, zeros)
 
     def score(self, row: NDArray[np.int32]) -> Mapping[str, NDArray[np.float32]]:
