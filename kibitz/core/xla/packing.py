@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.extend.core import jaxpr_as_fun
 
 from kibitz.core.xla import setup as _setup  # noqa: F401  (configures JAX)
 
@@ -84,5 +85,7 @@ def fusion_barrier(times: Any, make: Callable[[], Any]) -> Any:
     """
     if jax.default_backend() != "cpu":
         return make()
-    empty = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(make))
-    return jax.lax.fori_loop(0, times, lambda i, words: make(), empty)
+    traced, shapes = jax.make_jaxpr(make, return_shape=True)()  # once: for its shapes, and as the loop's body
+    body, tree = jaxpr_as_fun(traced), jax.tree.structure(shapes)
+    empty = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+    return jax.lax.fori_loop(0, times, lambda i, words: jax.tree.unflatten(tree, body()), empty)
