@@ -107,9 +107,10 @@ weights: | $(VENV)/bin/python
 		echo "kibitz: continuing without the embedded model; tests that need it will skip or fail with the reason"
 
 # Redis, PostgreSQL, nginx, a voice and a browser for the tests, where this user may install them. Tests that miss one of
-# them skip with the reason, or fail with it where CI=true.
-PRESENT = { command -v redis-server && command -v nginx && command -v espeak-ng && command -v chromium && ls /usr/lib/postgresql/*/bin/initdb; } >/dev/null 2>&1
-PACKAGES = redis-server postgresql nginx-light espeak-ng chromium fonts-inter
+# them skip with the reason, or fail with it where CI=true. The browser is Chromium without windows, which opens a page
+# with a quarter of the processor time; without it the tests take the whole Chromium.
+PRESENT = { command -v redis-server && command -v nginx && command -v espeak-ng && command -v chromium-headless-shell && ls /usr/lib/postgresql/*/bin/initdb; } >/dev/null 2>&1
+PACKAGES = redis-server postgresql nginx-light espeak-ng chromium-headless-shell fonts-inter
 MAY_INSTALL = [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null
 APT_INSTALL = DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends
 system:

@@ -65,7 +65,7 @@ def test_the_workflow_installs_every_system_package_of_the_makefile() -> None:
     (packages,) = re.findall(r"^PACKAGES = (.+)$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
     jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8"))["jobs"]
     (install,) = [step["run"] for step in jobs["checks"]["steps"] if "apt-get install" in step.get("run", "")]
-    ubuntu = {"chromium": "chromium-browser"}
+    ubuntu = {"chromium-headless-shell": "chromium-browser"}
     assert {ubuntu.get(name, name) for name in packages.split()} <= set(install.split())
 
 

@@ -34,7 +34,8 @@ Open = Callable[..., Any]
 
 
 def chromium() -> str:
-    found = shutil.which("chromium") or shutil.which("chromium-browser")
+    """Its headless build where that is installed: the same engine without windows, in a quarter of the time."""
+    found = next(filter(None, map(shutil.which, ("chromium-headless-shell", "chromium", "chromium-browser"))), None)
     if found is None:
         if os.environ.get("CI") == "true":
             pytest.fail("chromium is not installed; `make browser` installs it on Debian")
@@ -73,9 +74,9 @@ def descendants(pid: int) -> list[int]:
     return found[1:]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Any]:
-    """One browser per module, with a fresh profile; each page gets a context of its own.
+    """One browser for these tests, with a fresh profile; each page gets a context of its own.
 
     Not one per session: Playwright's event loop runs as long as the browser lives, and other tests in
     the same process need one of their own.
