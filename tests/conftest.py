@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
 import io
 import os
@@ -31,7 +32,7 @@ BUSY_SECONDS = 60.0  # that a request may take on a busy machine; httpx allows 5
 # These files take longest with empty caches. They run first, so that all workers finish at about the same time. A
 # worker gets its next file while its last two tests run, so a short file follows those that end with a long test.
 SLOWEST_FIRST = (
-    "browser", "train/test_cricket", "test_packaging", "train/test_arithmetic",
+    "browser", "games/deal_or_no_deal/test_env_vector", "train/test_cricket", "test_packaging", "train/test_arithmetic",
     "live/test_security", "llm/test_embedded", "train/test_learning", "test_blocks", "live/test_servers",
     "live/test_faults", "train/test_runs", "advice/test_training", "games/cricket/test_fuzz", "studies/test_tournament",
     "train/test_curriculum", "train/test_checkpoints", "live/test_stores_and_buses", "conformance/test_sb3",
@@ -40,13 +41,15 @@ SLOWEST_FIRST = (
     "games/cricket/test_captains", "evaluate/test_packs", "games/cricket/test_gym_env", "games/cricket/test_matches",
     "games/cricket/test_realism", "cli/test_commands", "live/test_load",
 )  # fmt: skip
+# Files that one worker runs: it plays the episodes of the browser's tests once, and traces each environment once.
+TOGETHER = ("tests/browser/", "tests/games/deal_or_no_deal/test_env", "tests/games/cricket/test_env")
 
 
 class Spread(LoadScopeScheduling):
-    """One file at a time per worker; all browser tests on the same one, which then plays their episodes only once."""
+    """One file, or one group of files, at a time per worker."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return "tests/browser" if nodeid.startswith("tests/browser/") else nodeid.partition("::")[0]
+        return next((start for start in TOGETHER if nodeid.startswith(start)), nodeid.partition("::")[0])
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Spread:
@@ -62,6 +65,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return min(places.get(file, len(places)), places.get(os.path.dirname(file), len(places)))
 
     items.sort(key=place)
+
+
+def pytest_collection_finish() -> None:
+    """Leaves modules and tests out of garbage collection, which would walk them again and again while JAX traces."""
+    gc.collect()
+    gc.freeze()
 
 
 class Finished(NamedTuple):
@@ -89,6 +98,7 @@ class ImmediateFailures:
 def pytest_configure(config: pytest.Config) -> None:
     if getattr(main := sys.modules["__main__"], "__file__", "") is None:  # in a worker of xdist; Ray expects a name
         del main.__file__
+    gc.set_threshold(20_000, 20, 20)  # traced programs are large: with Python's own thresholds a twentieth of the time
     os.fsync = lambda file: None  # tests end processes, not machines; a busy disk takes 30 ms to sync
     usual: httpx.Timeout = inspect.signature(httpx.get).parameters["timeout"].default
     usual.connect = usual.read = usual.write = usual.pool = BUSY_SECONDS

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from scipy import stats
+import scipy  # its parts load when they are first used: `stats` takes a second of every worker's time
 
 from kibitz.core.statistics import (
     band_ci95,
@@ -30,7 +30,7 @@ EXPERIMENTS = 2000
 def test_the_interval_of_a_mean_is_students() -> None:
     values = np.array([1.0, 2.0, 3.0, 7.0, np.nan])
     mean, interval = mean_ci95(values)
-    wanted = stats.t.interval(0.95, 3, loc=values[:4].mean(), scale=stats.sem(values[:4]))
+    wanted = scipy.stats.t.interval(0.95, 3, loc=values[:4].mean(), scale=scipy.stats.sem(values[:4]))
     assert mean == pytest.approx(3.25) and interval == pytest.approx(wanted)
 
 
@@ -51,7 +51,7 @@ def test_a_band_is_the_interval_at_every_point() -> None:
 def test_a_paired_difference_agrees_with_scipys_test() -> None:
     rng = np.random.default_rng(2)
     one, other = rng.normal(0.4, 1, 12), rng.normal(0, 1, 12)
-    wanted = stats.ttest_rel(one, other)
+    wanted = scipy.stats.ttest_rel(one, other)
     found = paired_difference(one, other)
     assert found.p == pytest.approx(wanted.pvalue)
     assert found.ci95 == pytest.approx(tuple(wanted.confidence_interval(0.95)))
@@ -61,7 +61,7 @@ def test_a_paired_difference_agrees_with_scipys_test() -> None:
 
 @pytest.mark.parametrize(("successes", "trials"), [(0, 1), (3, 3), (7, 20), (0, 50), (500, 1000)])
 def test_the_interval_of_a_share_is_wilsons(successes: int, trials: int) -> None:
-    wanted = stats.binomtest(successes, trials).proportion_ci(0.95, method="wilson")
+    wanted = scipy.stats.binomtest(successes, trials).proportion_ci(0.95, method="wilson")
     share, interval = share_ci95(successes, trials)
     assert share == successes / trials and interval == pytest.approx((wanted.low, wanted.high))
 
@@ -80,14 +80,14 @@ def test_a_win_share_differs_from_a_half_exactly_where_its_interval_excludes_it(
     (low, high), p = win_share_ci95(values)[1], win_share_p(values)
     assert (p < 0.05) == (not low <= 0.5 <= high) and 0 <= p <= 1
     many = np.random.default_rng(3).binomial(2, 0.51, 4000) / 2
-    assert win_share_p(many) == pytest.approx(stats.ttest_1samp(many, 0.5).pvalue, rel=0.01)
+    assert win_share_p(many) == pytest.approx(scipy.stats.ttest_1samp(many, 0.5).pvalue, rel=0.01)
     assert math.isnan(win_share_p(values[:1]))
 
 
 @pytest.mark.parametrize("shape", [(5, 1), (10, 3), (7, 2)])
 def test_the_interquartile_mean_is_scipys_trimmed_mean(shape: tuple[int, int]) -> None:
     scores = np.random.default_rng(4).normal(size=shape)
-    assert interquartile_mean(scores) == pytest.approx(stats.trim_mean(scores, 0.25, axis=None))
+    assert interquartile_mean(scores) == pytest.approx(scipy.stats.trim_mean(scores, 0.25, axis=None))
 
 
 def test_holm_adjusts_the_smallest_most_and_never_changes_the_order() -> None:
@@ -154,7 +154,7 @@ def test_bootstrap_intervals_hold_the_truth_in_95_percent_of_experiments(runs: i
     assert 0.93 < _coverage(truth, found) < (0.98 if (runs, tasks) == (5, 1) else 0.97)  # 97.1 % there: cautious
     other = _experiments(runs, tasks, rng.normal)
     better = [improvement_ci95(*pair) for pair in zip(scores + 1, other, strict=True)]
-    assert _coverage(stats.norm.cdf(1 / math.sqrt(2)), [ci for _, ci in better]) > 0.93  # cautious with few runs
+    assert _coverage(scipy.stats.norm.cdf(1 / math.sqrt(2)), [ci for _, ci in better]) > 0.93  # cautious with few runs
 
 
 @pytest.mark.conformance
