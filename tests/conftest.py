@@ -98,7 +98,6 @@ class ImmediateFailures:
 def pytest_configure(config: pytest.Config) -> None:
     if getattr(main := sys.modules["__main__"], "__file__", "") is None:  # in a worker of xdist; Ray expects a name
         del main.__file__
-    gc.set_threshold(20_000, 20, 20)  # traced programs are large: with Python's own thresholds a twentieth of the time
     os.fsync = lambda file: None  # tests end processes, not machines; a busy disk takes 30 ms to sync
     usual: httpx.Timeout = inspect.signature(httpx.get).parameters["timeout"].default
     usual.connect = usual.read = usual.write = usual.pool = BUSY_SECONDS
